@@ -1,0 +1,108 @@
+"""The one format of numbers, durations, bytes and counts in everything that people read."""
+
+import math
+
+UNKNOWN = "—"
+
+_LONGEST_S = 1e12  # about 30,000 years: an estimate beyond it says nothing
+_SMALLEST_FIXED = 1e-3
+_FOUR_DECIMALS_BELOW = 100.0
+_TWO_DECIMALS_BELOW = 1e15  # beyond it a float has no second decimal, and the text would only grow
+_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
+_COUNT_UNITS = ("", "k", "M", "B", "T")
+
+
+def format_number(value: float) -> str:
+    """Write a metric's value in few characters: ``0``, ``1.23e-04``, ``0.1234``, ``123.46``.
+
+    Each form is chosen by the rounded value, so that no text overshoots its form's range.
+    """
+    if math.isnan(value):
+        return "nan"
+    if math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    if value == 0:
+        return "0"
+    exponent_form = f"{value:.2e}"
+    if not _SMALLEST_FIXED <= abs(float(exponent_form)) < _TWO_DECIMALS_BELOW:
+        return exponent_form
+    four_decimals = f"{value:.4f}"
+    if abs(float(four_decimals)) < _FOUR_DECIMALS_BELOW:
+        return four_decimals
+    return f"{value:.2f}"
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration as ``49ms``, ``1.5s``, ``4m 32s``, ``3h 12m`` or ``34d 05h``, rounded down.
+
+    A negative, non-finite or absurdly long duration is unknown and gives an em dash.
+    """
+    if not 0 <= seconds < _LONGEST_S:
+        return UNKNOWN
+    # Whole microseconds first: 0.057 * 1000 falls just below 57 and would be rounded down twice.
+    whole_s, microseconds = divmod(round(seconds * 1e6), 1_000_000)
+    if whole_s < 1:
+        return f"{microseconds // 1000}ms"
+    minutes, whole_s = divmod(whole_s, 60)
+    if minutes < 1:
+        tenth = microseconds // 100_000
+        return f"{whole_s}.{tenth}s" if tenth else f"{whole_s}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 1:
+        return f"{minutes}m {whole_s:02d}s"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours:02d}h" if days else f"{hours}h {minutes:02d}m"
+
+
+def format_clock(seconds: float) -> str:
+    """Write the time left in a step line as ``02h15m``, or ``3d02h`` from one day on, rounded down.
+
+    A negative, non-finite or absurdly long duration is unknown and gives an em dash.
+    """
+    if not 0 <= seconds < _LONGEST_S:
+        return UNKNOWN
+    hours, minutes = divmod(int(seconds) // 60, 60)
+    days, hours = divmod(hours, 24)
+    return f"{days}d{hours:02d}h" if days else f"{hours:02d}h{minutes:02d}m"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Write a size in units of 1024: ``512 B``, ``1.5 KB``, ``2.1 GB``; not finite gives a dash."""
+    if not math.isfinite(size_bytes):
+        return UNKNOWN
+    number, unit = _scaled(size_bytes, base=1024, units=_BYTE_UNITS)
+    return f"{number} {unit}"
+
+
+def format_count(count: float) -> str:
+    """Write a count in thousands: ``950``, ``125.3k``, ``1.2M``, ``3.4B``, ``5.6T``.
+
+    Not finite gives an em dash.
+    """
+    if not math.isfinite(count):
+        return UNKNOWN
+    number, unit = _scaled(count, base=1000, units=_COUNT_UNITS)
+    return f"{number}{unit}"
+
+
+def format_tps(tokens_per_second: float) -> str:
+    """Write tokens per second for a step line, six characters wide: ``125.3k``, ``950.0 ``.
+
+    Below a thousand the plain figure is kept, where thousands would round it away. Not finite or
+    negative gives a hyphen.
+    """
+    if not math.isfinite(tokens_per_second) or tokens_per_second < 0:
+        return f"{'-':>5} "
+    plain = f"{tokens_per_second:5.1f}"
+    return f"{plain} " if float(plain) < 1000 else f"{tokens_per_second / 1000:5.1f}k"
+
+
+def _scaled(amount: float, *, base: int, units: tuple[str, ...]) -> tuple[str, str]:
+    # A value that rounds up to the base belongs to the next unit: 1023.96 KB is 1.0 MB.
+    text = f"{amount:.0f}"
+    for unit in units[:-1]:
+        if abs(float(text)) < base:
+            return text, unit
+        amount /= base
+        text = f"{amount:.1f}"
+    return text, units[-1]
