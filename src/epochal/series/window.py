@@ -1,0 +1,203 @@
+"""Figures kept up to date value by value, in bounded memory, inside the training process."""
+
+import math
+from bisect import bisect_left, insort
+from collections import deque
+
+
+class RecentMedian:
+    """The median of the last `size` durations; negative and non-finite ones are left out."""
+
+    def __init__(self, size: int = 200) -> None:
+        if size < 1:
+            raise ValueError(f"size must be at least 1, got {size}")
+        self._size = size
+        self._by_age: deque[float] = deque()
+        self._by_value: list[float] = []
+
+    def push(self, seconds: float) -> None:
+        """Add one duration and drop the oldest one when there are more than `size`."""
+        if not math.isfinite(seconds) or seconds < 0:
+            return
+        if len(self._by_age) == self._size:
+            del self._by_value[bisect_left(self._by_value, self._by_age.popleft())]
+        self._by_age.append(seconds)
+        insort(self._by_value, seconds)
+
+    def median(self) -> float | None:
+        """Return the median, or None before the first duration."""
+        count = len(self._by_value)
+        if count == 0:
+            return None
+        lower, upper = self._by_value[(count - 1) // 2], self._by_value[count // 2]
+        return lower + (upper - lower) / 2
+
+
+class Eta:
+    """The time left: median seconds per unit of the recent observations, times the units left.
+
+    Units are whatever `total` counts: steps, epochs or tokens. Only the differences between
+    observations count, so a run resumed at a high step and one observed every k steps are both
+    estimated rightly.
+    """
+
+    def __init__(self, total: float | None, *, size: int = 200) -> None:
+        if total is not None and not (math.isfinite(total) and total >= 0):
+            raise ValueError(f"total must be None or a finite number of at least 0, got {total!r}")
+        self.total = total
+        self._seconds_per_unit = RecentMedian(size)
+        self._done: float | None = None
+        self._anchor_done = 0.0
+        self._anchor_at = 0.0
+        self._paused_s = 0.0
+
+    def observe(self, done: float, at: float) -> None:
+        """Note that `done` units are complete at the monotonic time `at`, in seconds."""
+        if not (math.isfinite(done) and math.isfinite(at)):
+            raise ValueError(f"done and at must be finite numbers, got {done!r} and {at!r}")
+        first = self._done is None
+        self._done = done
+        if first or done < self._anchor_done or at < self._anchor_at:
+            self._anchor(done, at)
+            return
+        units, elapsed_s = done - self._anchor_done, at - self._anchor_at - self._paused_s
+        # Without progress, or within one tick of a coarse clock, the next observation covers both.
+        if units > 0 and elapsed_s > 0:
+            self._seconds_per_unit.push(elapsed_s / units)
+            self._anchor(done, at)
+
+    def pause(self, seconds: float) -> None:
+        """Leave out `seconds` that passed since the last observation (evaluation, checkpoint)."""
+        if not math.isfinite(seconds) or seconds < 0:
+            raise ValueError(f"seconds must be a finite number of at least 0, got {seconds!r}")
+        self._paused_s += seconds
+
+    def remaining_s(self) -> float | None:
+        """Return the seconds left: 0 when nothing is left, None while it cannot be known."""
+        if self.total is None or self._done is None:
+            return None
+        left = self.total - self._done
+        if left <= 0:
+            return 0.0
+        seconds_per_unit = self._seconds_per_unit.median()
+        return None if seconds_per_unit is None else seconds_per_unit * left
+
+    def _anchor(self, done: float, at: float) -> None:
+        self._anchor_done, self._anchor_at, self._paused_s = done, at, 0.0
+
+
+class SpikeBaseline:
+    """Tells whether a value stands out from those before it, such as a gradient norm.
+
+    The baseline is the mean of the first 100 values, then an average in which each new value
+    weighs 0.1. It never contains the value being judged, and a spike enters it only at the height
+    of the threshold, so that one outlier does not hide the next while a lasting change of level is
+    still learned within some tens of values.
+    """
+
+    _MEAN_OF_FIRST = 100
+    _WEIGHT = 0.1
+
+    def __init__(self, factor: float = 5.0, min_samples: int = 10) -> None:
+        if not factor > 1:
+            raise ValueError(f"factor must be above 1, got {factor!r}")
+        if min_samples < 1:
+            raise ValueError(f"min_samples must be at least 1, got {min_samples}")
+        self._factor = factor
+        self._min_samples = min_samples
+        self._count = 0
+        self._baseline = 0.0
+
+    def observe(self, value: float) -> bool:
+        """Judge one value against the earlier ones, then learn it.
+
+        A value that is not finite is always a spike and is never learned.
+        """
+        if not math.isfinite(value):
+            return True
+        threshold = self._factor * self._baseline
+        # A baseline of zero has no scale to measure a spike by.
+        spike = self._count >= self._min_samples and 0 < threshold < value
+        self._learn(threshold if spike else value)
+        return spike
+
+    def _learn(self, value: float) -> None:
+        self._count += 1
+        weight = 1 / self._count if self._count <= self._MEAN_OF_FIRST else self._WEIGHT
+        # Weighed apart rather than as a difference, which could overflow.
+        self._baseline = self._baseline * (1 - weight) + value * weight
+
+
+class LossTrend:
+    r"""The mark of a step line: ``\`` falling, ``/`` rising, blank when flat or unknown.
+
+    A fast moving average is held against a slow one, both debiased. The mark appears when they
+    differ by more than 0.01 % of the loss and by more than twice what noise alone would make of
+    that difference. The noise is read from the distance between neighbouring losses, which a trend
+    hardly changes. The weights, 0.05 and 0.01, make it a statement about the last hundred or so
+    values; on noise without a trend about one mark in twenty is wrong.
+    """
+
+    _FAST = 0.05
+    _SLOW = 0.01
+    _RELATIVE_BAND = 1e-4
+    _NOISE_BAND = 2.0
+    # Mean distance of two draws from one normal distribution is 2/sqrt(pi) standard deviations.
+    _DEVIATION_PER_DISTANCE = math.sqrt(math.pi) / 2
+
+    def __init__(self) -> None:
+        self._previous: float | None = None
+        self._fast = _MovingAverage(self._FAST)
+        self._slow = _MovingAverage(self._SLOW)
+        self._distance = _MovingAverage(self._SLOW)
+
+    def observe(self, loss: float) -> str:
+        """Take in one loss and return the mark; one that is not finite changes nothing."""
+        distance = 0.0 if self._previous is None else abs(loss - self._previous)
+        if math.isfinite(distance) and math.isfinite(loss):
+            if self._previous is not None:
+                self._distance.push(distance)
+            self._fast.push(loss)
+            self._slow.push(loss)
+            self._previous = loss
+        return self._mark()
+
+    def _mark(self) -> str:
+        if self._distance.count == 0:
+            return " "
+        fast, slow = self._fast.value(), self._slow.value()
+        noise = self._distance.value() * self._DEVIATION_PER_DISTANCE * self._noise_gain()
+        band = max(self._RELATIVE_BAND * abs(slow), self._NOISE_BAND * noise)
+        if fast - slow < -band:
+            return "\\"
+        return "/" if fast - slow > band else " "
+
+    def _noise_gain(self) -> float:
+        # Standard deviation of (fast - slow) for unit white noise: each average is a weighted sum
+        # of the same values, so its square is the sum of the squared differences of the weights.
+        fast, slow = self._fast, self._slow
+        square = fast.overlap(fast) + slow.overlap(slow) - 2 * fast.overlap(slow)
+        return math.sqrt(max(square, 0.0))
+
+
+class _MovingAverage:
+    """An exponential moving average divided by the weight gathered so far."""
+
+    def __init__(self, weight: float) -> None:
+        self.count = 0
+        self._weight = weight
+        self._sum = 0.0
+
+    def push(self, value: float) -> None:
+        self.count += 1
+        self._sum = self._sum * (1 - self._weight) + value * self._weight
+
+    def value(self) -> float:
+        return self._sum / (1 - (1 - self._weight) ** self.count)
+
+    def overlap(self, other: "_MovingAverage") -> float:
+        """Return the sum over all values of this average's weight times the other's."""
+        keep, other_keep = 1 - self._weight, 1 - other._weight
+        shared = (1 - (keep * other_keep) ** self.count) / (1 - keep * other_keep)
+        gathered = (1 - keep**self.count) * (1 - other_keep**self.count)
+        return self._weight * other._weight * shared / gathered

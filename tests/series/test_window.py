@@ -1,0 +1,230 @@
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
+
+durations = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=60)
+
+
+@given(durations, st.integers(min_value=1, max_value=20))
+def test_median_is_that_of_the_last_ones(values: list[float], size: int) -> None:
+    recent = RecentMedian(size)
+    for value in values:
+        recent.push(value)
+    assert recent.median() == pytest.approx(statistics.median(values[-size:]))
+
+
+def test_median_leaves_out_what_is_no_duration() -> None:
+    recent = RecentMedian()
+    for value in (math.nan, math.inf, -1.0):
+        recent.push(value)
+    assert recent.median() is None
+
+
+def test_median_needs_room() -> None:
+    with pytest.raises(ValueError, match="size"):
+        RecentMedian(0)
+
+
+def test_eta_is_unknown_before_two_observations() -> None:
+    eta = Eta(100)
+    assert eta.remaining_s() is None
+    eta.observe(1, at=5.0)
+    assert eta.remaining_s() is None
+
+
+def test_eta_is_unknown_without_a_total() -> None:
+    eta = Eta(None)
+    eta.observe(1, at=0.0)
+    eta.observe(2, at=1.0)
+    assert eta.remaining_s() is None
+
+
+def test_eta_is_zero_when_nothing_is_left() -> None:
+    eta = Eta(10)
+    eta.observe(10, at=0.0)
+    assert eta.remaining_s() == 0.0
+
+
+def test_eta_after_a_resume_counts_only_what_was_seen() -> None:
+    eta = Eta(1000)
+    eta.observe(900, at=50.0)
+    eta.observe(901, at=52.0)
+    assert eta.remaining_s() == pytest.approx(99 * 2.0)
+
+
+@given(st.integers(min_value=1, max_value=50))
+def test_eta_does_not_depend_on_how_often_it_is_told(every: int) -> None:
+    eta = Eta(10_000)
+    for step in range(0, 1000, every):
+        eta.observe(step, at=step * 0.5)
+    step = range(0, 1000, every)[-1]
+    assert eta.remaining_s() == pytest.approx((10_000 - step) * 0.5)
+
+
+def test_eta_counts_tokens_beyond_32_bits() -> None:
+    eta = Eta(10_000_000_000)
+    eta.observe(5_000_000_000, at=0.0)
+    eta.observe(6_000_000_000, at=60.0)
+    assert eta.remaining_s() == pytest.approx(240.0)
+
+
+def test_eta_leaves_out_pauses() -> None:
+    eta = Eta(10)
+    eta.observe(0, at=0.0)
+    eta.pause(30.0)
+    eta.observe(1, at=31.0)
+    assert eta.remaining_s() == pytest.approx(9.0)
+
+
+def test_eta_forgets_a_pause_once_it_is_used() -> None:
+    eta = Eta(10)
+    eta.observe(0, at=0.0)
+    eta.pause(30.0)
+    eta.observe(1, at=31.0)
+    eta.observe(2, at=32.0)
+    eta.observe(3, at=33.0)
+    assert eta.remaining_s() == pytest.approx(7.0)
+
+
+def test_eta_survives_one_slow_step() -> None:
+    eta = Eta(100)
+    for step, at in enumerate((0.0, 1.0, 2.0, 600.0, 601.0, 602.0)):
+        eta.observe(step, at=at)
+    assert eta.remaining_s() == pytest.approx(95.0)
+
+
+def test_eta_starts_anew_when_the_run_goes_back() -> None:
+    eta = Eta(100)
+    eta.observe(50, at=0.0)
+    eta.observe(20, at=1.0)
+    assert eta.remaining_s() is None
+    eta.observe(21, at=3.0)
+    assert eta.remaining_s() == pytest.approx(79 * 2.0)
+
+
+def test_eta_spans_repeated_readings_of_a_coarse_clock() -> None:
+    eta = Eta(100)
+    for step in range(4):
+        eta.observe(step, at=0.0)
+    eta.observe(4, at=2.0)
+    assert eta.remaining_s() == pytest.approx(96 * 0.5)
+
+
+@pytest.mark.parametrize("total", [-1, math.nan, math.inf])
+def test_eta_refuses_a_total_that_is_no_amount(total: float) -> None:
+    with pytest.raises(ValueError, match="total"):
+        Eta(total)
+
+
+def test_eta_refuses_readings_that_are_not_finite() -> None:
+    with pytest.raises(ValueError, match="done"):
+        Eta(10).observe(math.nan, at=0.0)
+    with pytest.raises(ValueError, match="seconds"):
+        Eta(10).pause(-1.0)
+
+
+def steady(count: int) -> SpikeBaseline:
+    baseline = SpikeBaseline()
+    for _ in range(count):
+        assert not baseline.observe(1.0)
+    return baseline
+
+
+@pytest.mark.parametrize("count", [10, 50, 100, 101, 1000])
+def test_spike_is_measured_against_the_values_before_it(count: int) -> None:
+    assert not steady(count).observe(4.99)
+    assert steady(count).observe(5.01)
+
+
+def test_nothing_is_a_spike_among_the_first_values() -> None:
+    assert not steady(9).observe(1000.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_a_spike_and_is_forgotten(value: float) -> None:
+    baseline = steady(200)
+    assert baseline.observe(value)
+    assert not baseline.observe(1.0)
+    assert baseline.observe(5.01)
+
+
+def test_one_spike_does_not_hide_the_next() -> None:
+    baseline = steady(200)
+    assert baseline.observe(1e30)
+    assert baseline.observe(8.0)
+
+
+def test_a_lasting_change_of_level_is_learned() -> None:
+    baseline = steady(200)
+    assert baseline.observe(100.0)
+    for _ in range(30):
+        baseline.observe(100.0)
+    assert not baseline.observe(100.0)
+
+
+def test_a_baseline_of_zero_marks_nothing() -> None:
+    baseline = SpikeBaseline()
+    assert not any(baseline.observe(0.0) for _ in range(50))
+    assert not baseline.observe(1.0)
+
+
+def test_spike_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="factor"):
+        SpikeBaseline(factor=1.0)
+    with pytest.raises(ValueError, match="min_samples"):
+        SpikeBaseline(min_samples=0)
+
+
+def marks(slope: float, *, noise: float, count: int = 1000) -> list[str]:
+    draw, trend = random.Random(7), LossTrend()
+    return [trend.observe(3 + slope * step + draw.gauss(0, noise)) for step in range(count)]
+
+
+def test_mark_shows_a_fall_under_noise() -> None:
+    assert marks(-0.001, noise=0.05).count("\\") > 900
+
+
+def test_mark_shows_a_rise_under_noise() -> None:
+    assert marks(0.001, noise=0.05).count("/") > 900
+
+
+def test_mark_stays_blank_on_noise_alone() -> None:
+    assert marks(0.0, noise=0.1).count(" ") > 900
+
+
+def test_mark_is_there_after_a_few_falling_values() -> None:
+    assert marks(-0.1, noise=0.0, count=5)[-1] == "\\"
+
+
+def test_mark_is_blank_at_first_and_when_nothing_changes() -> None:
+    assert set(marks(0.0, noise=0.0, count=50)) == {" "}
+
+
+def test_mark_turns_when_the_loss_turns() -> None:
+    trend = LossTrend()
+    losses = [3 - 0.01 * step for step in range(100)] + [2 + 0.01 * step for step in range(150)]
+    seen = [trend.observe(loss) for loss in losses]
+    assert seen[99] == "\\"
+    assert seen[-1] == "/"
+
+
+def test_mark_ignores_values_that_are_not_finite() -> None:
+    plain, broken = LossTrend(), LossTrend()
+    for step in range(50):
+        expected = plain.observe(3 - 0.01 * step)
+        assert broken.observe(3 - 0.01 * step) == expected
+        assert broken.observe((math.nan, math.inf, -math.inf)[step % 3]) == expected
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=30))
+def test_windows_take_any_float(values: list[float]) -> None:
+    baseline, trend = SpikeBaseline(), LossTrend()
+    for value in values:
+        assert baseline.observe(value) in (True, False)
+        assert trend.observe(value) in ("\\", "/", " ")
