@@ -1,0 +1,154 @@
+"""A long series cut to the width of a chart without losing an extreme.
+
+Sampling or striding drops a one-step spike. Here every slice of the axis keeps its first, last,
+smallest and largest point, exactly, and a range with no more points than pixels is returned whole.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Steps = NDArray[Any]  # whole steps, or seconds
+Values = NDArray[np.float64]
+Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Buckets:
+    """The non-empty slices of a range, in order; all arrays but the last two have one entry each.
+
+    `first`, `last`, `min` and `max` are over the finite points of a slice, each with its step; a
+    slice without one has nan there, at the steps of its first and last point. With `raw`, every
+    slice is one point of the series, unchanged.
+    """
+
+    raw: bool
+    first: Values
+    first_step: Steps
+    last: Values
+    last_step: Steps
+    min: Values
+    min_step: Steps
+    max: Values
+    max_step: Steps
+    count: Positions
+    nonfinite: Positions
+    nonfinite_steps: Steps
+    nonfinite_values: Values
+
+    def __len__(self) -> int:
+        return self.count.size
+
+
+def buckets(
+    steps: ArrayLike,
+    values: ArrayLike,
+    *,
+    pixels: int,
+    lo: float | None = None,
+    hi: float | None = None,
+) -> Buckets:
+    """Cut the points with lo <= step <= hi into at most `pixels` equal slices of the step axis.
+
+    `lo` and `hi` default to the first and the last step. `steps` must ascend; equal ones may occur.
+    """
+    if pixels < 1:
+        raise ValueError(f"pixels must be at least 1, got {pixels}")
+    for name, bound in (("lo", lo), ("hi", hi)):
+        if bound is not None and not math.isfinite(bound):
+            raise ValueError(f"{name} must be None or a finite number, got {bound!r}")
+    if lo is not None and hi is not None and lo > hi:
+        raise ValueError(f"lo must not be above hi, got {lo!r} and {hi!r}")
+    at, points = np.asarray(steps), np.asarray(values, dtype=np.float64)
+    assert points.ndim == 1
+    assert at.shape == points.shape
+    assert bool(np.all(at[:-1] <= at[1:])), "steps must ascend"
+    start = 0 if lo is None else int(np.searchsorted(at, lo, side="left"))
+    stop = at.size if hi is None else int(np.searchsorted(at, hi, side="right"))
+    at, points = at[start:stop], points[start:stop]
+    if at.size <= pixels:
+        return _raw(at, points)
+    edges = np.linspace(at[0] if lo is None else lo, at[-1] if hi is None else hi, pixels + 1)
+    return _sliced(at, points, starts=_starts(at, edges))
+
+
+def _raw(steps: Steps, values: Values) -> Buckets:
+    strange = ~np.isfinite(values)
+    return Buckets(
+        raw=True,
+        first=values,
+        first_step=steps,
+        last=values,
+        last_step=steps,
+        min=values,
+        min_step=steps,
+        max=values,
+        max_step=steps,
+        count=np.ones(values.size, dtype=np.intp),
+        nonfinite=strange.astype(np.intp),
+        nonfinite_steps=steps[strange],
+        nonfinite_values=values[strange],
+    )
+
+
+def _starts(steps: Steps, edges: Values) -> Positions:
+    """Return the position of the first point of every slice that has one."""
+    if np.issubdtype(steps.dtype, np.integer):
+        # The same cut in whole numbers, which spares a converted copy of all steps.
+        edges = np.ceil(np.clip(edges, steps[0], float(steps[-1]) + 1)).astype(np.int64)
+    starts = np.searchsorted(steps, edges[:-1], side="left")
+    return starts[np.diff(starts, append=steps.size) > 0]
+
+
+def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
+    count = np.diff(starts, append=values.size)
+    strange = np.flatnonzero(~np.isfinite(values))
+    nonfinite = np.bincount(
+        np.searchsorted(starts, strange, side="right") - 1, minlength=starts.size
+    )
+    known, first, last = values, starts, starts + count - 1
+    if strange.size:
+        known = values.copy()
+        known[strange] = np.nan
+        first, last = _ends(known, starts=starts, count=count, filled=nonfinite < count)
+    least = _extremes(np.fmin, known, starts=starts, count=count)
+    most = _extremes(np.fmax, known, starts=starts, count=count)
+    return Buckets(
+        raw=False,
+        first=known[first],
+        first_step=steps[first],
+        last=known[last],
+        last_step=steps[last],
+        min=known[least],
+        min_step=steps[least],
+        max=known[most],
+        max_step=steps[most],
+        count=count,
+        nonfinite=nonfinite,
+        nonfinite_steps=steps[strange],
+        nonfinite_values=values[strange],
+    )
+
+
+def _ends(
+    known: Values, *, starts: Positions, count: Positions, filled: NDArray[np.bool_]
+) -> tuple[Positions, Positions]:
+    """Return the positions of each slice's first and last value that is not nan."""
+    first, last = starts.copy(), starts + count - 1
+    at = np.flatnonzero(~np.isnan(known))
+    first[filled] = at[np.searchsorted(at, first[filled], side="left")]
+    last[filled] = at[np.searchsorted(at, last[filled], side="right") - 1]
+    return first, last
+
+
+def _extremes(choose: np.ufunc, known: Values, *, starts: Positions, count: Positions) -> Positions:
+    """Return each slice's extreme position, the first of equals; its start if it is all nan."""
+    extremes: Values = choose.reduceat(known, starts)
+    filled = ~np.isnan(extremes)
+    hits = np.flatnonzero(known == np.repeat(extremes, count))
+    positions: Positions = starts.copy()
+    positions[filled] = hits[np.searchsorted(hits, starts[filled])]
+    return positions
