@@ -11,14 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 Values = NDArray[np.float64]
 
 _BLOCK = 64
-_RADIUS_SIGMAS = 4.0  # what is cut off weighs less than 1e-4
-_LONGEST_DIRECT_KERNEL = (
-    513  # beyond it the Fourier transform is cheaper; its error is 1e-16 of the largest value
-)
+_RADIUS_SIGMAS = 4.0  # what is cut off weighs about 1e-4
+# Beyond it the Fourier transform is cheaper, with an error of about 1e-16 of the largest value.
+_LONGEST_DIRECT_KERNEL = 513
 
 
 def ema(values: ArrayLike, weight: float) -> Values:
-    """Return the debiased exponential moving average, each earlier point weighing `weight` less.
+    """Return the debiased moving average in which a point counts `weight` times the one after it.
 
     `weight` is that of TensorBoard's slider: 0 leaves the series as it is, values towards 1 smooth
     more. It must be at least 0 and below 1.
