@@ -1,0 +1,1 @@
+"""The machine, as readings: host, process, GPUs, allocator. Absent is ``None``, never 0."""

@@ -1,0 +1,84 @@
+"""What is known of a GPU, whoever made it: its state now, and what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from epochal.telemetry.source import Metric, Source
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One GPU's state; units are in ``GPU_METRICS``, ``None`` is what the GPU does not tell.
+
+    ``id`` is the number the vendor's tools show. ``throttle`` is "thermal cap", "power cap",
+    "other cap", "idle", or empty at full speed.
+    """
+
+    id: int
+    name: str | None = None
+    uuid: str | None = None
+    clock: int | None = None
+    max_clock: int | None = None
+    power: int | None = None
+    power_limit: int | None = None
+    temperature: int | None = None
+    temp_slowdown: int | None = None
+    gpu_util: float | None = None
+    mem_util: float | None = None
+    dram_free: int | None = None
+    dram_used: int | None = None
+    dram_total: int | None = None
+    pcie_rx: int | None = None
+    pcie_tx: int | None = None
+    fan: int | None = None
+    throttle: str | None = None
+
+
+GPU_METRICS = (
+    Metric("clock", "clock", "MHz"),
+    Metric("max_clock", "max_clock", "MHz"),
+    Metric("power", "power", "mW"),
+    Metric("power_limit", "power_limit", "mW"),
+    Metric("temperature", "temperature", "°C"),
+    Metric("temp_slowdown", "temp_slowdown", "°C"),
+    Metric("gpu_util", "gpu_util", "%"),
+    Metric("mem_util", "mem_util", "%"),
+    Metric("dram_free", "dram_free", "bytes"),
+    Metric("dram_used", "dram_used", "bytes"),
+    Metric("dram_total", "dram_total", "bytes"),
+    Metric("pcie_rx", "pcie_rx", "bytes/s"),
+    Metric("pcie_tx", "pcie_tx", "bytes/s"),
+    Metric("fan", "fan", "%"),
+    Metric("throttle", "throttle", ""),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuModel:
+    """What a GPU is: the fields of a ``gpu-model`` record; sizes in bytes.
+
+    ``cuda_driver`` is the newest CUDA version the driver serves, as 1000 * major + 10 * minor.
+    ``l2_size`` and ``cuda_runtime`` are known only to a program that runs CUDA.
+    """
+
+    id: int
+    name: str | None = None
+    sm_count: int | None = None
+    major: int | None = None
+    minor: int | None = None
+    memory: int | None = None
+    free: int | None = None
+    l2_size: int | None = None
+    uuid: str | None = None
+    ecc: bool | None = None
+    cuda_driver: int | None = None
+    cuda_runtime: int | None = None
+
+
+class GpuSource(Source[GpuSample], Protocol):
+    """A source of GPU samples that also says which GPUs they are."""
+
+    def gpu_models(self) -> tuple[GpuModel, ...]:
+        """Describe each visible GPU; empty where there is none."""

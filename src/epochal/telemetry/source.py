@@ -1,0 +1,78 @@
+"""What a telemetry source is: something on the machine that may be there, and can be read.
+
+One file per source, one frozen dataclass per noun it reads. The rules every source keeps, and that
+``tests/conformance/test_source.py`` checks:
+
+- ``probe()`` says whether the thing is there. It never raises for absence; the reason is then in
+  ``why_absent``, and nobody is told unless they ask.
+- ``sample()`` gives one dataclass per thing read (one host, several GPUs), and an empty tuple where
+  ``probe()`` is false. A field that cannot be read is ``None``. Rates and shares cover the time
+  since the previous ``sample()``; the first has none, or the moment's where the device keeps one.
+- ``close()`` gives back what was taken, may be called twice, and ends the source.
+
+``metrics`` declares the numbers of a sample as a table, so that whoever writes, labels or plots
+them needs to know nothing else. A source belongs to one thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from epochal.errors import UsageError
+
+SampleT_co = TypeVar("SampleT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One line of a source's table: the sample's attribute, the record's field, the unit."""
+
+    attribute: str
+    name: str
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One value with its name and unit; ``None`` is a value that could not be read."""
+
+    name: str
+    unit: str
+    value: float | str | None
+
+
+class Source(Protocol[SampleT_co]):
+    """Something on the machine that can be read again and again."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of record its samples become."""
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The table of what a sample holds."""
+
+    @property
+    def why_absent(self) -> str | None:
+        """The reason ``probe()`` last said no, in one sentence; ``None`` while it says yes."""
+
+    def probe(self) -> bool:
+        """Tell whether the source is there."""
+
+    def sample(self) -> tuple[SampleT_co, ...]:
+        """Read it now; empty where it is absent. A closed source raises ``UsageError``."""
+
+    def close(self) -> None:
+        """Give back what was taken; a second call does nothing."""
+
+
+def readings(sample: object, *, metrics: Sequence[Metric]) -> list[Reading]:
+    """Turn one sample into named values with units, in the order of its table."""
+    return [Reading(m.name, m.unit, getattr(sample, m.attribute)) for m in metrics]
+
+
+def closed_error(source: object) -> UsageError:
+    """The error every source raises when it is sampled after ``close()``."""
+    return UsageError(f"{type(source).__name__} is closed: make a new one to sample again")
