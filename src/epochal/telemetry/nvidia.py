@@ -1,0 +1,181 @@
+"""NVIDIA GPUs through NVML: the ones a CUDA program started from here would see.
+
+Devices are matched by UUID and PCI address, never by NVML's own numbers, so the readings belong to
+the GPUs that are trained on. Reading NVML makes no CUDA context and takes no GPU memory.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
+from epochal.telemetry.nvidia_device import NvidiaDevice
+from epochal.telemetry.source import Metric, closed_error
+from epochal.telemetry.visible import visible_entries
+
+# Short enough that a 32-bit byte counter wraps at most once, up to 200 GB/s.
+_PCIE_WINDOW_S = 0.02
+
+
+class NvidiaSource:
+    """Samples every visible NVIDIA GPU.
+
+    ``visible`` and ``order`` stand for CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER and are read from
+    those two variables when left out. ``quick`` is for the training process: power is then the
+    driver's own one-second average and PCIe traffic is ``None``, since measuring either holds the
+    caller for milliseconds. ``nvml`` is the binding to use instead of ``pynvml``.
+    """
+
+    kind: ClassVar[str] = "gpu"
+    metrics: ClassVar[tuple[Metric, ...]] = GPU_METRICS
+
+    def __init__(
+        self,
+        visible: str | None = None,
+        *,
+        order: str | None = None,
+        quick: bool = False,
+        nvml: Any = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._visible = visible
+        self._order = order
+        self._quick = quick
+        self._nvml = nvml
+        self._clock = clock
+        self._sleep = sleep
+        self._devices: list[NvidiaDevice] | None = None
+        self._unreachable: list[str] = []
+        self._why_absent: str | None = None
+        self._started = False
+        self._count = 0
+        self._closed = False
+
+    @property
+    def why_absent(self) -> str | None:
+        """Why there is no GPU: no binding, no driver, none visible; ``None`` where there is one."""
+        return self._why_absent
+
+    @property
+    def failures(self) -> int:
+        """How many questions failed for another reason than being unsupported."""
+        return len(self._unreachable) + sum(device.failures for device in self._devices or ())
+
+    @property
+    def last_failure(self) -> str | None:
+        """One of those failures in words: the newest of the GPU that failed."""
+        words = [device.last_failure for device in self._devices or () if device.last_failure]
+        return next(reversed([*self._unreachable, *words]), None)
+
+    def probe(self) -> bool:
+        """Tell whether a GPU is visible; looked up once, at the first call."""
+        if self._devices is None and not self._closed:
+            self._devices = self._open()
+            if not self._devices and self._why_absent is None:
+                self._why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
+        return bool(self._devices)
+
+    def sample(self) -> tuple[GpuSample, ...]:
+        """Read every visible GPU; use and power cover the time since the last call."""
+        if self._closed:
+            raise closed_error(self)
+        if not self.probe():
+            return ()
+        assert self._devices is not None
+        if not self._quick:
+            self._measure_pcie(self._devices)
+        return tuple(device.sample(quick=self._quick) for device in self._devices)
+
+    def gpu_models(self) -> tuple[GpuModel, ...]:
+        """Describe every visible GPU."""
+        if self._closed:
+            raise closed_error(self)
+        if not self.probe():
+            return ()
+        assert self._devices is not None
+        cuda_driver = self._cuda_driver()
+        return tuple(device.model(cuda_driver=cuda_driver) for device in self._devices)
+
+    def close(self) -> None:
+        """Leave NVML."""
+        if self._started:
+            self._started = False
+            self._nvml.nvmlShutdown()
+        self._closed = True
+
+    def _open(self) -> list[NvidiaDevice]:
+        if not self._start():
+            return []
+        devices = self._in_cuda_order(self._every_device())
+        visible = self._visible
+        if visible is None:
+            visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+        entries = visible_entries(visible, uuids=[device.uuid for device in devices])
+        found = [self._mig_device(e) if isinstance(e, str) else devices[e] for e in entries]
+        return [device for device in found if device is not None]
+
+    def _start(self) -> bool:
+        if self._nvml is None:
+            try:
+                import pynvml
+            except ImportError:
+                self._why_absent = "the package nvidia-ml-py is not installed"
+                return False
+            self._nvml = pynvml
+        try:
+            self._nvml.nvmlInit()
+            self._started = True
+            self._count = self._nvml.nvmlDeviceGetCount()
+        except self._nvml.NVMLError as error:
+            self._why_absent = f"NVML does not start: {error}"
+            return False
+        return True
+
+    def _every_device(self) -> list[NvidiaDevice]:
+        devices = []
+        for index in range(self._count):
+            try:
+                handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+            except self._nvml.NVMLError as error:
+                self._unreachable.append(f"GPU {index} does not answer: {error}")
+                continue
+            devices.append(self._device(handle, index=index))
+        return devices
+
+    def _device(self, handle: Any, *, index: int) -> NvidiaDevice:
+        return NvidiaDevice(handle, nvml=self._nvml, index=index, clock=self._clock)
+
+    def _in_cuda_order(self, devices: list[NvidiaDevice]) -> list[NvidiaDevice]:
+        # One that does not even tell its address is not counted by CUDA either.
+        by_address = sorted(devices, key=lambda device: device.pci_bus_id or "~")
+        order = self._order or os.environ.get("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+        if order == "PCI_BUS_ID" or not by_address:
+            return by_address
+        # CUDA only promises the fastest one in front; among equals it keeps the PCI order.
+        fastest = max(by_address, key=lambda device: device.speed)
+        return [fastest, *(device for device in by_address if device is not fastest)]
+
+    def _mig_device(self, mig_id: str) -> NvidiaDevice | None:
+        try:
+            handle = self._nvml.nvmlDeviceGetHandleByUUID(mig_id)
+            parent = self._nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+            return self._device(handle, index=self._nvml.nvmlDeviceGetIndex(parent))
+        except self._nvml.NVMLError as error:
+            self._unreachable.append(f"MIG device {mig_id} does not answer: {error}")
+            return None
+
+    def _measure_pcie(self, devices: list[NvidiaDevice]) -> None:
+        # All GPUs are measured over one window; the driver's own figure takes 40 ms for each.
+        counting = [device.count_pcie() for device in devices]
+        if any(counting):
+            self._sleep(_PCIE_WINDOW_S)
+
+    def _cuda_driver(self) -> int | None:
+        try:
+            return int(self._nvml.nvmlSystemGetCudaDriverVersion())
+        except self._nvml.NVMLError:
+            return None
