@@ -1,0 +1,166 @@
+"""How much is said, and where it goes.
+
+    level        shown by     stream
+    QUIET    0   --quiet      errors only
+    NORMAL   1   (default)    stdout
+    VERBOSE  2   -v           stdout
+    DEBUG    3   -vv          stderr
+    TRACE    4   -vvv         stderr
+
+Debug and trace use stderr because it shows at once where stdout is block-buffered (containers).
+Training lines, blocks and progress are not messages: they go to stderr through ``console.printer``.
+
+Every message function takes a text with ``%`` arguments, as ``logging`` does, or a callable that
+returns the text (called with the arguments); when the level is off nothing is formatted or called::
+
+    debug("rank %d | batch %.1f ms", rank, batch_ms)
+    trace(lambda: f"norms: {collect_norms()}")
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, TextIO
+
+from epochal.console.stream import write_line
+from epochal.errors import UsageError
+from epochal.settings import environment_verbosity
+
+Text = str | Callable[..., str]
+
+
+class Verbosity(IntEnum):
+    """The five levels of a process; each shows what the lower ones show."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+    DEBUG = 3
+    TRACE = 4
+
+
+class LogVerbosity(IntEnum):
+    """The four levels of ``TrainingRunLogger``."""
+
+    SILENT = -2
+    QUIET = -1  # evaluations only
+    DEFAULT = 0
+    VERBOSE = 1
+
+    def to_verbosity(self) -> Verbosity:
+        """The process level that shows as much; QUIET's evaluations come on top of it."""
+        if self is LogVerbosity.VERBOSE:
+            return Verbosity.VERBOSE
+        return Verbosity.NORMAL if self is LogVerbosity.DEFAULT else Verbosity.QUIET
+
+    @property
+    def shows_eval(self) -> bool:
+        """Whether evaluation lines are shown at this level; true for all but SILENT."""
+        return self >= LogVerbosity.QUIET
+
+
+_UNREAD: Final = sys.maxsize
+
+
+class _ProcessLevel:
+    """The level of this process.
+
+    Module state, against the rule of the house: verbosity belongs to the process as its streams do,
+    and code that may speak at any depth cannot be handed an object for it.
+    """
+
+    __slots__ = ("level",)
+
+    def __init__(self) -> None:
+        self.level: int = _UNREAD
+
+
+_process = _ProcessLevel()
+
+
+def set_verbosity(level: Verbosity | LogVerbosity | int | str) -> None:
+    """Set the level of this process; wins over EPOCHAL_VERBOSITY. Accepts 0-4 or a level's name."""
+    _process.level = as_verbosity(level)
+
+
+def verbosity() -> Verbosity:
+    """The level of this process; EPOCHAL_VERBOSITY is read on the first call and never again."""
+    if _process.level == _UNREAD:
+        _process.level = parse_verbosity(environment_verbosity())
+    return Verbosity(_process.level)
+
+
+def enabled(level: Verbosity) -> bool:
+    """Whether messages of this level are shown; for a level that is off, one comparison."""
+    if level > _process.level:
+        return False
+    return _process.level != _UNREAD or level <= verbosity()
+
+
+def parse_verbosity(text: str | None) -> Verbosity:
+    """Read a level as the environment spells it; anything unknown means NORMAL."""
+    name = (text or "").strip().upper()
+    if name in Verbosity.__members__:
+        return Verbosity[name]
+    if name in {str(int(level)) for level in Verbosity}:
+        return Verbosity(int(name))
+    return Verbosity.NORMAL
+
+
+def as_verbosity(level: Verbosity | LogVerbosity | int | str) -> Verbosity:
+    """Check a level given in code; unlike the environment's, a wrong one raises ``UsageError``."""
+    if isinstance(level, LogVerbosity):
+        return level.to_verbosity()
+    if isinstance(level, str) and level.strip().upper() in Verbosity.__members__:
+        return Verbosity[level.strip().upper()]
+    if isinstance(level, int) and 0 <= level <= Verbosity.TRACE:
+        return Verbosity(level)
+    names = ", ".join(name.lower() for name in Verbosity.__members__)
+    raise UsageError(f"level={level!r} is not a verbosity: use 0 to 4, or one of {names}.")
+
+
+def stream_for(level: Verbosity) -> TextIO:
+    """Where messages of this level go."""
+    return sys.stderr if level >= Verbosity.DEBUG else sys.stdout
+
+
+def msg(text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
+    """Say something at the given level; texts and callables as the module describes."""
+    if enabled(level):
+        _say(text, args, level)
+
+
+def verbose(text: Text, *args: object) -> None:
+    """Say something at VERBOSE, on stdout."""
+    if enabled(Verbosity.VERBOSE):
+        _say(text, args, Verbosity.VERBOSE)
+
+
+def debug(text: Text, *args: object) -> None:
+    """Say something at DEBUG, on stderr."""
+    if enabled(Verbosity.DEBUG):
+        _say(text, args, Verbosity.DEBUG)
+
+
+def trace(text: Text, *args: object) -> None:
+    """Say something at TRACE, on stderr."""
+    if enabled(Verbosity.TRACE):
+        _say(text, args, Verbosity.TRACE)
+
+
+def error(text: Text, *args: object) -> None:
+    """Say something on stderr whatever the level."""
+    write_line(sys.stderr, render(text, args))
+
+
+def render(text: Text, args: tuple[object, ...]) -> str:
+    """Make the text of a message; without arguments a ``%`` in it stands for itself."""
+    if not isinstance(text, str):
+        return text(*args)
+    return text % args if args else text
+
+
+def _say(text: Text, args: tuple[object, ...], level: Verbosity) -> None:
+    write_line(stream_for(level), render(text, args))
