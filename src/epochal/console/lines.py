@@ -1,0 +1,251 @@
+r"""One line per epoch, step and evaluation: text from figures, and nothing else.
+
+Every part is optional but the counter: what is not known (None) is left out, without a word, and an
+unknown percentage leaves blanks, so that columns stay aligned. Figures may be nan and inf.
+
+    epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]  VRAM: 2.1/6.0 GB (82%)
+    :: step     100 [ 12.5%] \ loss 2.3456 | norm  0.1234 | 125.3k tps |   156 ms | eta 02h15m
+    >> eval                      loss 2.1234 | gap +0.0123 | 145.2k tps |   234 ms
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from epochal.console.stream import printable
+from epochal.format import format_clock, format_duration, format_number, format_tps
+
+Metrics = Mapping[str, float] | Iterable[tuple[str, float]]
+
+MOST_METRICS = 20  # a line that holds more is unreadable; the rest is counted, and is in the record
+_SECONDS_FROM_MS = 100_000
+_TENTHS_BELOW_MS = 10
+_EXPONENT_FROM = 1e7  # an exploded norm must not fill the line with digits
+_UNITS = (("TB", 2**40), ("GB", 2**30), ("MB", 2**20), ("KB", 2**10), ("B", 1))
+_MIB = 2**20
+
+
+def epoch_line(
+    epoch: int,
+    *,
+    total: int | None,
+    metrics: Metrics,
+    duration_s: float,
+    eta_s: float | None = None,
+    vram_used_bytes: float | None = None,
+    vram_total_bytes: float | None = None,
+    gpu_percent: float | None = None,
+) -> str:
+    """The line of a finished epoch; ``epoch`` counts from 0 and is shown counting from 1.
+
+    VRAM is what the allocator holds against what the device has; more than that has spilled to the
+    host and is named. ``gpu_percent`` is utilisation, 0-100.
+    """
+    number = f"{epoch + 1:3d}" if total is None else f"{epoch + 1:{len(str(total))}d}/{total}"
+    timing = format_duration(duration_s)
+    if eta_s is not None:
+        timing += f"  ETA {format_duration(eta_s)}"
+    parts = [f"  epoch {number}", *_shown(metrics, "="), f"[{timing}]"]
+    parts += _memory(vram_used_bytes, vram_total_bytes, gpu_percent)
+    return "  ".join(parts)
+
+
+def closing_line(seconds: float, *, metrics: Metrics = (), verb: str = "complete in") -> str:
+    """The last line of a training; ``verb`` may also be "stopped after" or "failed after"."""
+    shown = [f"| {text}" for text in _shown(metrics, ": ")]
+    return "  ".join([f"  training {verb} {format_duration(seconds)}", *shown])
+
+
+def section_line(name: str, *, seconds: float) -> str:
+    """The line of a timed section that has ended."""
+    return f"{printable(name)} ... done in {format_duration(seconds)}"
+
+
+def step_line(
+    step: int,
+    *,
+    percent: float | None = None,
+    trend: str = " ",
+    loss: float | None = None,
+    norm: float | None = None,
+    spike: bool = False,
+    step_tokens: float | None = None,
+    duration_ms: float | None = None,
+    aux_loss: float | None = None,
+    load_imbalance: float | None = None,
+    expert_utilization: float | None = None,
+    max_expert_fraction: float | None = None,
+    router_entropy: float | None = None,
+    kd_loss: float | None = None,
+    sol: float | None = None,
+    eta_s: float | None = None,
+    phase: str | None = None,
+) -> str:
+    r"""The line of a training step.
+
+    ``percent`` of the run (0-100); ``trend`` is ``\`` falling, ``/`` rising or a blank; ``spike``
+    puts ``!`` before the norm; ``sol`` is the speed of light in percent. Shares of experts are 0-1.
+    """
+    flag = "!" if spike else " "
+    parts = [
+        _part("loss ", loss, "6.4f"),
+        _part(f"norm {flag}", norm, "6.4f"),
+        *_speed(step_tokens, duration_ms),
+        _part("aux ", aux_loss, ".4f"),
+        _part("imbal ", load_imbalance, ".2f"),
+        _part("util ", expert_utilization, ".2f"),
+        _part("hot ", max_expert_fraction, ".2f"),
+        _part("ent ", router_entropy, ".2f"),
+        _part("kd ", kd_loss, ".4f"),
+        _part("sol ", sol, "4.1f"),
+        None if eta_s is None else f"eta {format_clock(eta_s)}",
+        None if not phase else printable(phase),
+    ]
+    return f":: step {step:7d} {_percent(percent)} {trend} {_joined(parts)}".rstrip()
+
+
+def metrics_line(
+    step: int,
+    *,
+    percent: float | None = None,
+    metrics: Metrics = (),
+    eta_s: float | None = None,
+) -> str:
+    """The line of a step that has only free metrics."""
+    eta = [] if eta_s is None else [f"eta {format_clock(eta_s)}"]
+    return "  ".join([f":: step {step:7d} {_percent(percent)}", *_shown(metrics, "="), *eta])
+
+
+def eval_line(
+    loss: float | None,
+    *,
+    gap: float | None = None,
+    eval_tokens: float | None = None,
+    duration_ms: float | None = None,
+    metrics: Metrics = (),
+) -> str:
+    """The line of an evaluation; ``gap`` is its loss less the mean training loss before it."""
+    parts = [
+        _part("loss ", loss, "6.4f"),
+        _part("gap ", gap, "+7.4f"),
+        *_speed(eval_tokens, duration_ms),
+        *_shown(metrics, " "),
+    ]
+    return f"{'>> eval':<29}{_joined(parts)}".rstrip()
+
+
+def gpt2_step_line(
+    step: int,
+    *,
+    epoch: float | None = None,
+    loss: float | None = None,
+    lr: float | None = None,
+    norm: float | None = None,
+    duration_ms: float | None = None,
+    step_tokens: float | None = None,
+) -> str:
+    """The step line of the GPT-2 trainers: every figure by its name, the epoch whole."""
+    rate = _tokens_per_second(step_tokens, duration_ms)
+    parts = [
+        f"step {step:5d}",
+        None if epoch is None else f"epoch {epoch // 1:.0f}",
+        _part("loss: ", loss, ".6f"),
+        _part("lr: ", lr, ".2e"),
+        _part("norm: ", norm, ".4f"),
+        None if duration_ms is None else f"dt: {duration_ms:.2f}ms",
+        _part("tok/sec: ", rate, ".2f"),
+    ]
+    return _joined(parts)
+
+
+def gpu_line(
+    step: int,
+    *,
+    gpu_id: int = 0,
+    power_mw: float | None = None,
+    temperature_c: float | None = None,
+    temp_slowdown_c: float | None = None,
+    clock_mhz: float | None = None,
+    gpu_percent: float | None = None,
+    memory_used_bytes: float | None = None,
+    pcie_rx_bytes_per_s: float | None = None,
+    pcie_tx_bytes_per_s: float | None = None,
+    throttle: str | None = None,
+) -> str:
+    """The state of one GPU, shown at VERBOSE; memory in MiB, PCIe in MiB/s."""
+    limit = "" if temp_slowdown_c is None else f"/{temp_slowdown_c:.0f}"
+    parts = [
+        f"[G] step {step:5d} [gpu {gpu_id:2d}]",
+        None if power_mw is None else f"power {power_mw / 1000:4.0f} W",
+        None if temperature_c is None else f"temp {temperature_c:3.0f}{limit} C",
+        None if clock_mhz is None else f"clock {clock_mhz:4.0f} MHz",
+        None if gpu_percent is None else f"util {gpu_percent:3.0f}%",
+        None if memory_used_bytes is None else f"mem {memory_used_bytes / _MIB:6.0f} MiB",
+        _bandwidth("down", pcie_rx_bytes_per_s),
+        _bandwidth("up", pcie_tx_bytes_per_s),
+        None if not throttle else f"throttle {printable(throttle)}",
+    ]
+    return _joined(parts)
+
+
+def _shown(metrics: Metrics, separator: str) -> list[str]:
+    pairs = list(metrics.items() if isinstance(metrics, Mapping) else metrics)
+    texts = [f"{printable(n)}{separator}{format_number(v)}" for n, v in pairs[:MOST_METRICS]]
+    if len(pairs) > MOST_METRICS:
+        texts.append(f"(+{len(pairs) - MOST_METRICS} more)")
+    return texts
+
+
+def _joined(parts: Iterable[str | None]) -> str:
+    return " | ".join(part for part in parts if part is not None)
+
+
+def _part(label: str, value: float | None, spec: str) -> str | None:
+    if value is None:
+        return None
+    if spec.endswith("f") and _EXPONENT_FROM <= abs(value) < math.inf:
+        spec = spec[:-1] + "e"
+    return f"{label}{value:{spec}}"
+
+
+def _percent(percent: float | None) -> str:
+    if percent is None or not math.isfinite(percent):
+        return " " * len("[ 12.5%]")
+    return f"[{percent:5.1f}%]"
+
+
+def _speed(tokens: float | None, duration_ms: float | None) -> list[str | None]:
+    if duration_ms is None or not math.isfinite(duration_ms):
+        return []
+    rate = _tokens_per_second(tokens, duration_ms)
+    throughput = format_tps(math.nan if rate is None else rate)
+    return [None if tokens is None else f"{throughput} tps", _milliseconds(duration_ms)]
+
+
+def _tokens_per_second(tokens: float | None, duration_ms: float | None) -> float | None:
+    if tokens is None or duration_ms is None or not duration_ms > 0:
+        return None
+    return tokens / duration_ms * 1000
+
+
+def _milliseconds(duration_ms: float) -> str:
+    if duration_ms >= _SECONDS_FROM_MS:
+        return f"{int(duration_ms / 1000):5d}  s"
+    if duration_ms < _TENTHS_BELOW_MS and duration_ms != int(duration_ms):
+        return f"{duration_ms:5.1f} ms"
+    return f"{round(duration_ms):5d} ms"
+
+
+def _memory(used: float | None, total: float | None, gpu_percent: float | None) -> list[str]:
+    if used is None:
+        return [] if gpu_percent is None else [f"GPU: {gpu_percent:.0f}%"]
+    unit, size = next(u for u in _UNITS if u[1] == 1 or (total or used) >= u[1])
+    text = f"VRAM: {used / size:.1f}{'' if total is None else f'/{total / size:.1f}'} {unit}"
+    if total is not None and used > total:
+        text += f" +{(used - total) / size:.1f} {unit} spilled"
+    return [text if gpu_percent is None else f"{text} ({gpu_percent:.0f}%)"]
+
+
+def _bandwidth(direction: str, bytes_per_s: float | None) -> str | None:
+    return None if bytes_per_s is None else f"PCIe {direction} {bytes_per_s / _MIB:5.0f} MiB/s"
