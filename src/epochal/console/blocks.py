@@ -1,0 +1,179 @@
+"""The blocks printed once, when a training starts: a heading in brackets, then indented lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from epochal.console.stream import printable
+from epochal.format import format_bytes, format_count
+
+FILES_SHOWN = 10
+LONGEST_VALUE = 200
+_MIB = 2**20
+_GIGA_ABOVE = 2e9
+_NO_PEAK_NAME = {"fp32": "TF32"}  # 32-bit matrix products run on the tensor cores as TF32
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a dataset and its length in tokens (None when not counted)."""
+
+    name: str
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetSplit:
+    """One split of a dataset; ``num_files`` counts files whose names are not known as well."""
+
+    name: str
+    tokens: int
+    files: Sequence[DataFile] = ()
+    num_files: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """What one part of a program has allocated, in bytes by kind of memory."""
+
+    name: str
+    device: int = 0
+    managed: int = 0
+    pinned: int = 0
+    pageable: int = 0
+
+
+def speed_of_light_block(
+    peaks: Mapping[str, float],
+    *,
+    blocks: float,
+    lm_head: float,
+    attention: float,
+    tps: float | None,
+    blocks_dtype: str = "bf16",
+    lm_head_dtype: str = "bf16",
+    attention_dtype: str = "bf16",
+) -> str:
+    """What the hardware could do at most.
+
+    ``peaks`` in TFLOP/s by dtype ("tf32", "bf16", "fp16", "fp8", "fp4"), shown for the dtypes in
+    use; work in FLOP per token; ``tps`` in tokens per second, None when the device is not known.
+    """
+    used = {blocks_dtype.lower(), lm_head_dtype.lower(), attention_dtype.lower()}
+    used_names = {_NO_PEAK_NAME.get(dtype, dtype.upper()) for dtype in used}
+    shown = [(n.upper(), peak) for n, peak in peaks.items() if n.upper() in used_names and peak > 0]
+    return "\n".join(
+        [
+            "[Speed of Light]",
+            *(f"  Peak {name:>4}: {peak:8.1f} TFLOP/s" for name, peak in shown),
+            f"  Blocks:    {_flop(blocks)}   in {blocks_dtype}",
+            f"  LM-Head:   {_flop(lm_head)}   in {lm_head_dtype}",
+            f"  Attention: {_flop(attention)}   in {attention_dtype}",
+            f"  SOL:       {f'{tps:9.0f} tok/s' if tps else 'unavailable'}",
+        ]
+    )
+
+
+def dataset_block(splits: Iterable[DatasetSplit], *, all_files: bool = False) -> str:
+    """The splits of a dataset with their first files; all of them at VERBOSE (``all_files``)."""
+    lines = ["[Dataset]"]
+    for split in splits:
+        count = len(split.files) if split.num_files is None else split.num_files
+        files = f" in {count} {'file' if count == 1 else 'files'}" if count else ""
+        lines.append(f"  {printable(split.name)}: {format_count(split.tokens)} tokens{files}")
+        lines += _files(split.files if all_files else split.files[:FILES_SHOWN])
+        hidden = 0 if all_files else len(split.files) - FILES_SHOWN
+        if hidden > 0:
+            lines.append(f"    ... {hidden} more, shown when verbose")
+    return "\n".join(lines)
+
+
+def gpu_model_block(
+    name: str,
+    *,
+    rank: int = 0,
+    gpu_id: int = 0,
+    sm_count: int | None = None,
+    major: int | None = None,
+    minor: int | None = None,
+    memory_bytes: int | None = None,
+    free_bytes: int | None = None,
+    cuda_driver: int | None = None,
+    cuda_runtime: int | None = None,
+) -> str:
+    """The device of one rank; CUDA versions as the driver numbers them (12040 is 12.4)."""
+    lines = [f"[System {rank}]", f"  Device {gpu_id}: {printable(name)}"]
+    traits = [
+        None if sm_count is None else f"{sm_count} SMs",
+        None if major is None or minor is None else f"compute capability {major}.{minor}",
+    ]
+    if any(traits):
+        lines.append(f"  {', '.join(trait for trait in traits if trait)}")
+    versions = [
+        None if cuda_driver is None else f"driver {_cuda_version(cuda_driver)}",
+        None if cuda_runtime is None else f"runtime {_cuda_version(cuda_runtime)}",
+    ]
+    if any(versions):
+        lines.append(f"  CUDA version: {', '.join(text for text in versions if text)}")
+    if memory_bytes is not None:
+        used = "" if free_bytes is None else f"{(memory_bytes - free_bytes) // _MIB} MiB / "
+        lines.append(f"  Memory: {used}{memory_bytes // _MIB} MiB")
+    return "\n".join(lines)
+
+
+def options_block(options: Mapping[str, object], *, title: str = "Options") -> str:
+    """A table of hyperparameters; nested mappings are named with dots."""
+    rows = [(printable(name), _value(value)) for name, value in _flat(options, "")]
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join([f"[{title}]", *(f"  {name:<{width}} : {value}" for name, value in rows)])
+
+
+def allocator_block(segments: Iterable[Segment], *, title: str = "Allocator") -> str:
+    """Memory by segment and kind, and the sums; a kind that nobody uses has no column."""
+    rows = list(segments)
+    kinds = [kind for kind in ("device", "managed", "pinned", "pageable") if _sum(rows, kind)]
+    kinds = kinds or ["device"]
+    names = [printable(row.name, longest=30) for row in rows]
+    width = max(len(name) for name in [*names, "total"])
+    lines = [f"[{title}]", f"  {'':<{width}}" + "".join(f"{kind:>12}" for kind in kinds)]
+    for name, row in zip(names, rows, strict=True):
+        cells = (int(getattr(row, kind)) for kind in kinds)
+        lines.append(f"  {name:<{width}}" + "".join(f"{_bytes(cell):>12}" for cell in cells))
+    sums = "".join(f"{_bytes(_sum(rows, kind)):>12}" for kind in kinds)
+    return "\n".join([*lines, f"  {'total':<{width}}{sums}"])
+
+
+def _flop(flop: float) -> str:
+    return f"{flop / 1e9:8.1f} GFLOP" if flop > _GIGA_ABOVE else f"{flop / 1e6:8.1f} MFLOP"
+
+
+def _files(files: Sequence[DataFile]) -> Iterator[str]:
+    names = [printable(file.name) for file in files]
+    width = max((len(name) for name in names), default=0)
+    for name, file in zip(names, files, strict=True):
+        yield f"    {name:<{width}} : {'?' if file.tokens is None else file.tokens:>12}"
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _flat(options: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _value(value: object) -> str:
+    return printable(str(value), longest=LONGEST_VALUE)
+
+
+def _sum(rows: Iterable[Segment], kind: str) -> int:
+    return sum(int(getattr(row, kind)) for row in rows)
+
+
+def _bytes(amount: int) -> str:
+    return format_bytes(amount) if amount else "-"
