@@ -1,0 +1,188 @@
+"""One terminal line that stays below whatever else is printed.
+
+While it is open, other output to the terminal passes through here on its way: the line is taken
+away, the text goes on unchanged, and the line comes back once the text has ended its own line. So
+it stays away during a prompt or under another program's progress bar. Nothing is buffered, wrapped
+or reinterpreted, and a stream that does not lead to a terminal is never touched.
+
+No thread draws: the line changes when its owner calls ``show``. All methods may be called from any
+thread; in a forked child they draw nothing.
+
+Limits: what bypasses the tapped streams (a child process, C code) is written over the line's
+beginning, and a terminal made narrower may keep a fragment of it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from threading import RLock
+from typing import Any, TextIO
+
+from epochal.console.stream import is_terminal, write_line
+
+_CLEAR = "\r\x1b[2K"
+
+
+class LiveLine:
+    """A line on ``stream``, a terminal that obeys control codes, between ``open`` and ``close``."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._write = stream.write
+        self._flush = stream.flush
+        self._taps: list[_Tap] = []
+        self._text = ""
+        self._visible = False
+        self._at_line_start = True
+        self._open = False
+        self._lock = RLock()
+        self._pid = os.getpid()
+
+    def open(self) -> None:
+        """Watch the process's terminal streams until ``close`` or the end of the process."""
+        self._open = True
+        streams = {id(s): s for s in (self._stream, sys.stdout, sys.stderr) if is_terminal(s)}
+        self._taps = [_Tap(self, stream) for stream in streams.values()]
+        atexit.register(self.close)
+
+    def show(self, text: str) -> None:
+        """Draw this text, which must fit in one line; it waits while another line is unfinished."""
+        with self._guard():
+            self._text = text
+            self._draw()
+
+    def hide(self) -> None:
+        """Take the line away until the next ``show`` or the next finished line of other output."""
+        with self._guard():
+            self._erase()
+
+    def pass_on(self, text: str, *, write: Callable[[str], int], flush: Callable[[], None]) -> int:
+        """Let other output to the same terminal appear above the line."""
+        if not text:
+            return 0
+        with self._guard():
+            self._erase()
+            written = write(text)
+            self._at_line_start = _ends_line(text)
+            if self._at_line_start:
+                flush()
+                self._draw()
+            return written
+
+    def write_line(self, text: str) -> bool:
+        """Write the owner's own text on a new line above; False if the terminal is gone."""
+        with self._guard():
+            self._erase()
+            written = write_line(self._stream, text if self._at_line_start else f"\n{text}")
+            self._at_line_start = True
+            self._draw()
+            return written
+
+    def close(self) -> None:
+        """Take the line away and leave the process's streams alone; twice does no harm."""
+        with self._guard():
+            self._erase()
+            self._open = False
+            for tap in self._taps:
+                tap.remove()
+            self._taps.clear()
+        atexit.unregister(self.close)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the line may be drawn: open, and in the process that opened it."""
+        return self._open and self._is_owner()
+
+    def _is_owner(self) -> bool:
+        return self._pid == os.getpid()
+
+    def _guard(self) -> AbstractContextManager[object]:
+        # A child may be forked while another thread holds the lock, and nobody would release it.
+        return self._lock if self._is_owner() else nullcontext()
+
+    def _draw(self) -> None:
+        if self._at_line_start and self._text and self.is_open:
+            # The cursor goes back to the first column: what bypasses us stays readable there.
+            self._visible = self._send(f"{_CLEAR}{self._text}\r")
+
+    def _erase(self) -> None:
+        if self._visible:
+            self._visible = False
+            self._send(_CLEAR)
+
+    def _send(self, codes: str) -> bool:
+        try:
+            self._write(codes)
+            self._flush()
+        except (OSError, ValueError):
+            # The terminal is gone, and with it the only thing this line was for.
+            self._open = False
+            return False
+        return True
+
+
+class _Tap:
+    """Lets a live line know what passes through a stream.
+
+    It puts methods in front of the stream's own, on the object itself: to replace ``sys.stderr``
+    would miss the loggers that took hold of it earlier.
+    """
+
+    def __init__(self, line: LiveLine, stream: TextIO) -> None:
+        self._line = line
+        self._stream: Any = stream
+        self._write = stream.write
+        self._flush = stream.flush
+        self._fileno = stream.fileno
+        self._unflushed = False
+        self._replaced: dict[str, tuple[object, object]] = {}
+        for name, method in (("write", self.write), ("flush", self.flush), ("fileno", self.fileno)):
+            self._replace(name, method)
+
+    def write(self, text: str) -> int:
+        if not self._line.is_open:
+            self._line.hide()
+            return self._write(text)
+        self._unflushed = True
+        return self._line.pass_on(text, write=self._write, flush=self._flush)
+
+    def flush(self) -> None:
+        # A flush with nothing to flush comes from those who are about to write past the stream:
+        # input() and the debugger before a prompt, programs before they start a child.
+        if not self._unflushed:
+            self._line.hide()
+        self._unflushed = False
+        self._flush()
+
+    def fileno(self) -> int:
+        self._line.hide()
+        return self._fileno()
+
+    def remove(self) -> None:
+        # What somebody else has put in front of our methods stays: ours only pass on from now.
+        for name, (ours, earlier) in self._replaced.items():
+            if vars(self._stream).get(name) is ours:
+                if earlier is None:
+                    delattr(self._stream, name)
+                else:
+                    setattr(self._stream, name, earlier)
+
+    def _replace(self, name: str, method: object) -> None:
+        try:
+            earlier = vars(self._stream).get(name)
+            setattr(self._stream, name, method)
+        except (AttributeError, TypeError):
+            return  # a stream that cannot be tapped may be overwritten by the line: see the limits
+        self._replaced[name] = (method, earlier)
+
+
+def _ends_line(text: str) -> bool:
+    if text.endswith("\n"):
+        return True
+    # Blanks and a return to the first column wipe a line: another progress bar has cleaned up.
+    blank = text.replace("\x1b[2K", "").replace("\x1b[K", "")
+    return "\r" in blank and not blank.strip()

@@ -1,0 +1,212 @@
+"""A progress bar on a terminal: name, bar, done/total, percent, loss, rate, time left."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+from dataclasses import dataclass
+from typing import Any, TextIO, cast
+
+from epochal.console.live_line import LiveLine
+from epochal.console.stream import obeys_control_codes, printable
+from epochal.format import format_count, format_duration, format_number
+
+INTERVAL_S = 0.25
+SHORTEST_BAR = 10
+LONGEST_BAR = 40
+LONGEST_NAME = 24
+_COUNT_FROM = 1_000_000  # from here on done/total is shown as 1.2M/10.0M
+_FALLBACK_COLUMNS = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a training stands; ``rate`` in units per second."""
+
+    name: str = ""
+    done: float
+    total: float | None = None
+    unit: str = "step"
+    loss: float | None = None
+    rate: float | None = None
+    eta_s: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """What is done of the total, 0-1; None when the total is unknown."""
+        return min(max(self.done / self.total, 0.0), 1.0) if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One line cut to a terminal's width: text, a bar of some columns, text."""
+
+    left: str
+    bar_columns: int
+    right: str
+
+
+class ProgressBar:
+    """A bar that lives below all other output; made by ``open_progress_bar``.
+
+    Redrawn by ``update`` and by nothing else, at most four times a second: there is no thread.
+    """
+
+    def __init__(self, stream: TextIO, *, name: str = "", total: float | None, unit: str) -> None:
+        # Asked before the line opens, which hides when somebody asks for a file number.
+        self._descriptor = stream.fileno()
+        self._pen = _Pen(stream)
+        self._name = name
+        self._total = total
+        self._unit = unit
+        self._due = -math.inf
+        self._line = LiveLine(stream)
+        self._line.open()
+
+    def due(self, now: float) -> bool:
+        """Whether ``update`` would draw at this time (``time.monotonic``); costs a comparison."""
+        return now >= self._due
+
+    def update(
+        self,
+        done: float,
+        *,
+        now: float,
+        loss: float | None = None,
+        rate: float | None = None,
+        eta_s: float | None = None,
+    ) -> None:
+        """Draw the state of this moment, unless the last drawing is younger than ``INTERVAL_S``."""
+        if now < self._due:
+            return
+        self._due = now + INTERVAL_S
+        progress = Progress(
+            name=self._name,
+            done=done,
+            total=self._total,
+            unit=self._unit,
+            loss=loss,
+            rate=rate,
+            eta_s=eta_s,
+        )
+        # One column stays free: a line that fills the last one wraps on some terminals.
+        columns = _columns(self._descriptor) - 1
+        self._line.show(self._pen.draw(progress, columns=columns))
+
+    def write_above(self, text: str) -> bool:
+        """Write one line of text above the bar; False when the terminal is gone."""
+        return self._line.write_line(text)
+
+    def close(self) -> None:
+        """Remove the bar and leave the terminal as if it had never been there."""
+        self._line.close()
+
+
+def open_progress_bar(
+    stream: TextIO | None, *, name: str = "", total: float | None = None, unit: str = "step"
+) -> ProgressBar | None:
+    """Open a bar on this stream; None where one cannot be drawn (no terminal, TERM=dumb)."""
+    if stream is None or not obeys_control_codes(stream):
+        return None
+    return ProgressBar(stream, name=name, total=total, unit=unit)
+
+
+def lay_out(progress: Progress, *, columns: int) -> Layout:
+    """Choose what fits: the bar shrinks first, then rate, name, loss, count, time left give way."""
+    parts = _parts(progress)
+    bar = SHORTEST_BAR if progress.total else 0
+    for expendable in ("rate", "name", "loss", "count", "eta"):
+        if _width(parts) + bar + 1 <= columns:
+            break
+        parts.pop(expendable, None)
+    name = parts.pop("name", "")
+    right = "  ".join(parts.values())[: max(columns, 0)]
+    left = f"{name} " if name else ""
+    if not progress.total:
+        return Layout(left, 0, right)
+    room = columns - _cells(left) - _cells(right) - 1
+    return Layout(left, max(0, min(LONGEST_BAR, room)), f" {right}" if room > 0 else right)
+
+
+def _parts(progress: Progress) -> dict[str, str]:
+    share = progress.share
+    parts = {
+        "name": printable(progress.name, longest=LONGEST_NAME),
+        "count": _count(progress),
+        "percent": "" if share is None else f"{math.floor(share * 100):3d}%",
+        "loss": "" if progress.loss is None else f"loss={format_number(progress.loss)}",
+        "rate": "" if progress.rate is None else _rate(progress.rate, progress.unit),
+        "eta": "" if progress.eta_s is None else f"ETA {format_duration(progress.eta_s)}",
+    }
+    return {part: text for part, text in parts.items() if text}
+
+
+def _count(progress: Progress) -> str:
+    if progress.total is None:
+        return f"{progress.unit} {_amount(progress.done, progress.done)}"
+    total = _amount(progress.total, progress.total)
+    return f"{_amount(progress.done, progress.total):>{len(total)}}/{total}"
+
+
+def _amount(value: float, scale: float) -> str:
+    return format_count(value) if scale >= _COUNT_FROM else f"{value:.0f}"
+
+
+def _rate(rate: float, unit: str) -> str:
+    if not math.isfinite(rate) or rate <= 0:
+        return ""
+    if rate < 1:
+        return f"{format_duration(1 / rate)}/{unit}"
+    return f"{format_count(rate) if rate >= 1000 else f'{rate:.1f}'} {unit}/s"
+
+
+def _width(parts: dict[str, str]) -> int:
+    return sum(_cells(text) for text in parts.values()) + 2 * max(len(parts) - 1, 0)
+
+
+def _cells(text: str) -> int:
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _columns(descriptor: int) -> int:
+    try:
+        return os.get_terminal_size(descriptor).columns or _FALLBACK_COLUMNS
+    except OSError:
+        return _FALLBACK_COLUMNS
+
+
+class _Pen:
+    """Draws with the colours and characters that a terminal has, without writing to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+
+        terminal = Console(file=stream)
+        # Without colours the two halves of the bar must differ in shape.
+        self._full, self._rest = "=-" if terminal.options.ascii_only else "━─"
+        self._console = Console(
+            file=io.StringIO(),
+            force_terminal=True,
+            color_system=cast("Any", terminal.color_system),
+            no_color=terminal.no_color,
+            legacy_windows=False,
+        )
+
+    def draw(self, progress: Progress, *, columns: int) -> str:
+        from rich.text import Text
+
+        layout = lay_out(progress, columns=columns)
+        share = progress.share or 0.0
+        filled = round(layout.bar_columns * share)
+        text = Text.assemble(
+            layout.left,
+            (self._full * filled, "green" if share >= 1 else "cyan"),
+            (self._rest * (layout.bar_columns - filled), "bright_black"),
+            layout.right,
+        )
+        with self._console.capture() as capture:
+            self._console.print(text, end="", soft_wrap=True, highlight=False)
+        return capture.get()
