@@ -1,0 +1,196 @@
+"""Prints a run's lines, blocks and progress on stderr: by level, and at a bounded rate."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TextIO
+
+from epochal.console.progress import ProgressBar, open_progress_bar
+from epochal.console.stream import is_terminal, obeys_control_codes, write_line
+from epochal.console.verbosity import (
+    LogVerbosity,
+    Text,
+    Verbosity,
+    as_verbosity,
+    enabled,
+    render,
+    stream_for,
+)
+from epochal.errors import UsageError
+
+Line = str | Callable[[], str]
+
+
+class Console:
+    """What a run or monitor prints through.
+
+    ``stream`` is sys.stderr, looked up anew for each line, unless one is given. ``verbosity`` None
+    or ``LogVerbosity.DEFAULT`` follows the process's level; any other is this console's own.
+    A line may be a callable: it is called only when the line is printed. ``min_interval_s`` bounds
+    how often step lines appear; the newest one held back is printed on ``closing`` or ``close``.
+
+    A stream that has gone (a hang-up, a closed pipe) never raises: ``lost_lines`` counts.
+    """
+
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        verbosity: Verbosity | LogVerbosity | int | str | None = None,
+        min_interval_s: float = 0.0,
+        progress: bool = True,
+    ) -> None:
+        if not 0 <= min_interval_s < math.inf:
+            raise UsageError(f"min_interval_s={min_interval_s!r} must be 0 or more seconds.")
+        self._level: Verbosity | None = None
+        self._always_eval = False
+        if verbosity is not None and verbosity is not LogVerbosity.DEFAULT:
+            self._level = as_verbosity(verbosity)
+            self._always_eval = isinstance(verbosity, LogVerbosity) and verbosity.shows_eval
+        self._stream = stream
+        self._min_interval_s = min_interval_s
+        self._step_due = -math.inf
+        self._held: Line | None = None
+        self._wants_progress = progress
+        self._bar: ProgressBar | None = None
+        self._bold: bool | None = None
+        self._notices: set[str] = set()
+        self.lost_lines = 0
+
+    def enabled(self, level: Verbosity) -> bool:
+        """Whether this console shows this level."""
+        return enabled(level) if self._level is None else level <= self._level
+
+    def step(self, line: Line, *, now: float | None = None) -> None:
+        """Print a step's line, or hold it back if the last one is younger than ``min_interval_s``.
+
+        ``now`` is ``time.monotonic``, for callers that have just read it.
+        """
+        if not self.enabled(Verbosity.NORMAL):
+            return
+        if self._min_interval_s > 0:
+            now = time.monotonic() if now is None else now
+            if now < self._step_due:
+                self._held = line
+                return
+            self._step_due = now + self._min_interval_s
+        self._held = None
+        self._print(line)
+
+    def eval(self, line: Line) -> None:
+        """Print an evaluation's line, bold on a terminal; all that ``LogVerbosity.QUIET`` shows."""
+        if self._always_eval or self.enabled(Verbosity.NORMAL):
+            text = _text(line)
+            self._print(f"\x1b[1m{text}\x1b[22m" if self._can_be_bold() else text)
+
+    def epoch(self, line: Line) -> None:
+        """Print an epoch's line."""
+        if self.enabled(Verbosity.NORMAL):
+            self._print(line)
+
+    def gpu(self, line: Line) -> None:
+        """Print the state of a GPU; VERBOSE only."""
+        if self.enabled(Verbosity.VERBOSE):
+            self._print(line)
+
+    def line(self, text: Line) -> None:
+        """Print a line of no particular kind."""
+        if self.enabled(Verbosity.NORMAL):
+            self._print(text)
+
+    def block(self, text: Line) -> None:
+        """Print a block and an empty line after it."""
+        if self.enabled(Verbosity.NORMAL):
+            self._print(f"{_text(text)}\n")
+
+    def closing(self, line: Line) -> None:
+        """Close, then print the training's last line."""
+        self.close()
+        if self.enabled(Verbosity.NORMAL):
+            self._print(line)
+
+    def message(self, text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
+        """Say something at a level, on the stream that ``console.verbosity`` gives to it."""
+        if self.enabled(level):
+            self._count(write_line(stream_for(level), render(text, args)))
+
+    def notice(self, text: str) -> None:
+        """Say on stderr, at every level, what must not go unseen; the same sentence only once."""
+        if text not in self._notices:
+            self._notices.add(text)
+            self._print(f"epochal: {text}")
+
+    def start_progress(
+        self, *, name: str = "", total: float | None = None, unit: str = "step"
+    ) -> bool:
+        """Show a progress bar from now on; False where there is none (quiet, piped, TERM=dumb)."""
+        if self._bar is None and self._wants_progress and self.enabled(Verbosity.NORMAL):
+            self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
+        return self._bar is not None
+
+    def progress_due(self, now: float) -> bool:
+        """Whether ``progress`` would draw at this time (``time.monotonic``); costs a comparison."""
+        return self._bar is not None and self._bar.due(now)
+
+    def progress(
+        self,
+        done: float,
+        *,
+        now: float,
+        loss: float | None = None,
+        rate: float | None = None,
+        eta_s: float | None = None,
+    ) -> None:
+        """Redraw the bar if it is due; ``rate`` in units per second."""
+        if self._bar is not None:
+            self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
+
+    def close(self) -> None:
+        """Take the bar away and print the step line held back; closing twice does nothing."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
+        held, self._held = self._held, None
+        if held is not None:
+            self._print(held)
+
+    def __enter__(self) -> Console:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _target(self) -> TextIO | None:
+        return sys.stderr if self._stream is None else self._stream
+
+    def _print(self, line: Line) -> None:
+        text = _text(line)
+        if self._bar is not None:
+            self._count(self._bar.write_above(text))
+        else:
+            self._count(write_line(self._target(), text))
+
+    def _count(self, written: bool) -> None:
+        if not written:
+            self.lost_lines += 1
+
+    def _can_be_bold(self) -> bool:
+        # The kind of terminal does not change, what the stream leads to may.
+        if not is_terminal(self._target()):
+            return False
+        if self._bold is None:
+            self._bold = obeys_control_codes(self._target())
+        return self._bold
+
+
+def _text(line: Line) -> str:
+    return line if isinstance(line, str) else line()
