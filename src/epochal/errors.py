@@ -1,0 +1,38 @@
+"""Every error Epochal raises on purpose, one sentence each.
+
+    EpochalError ├── UsageError (also ValueError)      the caller's mistake: names the argument and
+    what is accepted │   └── ValueTypeError (also TypeError)   a value of a kind that cannot be
+    logged ├── RunFinishedError                  something was logged after finish() ├──
+    RunNotFoundError (also LookupError)   a run that was asked for by name, id or path is not there
+    └── FormatError (also ValueError)     a file that is not what it should be: names the file and
+    the place
+
+Nothing environmental (a full disk, a folder that vanished) is ever raised into a training loop
+after ``init``: such faults are counted and said once by the journal writer.
+"""
+
+from __future__ import annotations
+
+
+class EpochalError(Exception):
+    """The base of every error Epochal raises on purpose."""
+
+
+class UsageError(EpochalError, ValueError):
+    """An argument that cannot be accepted; the sentence names it and what is accepted."""
+
+
+class ValueTypeError(UsageError, TypeError):
+    """A value of a kind that cannot be logged; the sentence names it and what takes it."""
+
+
+class RunFinishedError(EpochalError, RuntimeError):
+    """Something was logged to a run that is already finished."""
+
+
+class RunNotFoundError(EpochalError, LookupError):
+    """A run asked for by name, id or path does not exist."""
+
+
+class FormatError(EpochalError, ValueError):
+    """A file is not in the format it should be in; the sentence names the file and the place."""

@@ -1,0 +1,47 @@
+"""Follows a run's journal as it grows: every record once, in file order per writer.
+
+Works by looking again, not by notification, so it works on network file systems. Each part
+remembers its offset; a part that was looked at and has not grown costs one ``stat``.
+"""
+
+from __future__ import annotations
+
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.reader import PartReader
+from epochal.record import Position, Record
+
+
+class Follower:
+    """Hands out each record of a run's journal exactly once, over any number of polls."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.folder = folder
+        self._readers: dict[PartName, PartReader] = {}
+
+    @property
+    def damaged(self) -> int:
+        """How many damaged lines have been skipped so far."""
+        return sum(reader.damaged for reader in self._readers.values())
+
+    def poll(self, *, limit: int | None = None) -> list[tuple[Position, Record]]:
+        """What was written since the last poll; at most ``limit`` records when given."""
+        found: list[tuple[Position, Record]] = []
+        for name in self.folder.parts():
+            reader = self._readers.get(name)
+            if reader is None:
+                reader = PartReader(self.folder.part_path(name), name)
+                self._readers[name] = reader
+            if self._has_grown(reader):
+                for item in reader.read():
+                    found.append(item)
+                    if limit is not None and len(found) >= limit:
+                        return found
+        return found
+
+    def _has_grown(self, reader: PartReader) -> bool:
+        if reader.stopped_at_nul:
+            return False
+        try:
+            return reader.path.stat().st_size > reader.offset
+        except FileNotFoundError:
+            return False  # sealed or removed between the listing and now

@@ -1,0 +1,194 @@
+"""Where things lie in a run folder, and how names become folder names.
+
+runs/<project>/<slug>/
+  run.json  labels.json  journal/<writer>.<attempt>.<part>.jsonl  segments/  blobs/
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from epochal.errors import FormatError, UsageError
+from epochal.journal.line import decode_json, encode_json
+
+LOOP = "loop"
+LAUNCH_FOLDER = ".launch"
+_MAX_SLUG_BYTES = 100
+_PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")
+# Device names that Windows reserves whatever their ending.
+_RESERVED = {"con", "prn", "aux", "nul"} | {f"{d}{i}" for d in ("com", "lpt") for i in range(10)}
+
+
+class PartName(NamedTuple):
+    """One journal file: who wrote it, in which attempt, which part of it."""
+
+    writer: str
+    attempt: int
+    part: int
+
+    @property
+    def stem(self) -> str:
+        """The file name without its suffix; a sealed segment has the same."""
+        return f"{self.writer}.{self.attempt:04d}.{self.part:04d}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The paths inside one run's folder."""
+
+    path: Path
+
+    @property
+    def identity(self) -> Path:
+        """run.json: who this run is."""
+        return self.path / "run.json"
+
+    @property
+    def labels(self) -> Path:
+        """labels.json: what people change later."""
+        return self.path / "labels.json"
+
+    @property
+    def journal(self) -> Path:
+        """The folder of journal parts."""
+        return self.path / "journal"
+
+    @property
+    def segments(self) -> Path:
+        """The folder of sealed parts."""
+        return self.path / "segments"
+
+    @property
+    def blobs(self) -> Path:
+        """The folder of images and other large things."""
+        return self.path / "blobs"
+
+    def part_path(self, name: PartName) -> Path:
+        """Where a journal part lies."""
+        return self.journal / f"{name.stem}.jsonl"
+
+    def parts(self) -> list[PartName]:
+        """Every journal part there is, writers by name, attempts and parts in order."""
+        return _part_names(self.journal, ".jsonl")
+
+    def sealed_parts(self) -> list[PartName]:
+        """Every sealed part there is, in the same order."""
+        return _part_names(self.segments, ".parquet")
+
+    def last_attempt(self) -> int:
+        """The highest attempt any writer has, 0 when nothing was written."""
+        return max((n.attempt for n in (*self.parts(), *self.sealed_parts())), default=0)
+
+
+def slugify(name: str) -> str:
+    """A folder name for any text: lower case, ASCII, at most 100 bytes, safe on every platform."""
+    ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    slug = re.sub(r"[^a-z0-9._-]+", "-", ascii_text.lower()).strip("-._")
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    if not slug:
+        return f"run-{digest}"
+    if len(slug) > _MAX_SLUG_BYTES:
+        slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{digest}"
+    if slug.split(".")[0] in _RESERVED:
+        slug = f"{slug.replace('.', '-')}-run"
+    return slug
+
+
+def create_run_folder(project_folder: Path, name: str) -> tuple[RunFolder, str]:
+    """Make a new folder for a run; a taken name gets the next free number.
+
+    Making the folder is the claim: two processes that ask for one name at once get two folders.
+    """
+    project_folder.mkdir(parents=True, exist_ok=True)
+    taken = {entry.name.lower() for entry in project_folder.iterdir()}
+    for number in range(1, 1_000_000):
+        candidate = name if number == 1 else f"{name}-{number}"
+        slug = slugify(candidate)
+        if slug in taken:
+            continue
+        with contextlib.suppress(FileExistsError):
+            (project_folder / slug).mkdir()
+            folder = RunFolder(project_folder / slug)
+            folder.journal.mkdir()
+            return folder, candidate
+    raise UsageError(f"no free folder for a run named {name!r} in {project_folder}.")
+
+
+def run_folders(root: Path) -> Iterator[RunFolder]:
+    """Every run below a folder: the folder itself, a project's, or a tree of projects'."""
+    if is_run_folder(root):
+        yield RunFolder(root)
+        return
+    for entry in _folders_in(root):
+        if is_run_folder(entry):
+            yield RunFolder(entry)
+        else:
+            for inner in _folders_in(entry):
+                if is_run_folder(inner):
+                    yield RunFolder(inner)
+
+
+def is_run_folder(path: Path) -> bool:
+    """Whether a folder holds a run: its identity, or at least a journal."""
+    return (path / "run.json").is_file() or (path / "journal").is_dir()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a small JSON file so that a reader sees the old one or the new one, never a half."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(encode_json(value) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a small JSON object; a file that is not one raises and is named."""
+    try:
+        value = decode_json(path.read_bytes())
+    except ValueError as error:
+        raise FormatError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise FormatError(f"{path} holds no JSON object.")
+    return value
+
+
+def parse_part_name(file_name: str, suffix: str) -> PartName | None:
+    """The part a file name stands for, or None for a file that is not ours."""
+    if not file_name.endswith(suffix):
+        return None
+    match = _PART_NAME.match(file_name[: -len(suffix)])
+    if match is None:
+        return None
+    return PartName(match["writer"], int(match["attempt"]), int(match["part"]))
+
+
+def _part_names(folder: Path, suffix: str) -> list[PartName]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(part for name in names if (part := parse_part_name(name, suffix)) is not None)
+
+
+def _folders_in(path: Path) -> list[Path]:
+    try:
+        entries = sorted(path.iterdir())
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+    return [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]

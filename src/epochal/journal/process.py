@@ -1,0 +1,80 @@
+"""Which process wrote something, said so that a reader can tell whether it still lives.
+
+A pid alone is not enough: pids are reused, differ between containers and mean nothing on another
+machine. Host, boot, pid namespace and the process's start time together are.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Liveness = Literal["alive", "dead", "unknown"]
+
+
+def process_identity(pid: int | None = None) -> dict[str, Any]:
+    """Host, boot, namespace, pid and start time of a process of this machine."""
+    number = os.getpid() if pid is None else pid
+    return {
+        "host": socket.gethostname(),
+        "boot_id": _boot_id(),
+        "pid_namespace": _pid_namespace(),
+        "pid": number,
+        "pid_start": _start_time(number),
+    }
+
+
+def liveness(identity: Mapping[str, Any]) -> Liveness:
+    """Whether the process an identity names is alive, dead, or out of sight from here."""
+    pid = identity.get("pid")
+    if not isinstance(pid, int) or identity.get("host") != socket.gethostname():
+        return "unknown"
+    boot = identity.get("boot_id")
+    if boot is not None and boot != _boot_id():
+        return "dead"  # the machine has been restarted since
+    if identity.get("pid_namespace") != _pid_namespace():
+        return "unknown"
+    started = _start_time(pid)
+    if started is None:
+        return "dead"
+    return "alive" if started == identity.get("pid_start") else "dead"
+
+
+def _boot_id() -> str | None:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return None
+
+
+def _pid_namespace() -> str | None:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return None
+
+
+def _start_time(pid: int) -> float | None:
+    """When a process started, in the kernel's own units; None when there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            text = file.read()
+    except FileNotFoundError:
+        return _start_time_without_proc(pid) if not os.path.isdir("/proc/self") else None
+    except (OSError, ProcessLookupError):
+        return None
+    fields = text[text.rfind(")") + 2 :].split()
+    # State Z: it has ended and only waits to be collected by its parent.
+    return None if fields[0] in "ZX" else float(fields[19])
+
+
+def _start_time_without_proc(pid: int) -> float | None:
+    import psutil  # heavy, and only needed where there is no /proc
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None

@@ -1,0 +1,200 @@
+"""What a record is: its kinds, the axis each lives on, and the series it speaks of.
+
+A record is one JSON object. ``log`` is its kind, ``t`` Unix seconds, ``step`` where it has one,
+then the kind's own fields; free metrics live in ``m`` so that no user name is ever reserved.
+``spec/journal.md`` is the specification; this file is the part of it that programs need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+FORMAT_VERSION = 1
+
+Record = dict[str, Any]
+Axis = Literal["step", "epoch", "time", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of record: the axis it lives on and the scalar fields that become series."""
+
+    name: str
+    axis: Axis
+    prefix: str = ""
+    scalars: tuple[str, ...] = ()
+
+
+_STEP_SCALARS = (
+    "loss",
+    "norm",
+    "norm_clipped",
+    "lr",
+    "epoch",
+    "step_tokens",
+    "duration_ms",
+    "tokens_per_second",
+    "kd_loss",
+    "sol",
+)
+_MOE_SCALARS = (
+    "aux_loss",
+    "z_loss",
+    "expert_utilization",
+    "load_imbalance",
+    "active_experts",
+    "max_expert_fraction",
+    "min_active_expert_fraction",
+    "load_cv",
+    "router_entropy",
+    "router_confidence",
+)
+_GPU_SCALARS = (
+    "clock",
+    "max_clock",
+    "fan",
+    "power",
+    "power_limit",
+    "temperature",
+    "temp_slowdown",
+    "gpu_util",
+    "mem_util",
+    "dram_free",
+    "dram_used",
+    "pcie_rx",
+    "pcie_tx",
+)
+_SYSTEM_SCALARS = ("cpu_pct", "ram_used", "ram_total", "rss", "children_rss", "gpu_pct")
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        Kind("run", "none"),
+        Kind("step", "step", "train/", _STEP_SCALARS),
+        Kind("eval", "step", "eval/", ("loss", "eval_tokens", "duration_ms", "tokens_per_second")),
+        Kind("epoch", "epoch"),
+        Kind("metrics", "step"),
+        Kind("moe", "step", "moe/", _MOE_SCALARS),
+        Kind("gpu", "time", "gpu/", _GPU_SCALARS),
+        Kind("gpu-model", "none"),
+        Kind("system", "time", "system/", _SYSTEM_SCALARS),
+        Kind("sol", "none"),
+        Kind("allocator", "step", "memory/"),
+        Kind("dataset", "none"),
+        Kind("option", "none"),
+        Kind("abs-maxes", "step", "abs_max/"),
+        Kind("histogram", "step"),
+        Kind("text", "step"),
+        Kind("blob", "step"),
+        Kind("graph", "none"),
+        Kind("event", "none"),
+        Kind("finding", "none"),
+        Kind("message", "none"),
+        Kind("define", "none"),
+        Kind("resume", "none"),
+        Kind("finish", "none"),
+    )
+}
+
+# Names tried in this order when no metric was defined with the role; the first that exists is it.
+ROLE_GUESSES: Mapping[str, tuple[str, ...]] = {
+    "loss": ("train/loss", "loss", "train_loss", "Loss/train", "total_loss", "training_loss"),
+    "eval_loss": (
+        "eval/loss",
+        "val/loss",
+        "val_loss",
+        "eval_loss",
+        "valid/loss",
+        "validation/loss",
+        "Loss/validation",
+        "test/loss",
+        "test_loss",
+    ),
+    "norm": (
+        "train/norm",
+        "grad_norm",
+        "train/grad_norm",
+        "norm",
+        "gradient_norm",
+        "Gradient/norm",
+    ),
+    "lr": ("train/lr", "lr", "learning_rate", "train/learning_rate", "Learning_Rate/lr"),
+    "throughput": (
+        "train/tokens_per_second",
+        "tokens_per_second",
+        "tokens_per_sec",
+        "samples_per_second",
+        "Performance/tokens_per_sec",
+    ),
+}
+ROLES = tuple(ROLE_GUESSES)
+
+
+class Position(NamedTuple):
+    """Where a record stands: never a byte offset, so it survives sealing and copying."""
+
+    writer: str
+    attempt: int
+    part: int
+    ordinal: int
+
+    def __str__(self) -> str:
+        return f"{self.writer}.{self.attempt:04d}.{self.part:04d}.{self.ordinal}"
+
+
+def axis_of(record: Mapping[str, Any]) -> Axis:
+    """The axis a record lives on; unknown kinds with a step live on the step axis."""
+    kind = KINDS.get(str(record.get("log")))
+    if kind is not None:
+        return kind.axis
+    return "step" if "step" in record else "none"
+
+
+def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Every (series name, value) a record holds; non-finite values come back as floats."""
+    words = record.get("nonfinite") or {}
+    yield from _free_metrics(record, words)
+    kind = KINDS.get(str(record.get("log")))
+    if kind is None:
+        return
+    if kind.name == "allocator":
+        yield from _allocator_scalars(record)
+        return
+    if kind.name == "abs-maxes":
+        for name, value in dict(record.get("values") or {}).items():
+            yield from _scalar(f"abs_max/{name}", value, words.get(name))
+        return
+    prefix = f"gpu/{record.get('id', 0)}/" if kind.name == "gpu" else kind.prefix
+    for field in kind.scalars:
+        if field in record:
+            yield from _scalar(prefix + field, record[field], words.get(field))
+    if kind.name == "step":
+        for field, value in record.items():
+            if field.startswith("moe_"):
+                yield from _scalar("moe/" + field[4:], value, words.get(field))
+
+
+def _free_metrics(
+    record: Mapping[str, Any], words: Mapping[str, str]
+) -> Iterator[tuple[str, float]]:
+    metrics = record.get("m")
+    if isinstance(metrics, Mapping):
+        for name, value in metrics.items():
+            yield from _scalar(name, value, words.get(name))
+
+
+def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for segment in record.get("stats") or ():
+        if not isinstance(segment, Mapping):
+            continue
+        for place in ("device", "managed", "pinned", "pageable"):
+            yield from _scalar(f"memory/{segment.get('name')}/{place}", segment.get(place), None)
+
+
+def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, float]]:
+    if value is None and word is not None:
+        yield name, float(word)
+    elif isinstance(value, (int, float)):
+        yield name, float(value)

@@ -1,0 +1,85 @@
+"""Copies what a program prints into its run, on request: ``init(capture=True)``.
+
+Only text that goes through ``sys.stdout`` and ``sys.stderr`` is seen, line by line; what C code
+writes to the terminal directly is not. The copy is bounded: after the limit one record says so and
+copying ends.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TextIO
+
+MAX_CAPTURED_BYTES = 8 * 1024 * 1024
+
+
+class Tee:
+    """A text stream that passes everything on and hands whole lines to ``keep`` as well."""
+
+    def __init__(self, stream: TextIO, keep: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._keep = keep
+        self._rest = ""
+        self._lock = threading.RLock()
+
+    def write(self, text: str) -> int:
+        """Print, and keep the lines that are complete."""
+        written = self._stream.write(text)
+        with self._lock:
+            *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            # A progress bar redraws one line many times; only its last state is worth keeping.
+            self._keep(line.rstrip("\r").rpartition("\r")[2])
+        return written
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Print several texts."""
+        for line in lines:
+            self.write(line)
+
+    def end(self) -> None:
+        """Keep an unfinished last line."""
+        if self._rest:
+            self._keep(self._rest.rpartition("\r")[2])
+            self._rest = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class Capture:
+    """Both streams of a process, copied through ``keep(stream_name, line)`` until stopped."""
+
+    def __init__(
+        self, keep: Callable[[str, str], None], limit_bytes: int = MAX_CAPTURED_BYTES
+    ) -> None:
+        self._keep = keep
+        self._left = limit_bytes
+        self._busy = threading.local()
+        self._stdout = Tee(sys.stdout, lambda line: self._take("stdout", line))
+        self._stderr = Tee(sys.stderr, lambda line: self._take("stderr", line))
+        self._before = (sys.stdout, sys.stderr)
+        sys.stdout, sys.stderr = self._stdout, self._stderr
+
+    def stop(self) -> None:
+        """Give the streams back, unless somebody has wrapped them since."""
+        self._stdout.end()
+        self._stderr.end()
+        if sys.stdout is self._stdout:
+            sys.stdout = self._before[0]
+        if sys.stderr is self._stderr:
+            sys.stderr = self._before[1]
+
+    def _take(self, stream: str, line: str) -> None:
+        if self._left <= 0 or getattr(self._busy, "now", False):
+            return  # full, or a line printed by the keeping itself
+        self._busy.now = True
+        try:
+            self._left -= len(line) + 1
+            self._keep(stream, line)
+            if self._left <= 0:
+                self._keep("stderr", "[epochal] captured output is full; the rest is not kept")
+        finally:
+            self._busy.now = False

@@ -1,0 +1,316 @@
+"""Finds or makes the folder a run is written to, and opens this process's own file in it."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import secrets
+import time
+from pathlib import Path
+from typing import Any
+
+from epochal.console.printer import Console
+from epochal.console.verbosity import Verbosity
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.journal.layout import (
+    LOOP,
+    PartName,
+    RunFolder,
+    create_run_folder,
+    read_json,
+    run_folders,
+    slugify,
+    write_json,
+)
+from epochal.journal.line import encode, now
+from epochal.journal.process import liveness, process_identity
+from epochal.journal.tail import last_step_of
+from epochal.journal.writer import JournalWriter
+from epochal.record import FORMAT_VERSION
+from epochal.run import provenance, ranks
+from epochal.run.current import CURRENT
+from epochal.run.pace import Totals
+from epochal.run.request import Request
+from epochal.run.run import Run
+from epochal.run.samples import store_blob
+from epochal.settings import Launch, Settings, read_parent_run
+
+# -- rank 0 ---------------------------------------------------------------------------------------
+
+
+def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run:
+    """Make the run's folder, or go on in an older one's, and tell the other ranks where it is."""
+    found = _find_resumable(request)
+    if found is None:
+        identity, folder, attempt = _new_run(request)
+    else:
+        identity, folder, attempt = _resumed_run(found, request)
+    identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
+    if launch.world_size > 1:
+        meeting = ranks.Meeting(folder, attempt)
+        ranks.publish(request.root, _launch_id(launch, request), meeting)
+    _add_provenance(identity, folder, settings)
+    write_json(folder.identity, identity)
+    last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
+    run = _open_run(
+        identity,
+        folder,
+        writer=LOOP,
+        attempt=attempt,
+        rank=0,
+        console=request.console,
+        totals=request.totals,
+        last_step=last_step,
+        resume_step=request.resume_step,
+    )
+    _greet(run, last_step)
+    return run
+
+
+def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
+    folder, name = create_run_folder(request.root / slugify(request.project), request.name)
+    if name != request.name and request.named:
+        request.console.notice(
+            f"a run named {request.name!r} exists already, so this one is {name!r}"
+            " (resume='allow' would go on with it)."
+        )
+    identity = {
+        "v": FORMAT_VERSION,
+        "id": secrets.token_hex(6),
+        "name": name,
+        "project": request.project,
+        "created": now(),
+        "tags": request.tags,
+        "notes": request.notes,
+        "config": request.config,
+        "totals": request.totals.as_record(),
+    }
+    return identity, folder, 1
+
+
+def _find_resumable(request: Request) -> RunFolder | None:
+    """The newest run that may be gone on with; raises when one must be and there is none."""
+    if request.resume == "never":
+        return None
+    if request.resume == "must" and not request.named:
+        raise UsageError("resume='must' needs the name of the run to go on with.")
+    if request.resume == "allow" and not request.named:
+        return None
+    project = request.root / slugify(request.project)
+    candidates = [f for f in run_folders(project) if _is_named(f, request)]
+    if candidates:
+        return max(candidates, key=_last_written)
+    if request.resume == "allow":
+        return None
+    what = f"named {request.name!r} " if request.named else ""
+    raise RunNotFoundError(f"resume={request.resume!r}, but there is no run {what}in {project}.")
+
+
+def _is_named(folder: RunFolder, request: Request) -> bool:
+    if not folder.identity.exists():
+        return False
+    return not request.named or read_json(folder.identity).get("name") == request.name
+
+
+def _last_written(folder: RunFolder) -> float:
+    times = [folder.part_path(part).stat().st_mtime for part in folder.parts()]
+    return max(times, default=folder.identity.stat().st_mtime)
+
+
+def _resumed_run(folder: RunFolder, request: Request) -> tuple[dict[str, Any], RunFolder, int]:
+    identity = read_json(folder.identity)
+    if liveness(identity) == "alive" and identity.get("pid") != os.getpid():
+        request.console.notice(
+            f"run {identity['name']!r} is still being written by process {identity['pid']};"
+            " this process adds an attempt of its own."
+        )
+    identity["config"] = {**(identity.get("config") or {}), **request.config}
+    identity["totals"] = {**(identity.get("totals") or {}), **request.totals.as_record()}
+    identity["tags"] = list(dict.fromkeys([*(identity.get("tags") or []), *request.tags]))
+    if request.notes is not None:
+        identity["notes"] = request.notes
+    return identity, folder, folder.last_attempt() + 1
+
+
+def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Settings) -> None:
+    identity.update(provenance.describe_process())
+    identity["packages"] = provenance.describe_packages()
+    if not settings.git:
+        return
+    facts, patch = provenance.describe_git(Path.cwd())
+    identity["git"] = facts
+    if patch:
+        store_blob(folder, "uncommitted.patch", patch)
+
+
+def _greet(run: Run, last_step: int) -> None:
+    shown = os.path.relpath(run.dir)
+    where = shown if not shown.startswith(os.pardir) else str(run.dir)
+    if run.resumed:
+        run.console.line(
+            f"epochal: run {run.name!r} resumed after step {last_step}"
+            f" (attempt {run.attempt}) in {where}"
+        )
+    else:
+        run.console.line(f"epochal: run {run.name!r} is recorded in {where}")
+
+
+# -- other ranks, children, nothing ---------------------------------------------------------------
+
+
+def start_other_rank(request: Request, launch: Launch) -> Run:
+    """Join the folder rank 0 made; write aside when rank 0 does not show up in time."""
+    launch_id = _launch_id(launch, request)
+    meeting = ranks.find(request.root, launch_id)
+    if meeting is None:
+        return _wait_aside(request, launch, launch_id)
+    return _open_run(
+        {**_wait_for_identity(meeting.folder), **process_identity()},
+        meeting.folder,
+        writer=_rank_writer(launch),
+        attempt=meeting.attempt,
+        rank=launch.rank,
+        console=request.console,
+        totals=request.totals,
+    )
+
+
+def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
+    aside = ranks.waiting_room(request.root, launch_id)
+    request.console.notice(
+        f"rank {launch.rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s; it writes under"
+        f" {aside.path} and moves over at the end if rank 0 has appeared by then."
+    )
+    names = {"id": launch_id, "name": request.name, "project": request.project}
+    run = _open_run(
+        {**names, **process_identity()},
+        aside,
+        writer=_rank_writer(launch),
+        attempt=1,
+        rank=launch.rank,
+        console=request.console,
+        totals=request.totals,
+    )
+    run.on_finish(lambda: _move_to_rank_zero(run, request.root, launch_id))
+    return run
+
+
+def _move_to_rank_zero(run: Run, root: Path, launch_id: str) -> None:
+    found = ranks.find(root, launch_id, wait_s=0.0)
+    if found is not None:
+        run.move_to(found.folder, found.attempt)
+
+
+def _rank_writer(launch: Launch) -> str:
+    return f"rank-{launch.rank:04d}"
+
+
+def _launch_id(launch: Launch, request: Request) -> str:
+    return launch.launch_id or slugify(f"{request.project}-{request.name}")
+
+
+def _wait_for_identity(folder: RunFolder) -> dict[str, Any]:
+    """Rank 0 publishes the folder just before it writes run.json into it."""
+    deadline = time.monotonic() + ranks.WAIT_S
+    while not folder.identity.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return read_json(folder.identity)
+
+
+def join_parent(console: bool | Console | None) -> Run | None:
+    """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
+    current = CURRENT.run
+    if current is not None and not current.finished and not current.is_of_this_process:
+        return current  # forked: the writer has already turned to a file of its own
+    if multiprocessing.parent_process() is None:
+        return None
+    parent = read_parent_run()
+    if parent is None or not Path(parent.folder).is_dir():
+        return None
+    folder = RunFolder(Path(parent.folder))
+    run = _open_run(
+        {**read_json(folder.identity), **process_identity()},
+        folder,
+        writer=f"child-{os.getpid()}",
+        attempt=parent.attempt,
+        rank=-1,
+        console=console if isinstance(console, Console) else Console(verbosity=Verbosity.QUIET),
+        totals=Totals(),
+    )
+    CURRENT.run = run
+    return run
+
+
+def switched_off(request: Request) -> Run:
+    """A run that checks its arguments and writes nothing."""
+    names = {"id": "off", "name": request.name, "project": request.project}
+    return Run(
+        identity={**names, "config": request.config, **process_identity()},
+        folder=RunFolder(Path(os.devnull)),
+        writer=None,
+        console=request.console,
+        totals=request.totals,
+    )
+
+
+# -- opening --------------------------------------------------------------------------------------
+
+
+def _open_run(
+    identity: dict[str, Any],
+    folder: RunFolder,
+    *,
+    writer: str,
+    attempt: int,
+    rank: int,
+    console: Console,
+    totals: Totals,
+    last_step: int = -1,
+    resume_step: int | None = None,
+) -> Run:
+    def restore() -> None:
+        if writer == LOOP:
+            with contextlib.suppress(OSError):
+                write_json(folder.identity, identity)
+
+    journal = JournalWriter(
+        folder,
+        writer=writer,
+        attempt=attempt,
+        header=lambda part: _header(part, identity, rank),
+        on_fault=console.notice,
+        restore=restore,
+    )
+    journal.open()
+    return Run(
+        identity=identity,
+        folder=folder,
+        writer=journal,
+        console=console,
+        totals=totals,
+        rank=rank,
+        attempt=attempt,
+        last_step=last_step,
+        resume_step=resume_step,
+    )
+
+
+def _header(part: PartName, identity: dict[str, Any], rank: int) -> bytes:
+    """The first record of a part: format version, whose it is, and which process writes it."""
+    record = {
+        "log": "run",
+        "t": now(),
+        "v": FORMAT_VERSION,
+        "id": identity["id"],
+        "name": identity["name"],
+        "project": identity["project"],
+        "writer": part.writer,
+        "attempt": part.attempt,
+        "part": part.part,
+        "rank": rank,
+        **process_identity(),
+    }
+    if part.writer == LOOP and part.part == 0:
+        record["config"] = identity.get("config") or {}
+    return encode(record)

@@ -1,0 +1,183 @@
+"""What a run's terminal lines need to know of the steps so far: progress, time left, marks.
+
+Everything here is arithmetic on recent values; nothing is read back from disk. The lines themselves
+are made by ``console.lines``.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from epochal.console.lines import eval_line, metrics_line, step_line
+from epochal.console.printer import Console
+from epochal.record import ROLE_GUESSES
+from epochal.series.window import Eta, LossTrend, SpikeBaseline
+
+# How often a run that only logs free metrics says something where there is no terminal.
+_PIPED_INTERVAL_S = 10.0
+_TERMINAL_INTERVAL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """How long a run is meant to be, in whichever unit is known."""
+
+    steps: int | None = None
+    tokens: int | None = None
+    epochs: float | None = None
+
+    def as_record(self) -> dict[str, float]:
+        """The known ones, for run.json."""
+        known = {"steps": self.steps, "tokens": self.tokens, "epochs": self.epochs}
+        return {name: value for name, value in known.items() if value is not None}
+
+
+class Pace:
+    """Follows the steps of one run and prints their lines."""
+
+    def __init__(self, console: Console, totals: Totals, *, name: str) -> None:
+        self._console = console
+        self._totals = totals
+        self._name = name
+        self._eta = Eta(totals.steps or totals.tokens or totals.epochs)
+        self._tokens = 0.0
+        self._last_step: int | None = None
+        self._trend = LossTrend()
+        self._spike = SpikeBaseline()
+        self._loss_sum = 0.0
+        self._loss_count = 0
+        self._has_bar: bool | None = None
+        self.has_printed = False
+
+    def step(self, record: Mapping[str, Any]) -> None:
+        """Print a typed step's line."""
+        now = time.monotonic()
+        self._observe(record, now)
+        loss, norm = _number(record, "loss"), _number(record, "norm")
+        trend = self._trend.observe(loss) if loss is not None else " "
+        spike = self._spike.observe(norm) if norm is not None else False
+        if loss is not None and math.isfinite(loss):
+            self._loss_sum += loss
+            self._loss_count += 1
+        percent, eta_s = self.percent(record), self._eta.remaining_s()
+        self.has_printed = True
+        self._console.step(
+            lambda: step_line(
+                int(record["step"]),
+                percent=percent,
+                trend=trend,
+                loss=loss,
+                norm=norm,
+                spike=spike,
+                step_tokens=_number(record, "step_tokens"),
+                duration_ms=_number(record, "duration_ms"),
+                aux_loss=_number(record, "moe_aux_loss"),
+                load_imbalance=_number(record, "moe_load_imbalance"),
+                expert_utilization=_number(record, "moe_expert_utilization"),
+                max_expert_fraction=_number(record, "moe_max_expert_fraction"),
+                router_entropy=_number(record, "moe_router_entropy"),
+                kd_loss=_number(record, "kd_loss"),
+                sol=_number(record, "sol"),
+                eta_s=eta_s,
+                phase=record.get("phase"),
+            ),
+            now=now,
+        )
+
+    def evaluation(self, record: Mapping[str, Any]) -> None:
+        """Print an evaluation's line; its gap is to the mean training loss since the last one."""
+        loss = _number(record, "loss")
+        gap = None
+        if self._loss_count and loss is not None:
+            gap = loss - self._loss_sum / self._loss_count
+        self._loss_sum, self._loss_count = 0.0, 0
+        duration_ms = _number(record, "duration_ms")
+        if duration_ms is not None and duration_ms > 0:
+            self.pause(duration_ms / 1000.0)
+        self.has_printed = True
+        self._console.eval(
+            lambda: eval_line(
+                loss,
+                gap=gap,
+                eval_tokens=_number(record, "eval_tokens"),
+                duration_ms=duration_ms,
+                metrics=record.get("m") or {},
+            )
+        )
+
+    def free(self, step: int, metrics: Mapping[str, float]) -> float:
+        """Show free metrics, on a bar or as a line; gives the seconds until the next time."""
+        now = time.monotonic()
+        if self._has_bar is None:
+            self._has_bar = self._console.start_progress(
+                name=self._name, total=self._totals.steps, unit="step"
+            )
+        record = {"step": step}
+        self._observe(record, now)
+        eta_s = self._eta.remaining_s()
+        if self._has_bar:
+            loss = _first(metrics, ROLE_GUESSES["loss"])
+            self._console.progress(step, now=now, loss=loss, eta_s=eta_s)
+            return _TERMINAL_INTERVAL_S
+        percent = self.percent(record)
+        self.has_printed = True
+        self._console.step(
+            lambda: metrics_line(step, percent=percent, metrics=metrics, eta_s=eta_s)
+        )
+        return _PIPED_INTERVAL_S
+
+    def pause(self, seconds: float) -> None:
+        """Leave time out of the estimate: an evaluation, a checkpoint."""
+        if math.isfinite(seconds) and seconds > 0:
+            self._eta.pause(seconds)
+
+    def percent(self, record: Mapping[str, Any]) -> float | None:
+        """Progress of the run; of the epoch when the run's length is unknown."""
+        done = self._done(record)
+        if done is not None and self._eta.total:
+            return min(100.0, 100.0 * done / self._eta.total)
+        epoch = _number(record, "epoch")
+        if epoch is None or not math.isfinite(epoch):
+            return None
+        return 100.0 * (epoch - math.floor(epoch))
+
+    def remaining_s(self) -> float | None:
+        """Seconds left, when that can be known."""
+        return self._eta.remaining_s()
+
+    def _observe(self, record: Mapping[str, Any], now: float) -> None:
+        step = int(record["step"])
+        tokens = _number(record, "step_tokens")
+        if tokens is not None:
+            # Logged every k steps: the k - 1 in between had as many tokens.
+            skipped = step - self._last_step if self._last_step is not None else 1
+            self._tokens += tokens * max(1, skipped)
+        self._last_step = step
+        done = self._done(record)
+        if done is not None:
+            self._eta.observe(done, now)
+
+    def _done(self, record: Mapping[str, Any]) -> float | None:
+        if self._totals.steps:
+            return float(record["step"])
+        if self._totals.tokens:
+            return self._tokens
+        epoch = _number(record, "epoch") if self._totals.epochs else None
+        return epoch if epoch is not None and math.isfinite(epoch) else None
+
+
+def _number(record: Mapping[str, Any], field: str) -> float | None:
+    value = record.get(field)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _first(metrics: Mapping[str, float], names: tuple[str, ...]) -> float | None:
+    for name in names:
+        value = metrics.get(name)
+        if isinstance(value, (int, float)):
+            return float(value)
+    return None

@@ -1,0 +1,79 @@
+"""What is worth knowing about where a run came from: command, machine, code, packages."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+_GIT_TIMEOUT_S = 5.0
+_MAX_PATCH_BYTES = 1024 * 1024
+
+
+def describe_process() -> dict[str, Any]:
+    """Command line, folder, user-visible machine facts and Python."""
+    return {
+        "command": [sys.executable, *sys.argv],
+        "cwd": _cwd(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu_count": os.cpu_count(),
+    }
+
+
+def describe_packages() -> dict[str, str]:
+    """Installed packages and versions, from folder names: reading metadata costs 100 ms."""
+    found: dict[str, str] = {}
+    for entry in sys.path:
+        try:
+            names = os.listdir(entry or ".")
+        except OSError:
+            continue
+        for name in names:
+            if name.endswith((".dist-info", ".egg-info")):
+                package, _, version = name.rsplit(".", 1)[0].partition("-")
+                if version:
+                    found.setdefault(package.lower().replace("_", "-"), version.split("-py")[0])
+    return dict(sorted(found.items()))
+
+
+def describe_git(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
+    """Commit, branch and whether there are uncommitted changes, and those changes as a patch."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None, b""
+    patch = _git(folder, "diff", "HEAD", "--no-ext-diff", "--no-color") or b""
+    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or b""
+    facts: dict[str, Any] = {
+        "commit": commit.decode().strip(),
+        "branch": branch.decode("utf-8", "replace").strip(),
+        "dirty": bool(patch),
+    }
+    if len(patch) > _MAX_PATCH_BYTES:
+        facts["patch_bytes_dropped"] = len(patch) - _MAX_PATCH_BYTES
+        patch = patch[:_MAX_PATCH_BYTES]
+    return facts, patch
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None  # no git here, or a repository too large to wait for
+    return done.stdout if done.returncode == 0 else None
+
+
+def _cwd() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None

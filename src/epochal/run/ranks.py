@@ -1,0 +1,77 @@
+"""How the ranks of one launch find the folder that rank 0 made.
+
+Rank 0 publishes folder and attempt under ``<dir>/.launch/<id>.json``; the others wait for it a
+bounded time. One that waits in vain writes into ``<dir>/.launch/<id>/journal`` and moves its files
+over when rank 0 has appeared.
+
+Launch ids may come again (a fixed port, a fixed rendezvous id), so the file names the process that
+wrote it: one left behind by a process that is dead belongs to an earlier launch.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, read_json, slugify, write_json
+from epochal.journal.process import liveness, process_identity
+
+WAIT_S = 30.0
+_LOOK_EVERY_S = 0.05
+# Rank 0 of another machine cannot be looked at; what it published this long ago is not from now.
+_STALE_AFTER_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Where a launch's records go."""
+
+    folder: RunFolder
+    attempt: int
+
+
+def publish(root: Path, launch_id: str, meeting: Meeting) -> None:
+    """Tell the other ranks of a launch where to write."""
+    path = _published(root, launch_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    relative = meeting.folder.path.relative_to(root)
+    write_json(
+        path,
+        {
+            "folder": relative.as_posix(),
+            "attempt": meeting.attempt,
+            "t": time.time(),
+            "by": process_identity(),
+        },
+    )
+
+
+def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> Meeting | None:
+    """Where rank 0 said to write; None when it has not said so in time."""
+    deadline = time.monotonic() + wait_s
+    while (meeting := _look(root, launch_id)) is None:
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(_LOOK_EVERY_S)
+    return meeting
+
+
+def _look(root: Path, launch_id: str) -> Meeting | None:
+    try:
+        told = read_json(_published(root, launch_id))
+    except FileNotFoundError:
+        return None
+    seen = liveness(told["by"])
+    if seen == "dead" or (seen == "unknown" and time.time() - float(told["t"]) > _STALE_AFTER_S):
+        return None
+    return Meeting(RunFolder(root / str(told["folder"])), int(told["attempt"]))
+
+
+def waiting_room(root: Path, launch_id: str) -> RunFolder:
+    """The folder of ranks that could not find rank 0."""
+    return RunFolder(root / LAUNCH_FOLDER / slugify(launch_id))
+
+
+def _published(root: Path, launch_id: str) -> Path:
+    return root / LAUNCH_FOLDER / f"{slugify(launch_id)}.json"

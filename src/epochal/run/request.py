@@ -1,0 +1,140 @@
+"""What a caller of ``init`` asks for, checked and made plain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epochal.console.printer import Console
+from epochal.console.verbosity import LogVerbosity, Verbosity
+from epochal.errors import UsageError, ValueTypeError
+from epochal.run.pace import Totals
+from epochal.settings import Launch, Settings
+from epochal.values import plain_int, plain_json
+
+RESUME_MODES = ("never", "allow", "must", "latest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A run that is asked for; ``named`` says whether the name was given or made up."""
+
+    root: Path
+    project: str
+    name: str
+    named: bool
+    config: dict[str, Any]
+    tags: list[str]
+    notes: str | None
+    resume: str
+    resume_step: int | None
+    totals: Totals
+    console: Console
+
+
+def checked_request(
+    settings: Settings,
+    *,
+    project: str | None,
+    name: str | None,
+    folder: str | Path | None,
+    config: Any,
+    config_file: str | Path | None,
+    tags: Iterable[str],
+    notes: str | None,
+    resume: Any,
+    resume_step: int | None,
+    totals: Totals,
+    console: Console,
+) -> Request:
+    """The request these arguments make; raises for the first that cannot be accepted."""
+    _check_texts(project=project, name=name)
+    if notes is not None and not isinstance(notes, str):
+        raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
+    given = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
+    return Request(
+        root=Path(settings.dir if folder is None else folder).expanduser().absolute(),
+        project=project or settings.project,
+        name=name or settings.name or time.strftime("%Y%m%d-%H%M%S"),
+        named=bool(name or settings.name),
+        config=_merged_config(config, config_file),
+        tags=list(dict.fromkeys([*settings.tags, *given])),
+        notes=notes,
+        resume=_resume_mode(settings.resume if resume is None else resume),
+        resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
+        totals=totals,
+        console=console,
+    )
+
+
+def checked_console(
+    console: bool | Console | None,
+    settings: Settings,
+    launch: Launch,
+    *,
+    verbosity: Verbosity | LogVerbosity | int | str | None,
+    line_every_s: float,
+) -> Console:
+    """Where this process's lines go; only rank 0 prints."""
+    if isinstance(console, Console):
+        return console
+    wanted = settings.console if console is None else console
+    if not wanted or launch.rank != 0:
+        return Console(verbosity=Verbosity.QUIET)
+    return Console(verbosity=verbosity, min_interval_s=line_every_s)
+
+
+def _check_texts(**texts: Any) -> None:
+    for argument, value in texts.items():
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            raise ValueTypeError(f"{argument} must be a text, not {type(value).__name__}.")
+        if not value.strip():
+            raise UsageError(f"{argument} must not be empty.")
+
+
+def _merged_config(config: Any, config_file: str | Path | None) -> dict[str, Any]:
+    """The file's values with those given in code over them."""
+    merged = {} if config_file is None else _read_config_file(Path(config_file))
+    if config is None:
+        return merged
+    plain = plain_json(_as_mapping(config))
+    if not isinstance(plain, dict):
+        raise ValueTypeError(
+            f"config must be a mapping, a dataclass or a namespace, not {type(config).__name__}."
+        )
+    return {**merged, **plain}
+
+
+def _as_mapping(config: Any) -> Any:
+    """A namespace (argparse and the like) as the mapping it is; anything else as it comes."""
+    is_namespace = hasattr(config, "__dict__") and not hasattr(config, "__dataclass_fields__")
+    return vars(config) if is_namespace and not isinstance(config, Mapping) else config
+
+
+def _read_config_file(path: Path) -> dict[str, Any]:
+    import yaml  # only when a file is given
+
+    try:
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"config_file {str(path)!r} cannot be read: {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"config_file {str(path)!r} is not valid YAML: {error}") from error
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise UsageError(f"config_file {str(path)!r} must hold a mapping of names to values.")
+    return dict(plain_json(loaded))
+
+
+def _resume_mode(resume: Any) -> str:
+    if isinstance(resume, bool):
+        return "allow" if resume else "never"
+    if resume not in RESUME_MODES:
+        raise UsageError(f"resume={resume!r} is not known: use one of {', '.join(RESUME_MODES)}.")
+    return str(resume)

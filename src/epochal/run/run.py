@@ -1,0 +1,525 @@
+"""A run: turns calls into records and appends them. It answers no questions; the store does.
+
+When a ``log`` call has returned, its record is in the kernel's hands and the death of this process
+cannot lose it. Calls may come from any thread and from forked children. Misuse raises at once; what
+the outside world does (a full disk, a folder that vanished) never reaches the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from epochal.console.lines import closing_line, section_line
+from epochal.console.printer import Console
+from epochal.console.verbosity import Verbosity
+from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode, encode_lines, now
+from epochal.journal.writer import JournalWriter
+from epochal.record import ROLES, Record
+from epochal.run import samples, typed
+from epochal.run.death import describe_error, describe_trace
+from epochal.run.pace import Pace, Totals
+from epochal.run.resume import ResumeMark
+from epochal.run.shown import Shown
+from epochal.values import flatten, plain_int, plain_json
+
+_time_ns = time.time_ns
+
+
+class Run:
+    """One training run. Made by :func:`epochal.init`; a context manager that finishes itself."""
+
+    def __init__(
+        self,
+        *,
+        identity: Mapping[str, Any],
+        folder: RunFolder,
+        writer: JournalWriter | None,
+        console: Console,
+        totals: Totals,
+        rank: int = 0,
+        attempt: int = 1,
+        last_step: int = -1,
+        resume_step: int | None = None,
+    ) -> None:
+        self._identity = dict(identity)
+        self._folder = folder
+        self._writer = writer
+        self._console = console
+        self._pace = Pace(console, totals, name=str(identity["name"]))
+        self._shown = Shown(console, self._pace)
+        self.rank = rank
+        self.attempt = attempt
+        self._step = last_step
+        self._started = time.monotonic()
+        self._lock = threading.RLock()
+        self._finished = False
+        self._latest: Mapping[str, float] = {}
+        self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
+        self._append = self._to_nowhere if writer is None else writer.append
+        self._closers: list[Callable[[], object]] = []
+        if attempt > 1 and rank == 0 and writer is not None:
+            self._append = ResumeMark(self, writer, resume_step).append
+            self._step = last_step if resume_step is None else resume_step - 1
+
+    # -- who this is ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The run's own id, unique everywhere."""
+        return str(self._identity["id"])
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return str(self._identity["name"])
+
+    @property
+    def project(self) -> str:
+        """The project the run belongs to."""
+        return str(self._identity["project"])
+
+    @property
+    def dir(self) -> Path:
+        """The run's folder."""
+        return self._folder.path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """A copy of the configuration; change it with :meth:`set_config`."""
+        return dict(self._identity.get("config") or {})
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this is not the run's first attempt."""
+        return self.attempt > 1
+
+    @property
+    def step(self) -> int:
+        """The last step that was logged, -1 before the first."""
+        return self._step
+
+    @property
+    def finished(self) -> bool:
+        """Whether :meth:`finish` was called."""
+        return self._finished
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether anything is written; False when EPOCHAL_MODE is off."""
+        return self._writer is not None
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process started the run; False in a forked child."""
+        return bool(self._identity.get("pid") == os.getpid())
+
+    @property
+    def lost_records(self) -> int:
+        """How many records this process could not write."""
+        return 0 if self._writer is None else self._writer.lost_total
+
+    @property
+    def console(self) -> Console:
+        """Where this run's lines go."""
+        return self._console
+
+    def __repr__(self) -> str:
+        return f"<epochal run {self.project}/{self.name} at {self.dir}>"
+
+    # -- free metrics -----------------------------------------------------------------------------
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
+
+        Values may be Python or numpy numbers or 0-d torch tensors. Raises for anything else.
+        """
+        if step is None:
+            with self._lock:
+                self._step = step = self._step + 1
+        elif type(step) is int:
+            self._step = step
+        else:
+            self._step = step = plain_int(step, name="step")
+        at = _time_ns() // 1_000_000 / 1000
+        try:
+            line = encode_lines([{"log": "metrics", "t": at, "step": step, "m": metrics}])
+            total = sum(metrics.values())
+            # The difference is not zero when a value is non-finite, which JSON cannot hold.
+            if total - total != 0 or "" in metrics:
+                metrics, line = self._encode_carefully(metrics, at, step)
+        except (TypeError, AttributeError, ValueError, OverflowError):
+            metrics, line = self._encode_carefully(metrics, at, step)
+        self._append(line, at)
+        if at >= self._show_at:
+            self._show(step, metrics, at)
+
+    def _encode_carefully(
+        self, metrics: Any, at: float, step: int
+    ) -> tuple[Mapping[str, float], bytes]:
+        if not isinstance(metrics, Mapping):
+            raise ValueTypeError(
+                f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
+            )
+        flat = flatten(metrics)
+        return flat, encode({"log": "metrics", "t": at, "step": step, "m": flat})
+
+    def _show(self, step: int, metrics: Mapping[str, float], at: float) -> None:
+        self._latest = metrics
+        self._show_at = at + self._pace.free(step, metrics)
+
+    # -- typed records ----------------------------------------------------------------------------
+
+    def log_step(
+        self,
+        step: Any,
+        epoch: Any,
+        tokens: Any,
+        duration_ms: Any,
+        norm: Any,
+        loss: Any,
+        lr: Any,
+        *,
+        norm_clipped: Any = None,
+        kd_loss: Any = None,
+        sol: Any = None,
+        phase: str | None = None,
+        moe: Mapping[str, Any] | None = None,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append one optimisation step and print its line.
+
+        ``norm`` is the gradient norm before clipping, ``norm_clipped`` after; ``epoch`` counts
+        completed epochs with a fraction; ``moe`` holds router metrics, ``metrics`` anything else.
+        """
+        core = (step, epoch, tokens, duration_ms, norm, loss, lr)
+        more = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
+        record = typed.step_record(now(), *core, **more, phase=phase, moe=moe, metrics=metrics)
+        self._step = record["step"]
+        if "loss" in record:
+            self._latest = {"loss": record["loss"]}
+        self._write_and_show(record)
+
+    def log_eval(
+        self,
+        step: Any,
+        epoch: Any,
+        tokens: Any,
+        duration_ms: Any,
+        loss: Any,
+        *,
+        metrics: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Append one evaluation and print its line with the gap to the training loss."""
+        core = (step, epoch, tokens, duration_ms, loss)
+        record = typed.eval_record(now(), *core, metrics=metrics)
+        self._write_and_show(record)
+
+    def log_moe_stats(
+        self,
+        step: Any,
+        aux_loss: Any,
+        z_loss: Any,
+        utilization: Any,
+        imbalance: Any,
+        **more: Any,
+    ) -> None:
+        """Append router health: losses, share of experts used (0-1), max over mean load (>= 1)."""
+        fields = {
+            "aux_loss": aux_loss,
+            "z_loss": z_loss,
+            "expert_utilization": utilization,
+            "load_imbalance": imbalance,
+            **more,
+        }
+        self.write(typed.moe_record(now(), step=step, fields=fields))
+
+    def log_gpu_state(self, step: Any, gpu_id: Any = 0, **fields: Any) -> None:
+        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes), …"""
+        self._write_and_show(typed.gpu_record(now(), step=step, gpu_id=gpu_id, fields=fields))
+
+    def log_gpu_model(self, **fields: Any) -> None:
+        """Append what a GPU is: name, sm_count, major, minor, memory (bytes), uuid, ecc, …"""
+        self._write_and_show(typed.facts_record("gpu-model", now(), fields))
+
+    def log_sol_estimate(
+        self,
+        *,
+        blocks: Any,
+        lm_head: Any,
+        attention: Any,
+        tps: Any,
+        dtype: str = "bf16",
+        **peaks: Any,
+    ) -> None:
+        """Append the speed-of-light estimate: FLOP per token by part, and tokens per second.
+
+        Peaks in TFLOP/s come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``.
+        """
+        fields = {"blocks": blocks, "lm_head": lm_head, "attention": attention, "tps": tps}
+        record = typed.facts_record("sol", now(), {**fields, **peaks, "dtype": dtype})
+        self._write_and_show(record)
+
+    def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
+        """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""
+        self._write_and_show(typed.allocator_record(now(), stats=stats, step=step, gpu=gpu))
+
+    def log_dataset(
+        self,
+        split: str,
+        *,
+        files: int | Sequence[Any] = 0,
+        tokens: Any = 0,
+        file_index: Any = None,
+        chunk_index: Any = None,
+        seed: Any = None,
+    ) -> None:
+        """Append a data split's facts; ``files`` is a count or the list of paths."""
+        place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
+        self._write_and_show(typed.dataset_record(now(), split, files, tokens=tokens, **place))
+
+    def log_text(self, name: str, text: str, step: int | None = None) -> None:
+        """Append a piece of text at a step."""
+        self.write(typed.text_record(now(), name=name, text=text, step=self._sample_step(step)))
+
+    def log_histogram(
+        self, name: str, values: Any, step: int | None = None, *, bins: int = 64
+    ) -> None:
+        """Append the distribution of many values (list, array, tensor) as counts in equal bins."""
+        self.write(
+            samples.histogram_record(
+                now(), name=name, values=values, step=self._sample_step(step), bins=bins
+            )
+        )
+
+    def log_image(
+        self, name: str, image: Any, step: int | None = None, *, caption: str | None = None
+    ) -> None:
+        """Append an image: an array (H×W, H×W×3, H×W×4, C×H×W), a PIL image, bytes or a path."""
+        self._check_open()
+        if self._writer is None:
+            return
+        try:
+            record = samples.image_record(
+                now(),
+                folder=self._folder,
+                name=name,
+                image=image,
+                step=self._sample_step(step),
+                caption=caption,
+            )
+        except OSError as error:
+            self._console.notice(f"image {name!r} could not be stored: {error}")
+            self.event("blob-lost", name_of=name, reason=str(error))
+            return
+        self.write(record)
+
+    def log_abs_maxes(self, step: Any, values: Mapping[str, Any]) -> None:
+        """Append the largest absolute value of each named tensor."""
+        flat = flatten(values)
+        self.write(
+            {"log": "abs-maxes", "t": now(), "step": plain_int(step, name="step"), "values": flat}
+        )
+
+    def log_graph(self, svg: str, *, name: str = "model", **facts: Any) -> None:
+        """Append a picture of a model as SVG text, with facts such as its hash."""
+        if not isinstance(svg, str):
+            raise ValueTypeError("log_graph takes the text of an SVG picture.")
+        self.write({"log": "graph", "t": now(), "name": name, "svg": svg, **plain_json(facts)})
+
+    # -- words ------------------------------------------------------------------------------------
+
+    def message(self, text: str, *, level: str = "info") -> None:
+        """Append a message for people, and print it at its level."""
+        self.write({"log": "message", "t": now(), "level": str(level), "text": str(text)})
+        if level in ("error", "warning"):
+            self._console.notice(str(text))
+        elif self.rank == 0:
+            shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
+            self._console.message("%s", text, level=shown)
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Append something that happened: a checkpoint, a restart, a change of data."""
+        self.write(
+            {
+                "log": "event",
+                "t": now(),
+                "name": typed.checked_name(name),
+                **({"step": self._step} if self._step >= 0 else {}),
+                **plain_json(fields),
+            }
+        )
+
+    def keep_output(self, stream: str, line: str) -> None:
+        """Append a line the program printed; what ``init(capture=True)`` does."""
+        self.write({"log": "message", "t": now(), "level": stream, "text": line})
+
+    @contextlib.contextmanager
+    def section(self, name: str) -> Iterator[None]:
+        """Time a section: prints and records how long it took, and leaves it out of the ETA."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - begun
+            self._pace.pause(seconds)
+            self.write(
+                {
+                    "log": "message",
+                    "t": now(),
+                    "level": "info",
+                    "text": name,
+                    "duration_ms": round(seconds * 1000.0, 3),
+                }
+            )
+            self._console.message(lambda: section_line(name, seconds=seconds))
+
+    def define(
+        self,
+        name: str,
+        *,
+        unit: str | None = None,
+        goal: str | None = None,
+        x: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Say what a metric means: unit, goal ('min' or 'max'), x axis, role (loss, lr, norm, …)."""
+        self.write(
+            typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
+        )
+
+    def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
+        """Add to the configuration after the start; one ``option`` record per key."""
+        plain = plain_json(values)
+        if not isinstance(plain, dict):
+            raise ValueTypeError("set_config takes a mapping of names to values.")
+        for key, value in plain.items():
+            self.write({"log": "option", "t": now(), "name": key, "value": value})
+        self._identity["config"] = {**self.config, **plain}
+        if show and self.rank == 0:
+            self._shown.options(plain)
+
+    # -- the way to disk --------------------------------------------------------------------------
+
+    def write(self, record: Record) -> None:
+        """Append one complete record; for typed calls and for code that extends Epochal."""
+        try:
+            line = encode(record)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueTypeError(
+                f"a {record.get('log')} record cannot be stored: {error}"
+            ) from error
+        self._append(line, now())
+
+    def flush(self) -> None:
+        """Wait until everything logged so far is on the disk itself, so that power loss spares it."""
+        if self._writer is not None:
+            self._writer.sync()
+
+    def finish(self, status: str = "finished", *, reason: str | None = None) -> None:
+        """End the run: write the last record and close. Calling it again does nothing."""
+        with self._lock:
+            if self._finished:
+                return
+            self._finished = True
+        for close in self._closers:
+            close()
+        record: Record = {"log": "finish", "t": now(), "status": status}
+        if reason is not None:
+            record["reason"] = reason
+        if self._step >= 0:
+            record["last_step"] = self._step
+        if self._writer is not None:
+            self._writer.append(encode(record), now())
+            self._writer.close()
+        self._append = self._refuse
+        self._show_at = math.inf
+        self._say_goodbye(status)
+
+    def write_directly(self) -> None:
+        """Append to the journal with nothing in between; ends the start of a resumed attempt."""
+        if self._writer is not None and not self._finished:
+            self._append = self._writer.append
+
+    def move_to(self, folder: RunFolder, attempt: int) -> None:
+        """Move this process's part of the record into another run's folder and go on there."""
+        if self._writer is not None and self._writer.move_to(folder, attempt):
+            self._folder, self.attempt = folder, attempt
+
+    def on_finish(self, close: Callable[[], object]) -> None:
+        """Have something called when the run finishes, before its last record is written."""
+        self._closers.append(close)
+
+    def died(self, status: str, *, reason: str, details: str | None = None) -> None:
+        """The process is ending: write what is known of it and finish."""
+        if self._finished:
+            return
+        if details is not None:
+            self.event("exception", reason=reason, traceback=details)
+        self.finish(status, reason=reason)
+
+    def warned(self, reason: str) -> None:
+        """A signal came that the program handles itself."""
+        if not self._finished:
+            self.event("signal", reason=reason)
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, SystemExit):
+            self.finish()
+            return
+        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        self.died(status, reason=describe_error(error), details=describe_trace(error))
+
+    # -- inner ------------------------------------------------------------------------------------
+
+    def _sample_step(self, step: Any) -> int:
+        if step is None:
+            return max(self._step, 0)
+        return plain_int(step, name="step")
+
+    def _write_and_show(self, record: Record) -> None:
+        self.write(record)
+        if self.rank == 0:
+            self._shown.show(record)
+
+    def _check_open(self) -> None:
+        if self._finished:
+            self._refuse(b"", 0.0)
+
+    def _to_nowhere(self, line: bytes, at: float) -> None:
+        """Runs that are switched off check their arguments and write nothing."""
+
+    def _refuse(self, line: bytes, at: float) -> None:
+        raise RunFinishedError(
+            f"run {self.name!r} is finished: start another with epochal.init(), or resume this one"
+            f" with epochal.init(project={self.project!r}, name={self.name!r}, resume='must')."
+        )
+
+    def _say_goodbye(self, status: str) -> None:
+        if self.rank != 0 or not self.is_of_this_process:
+            return
+        if not self._pace.has_printed:
+            self._console.close()
+            return
+        seconds = time.monotonic() - self._started
+        verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
+        self._console.closing(closing_line(seconds, metrics=self._latest, verb=verb))
+        if self.lost_records:
+            self._console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")

@@ -1,0 +1,159 @@
+"""Builds the records of histograms and images; numpy is imported only when one is logged."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epochal.errors import UsageError, ValueTypeError
+from epochal.journal.layout import RunFolder
+from epochal.record import Record
+from epochal.run.typed import checked_name
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"RIFF": "image/webp",
+}
+_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/webp": ".webp",
+}
+
+
+def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int) -> Record:
+    """Counts of values in equal bins; non-finite values are counted apart and never binned."""
+    import numpy as np
+
+    if not 1 <= bins <= 10_000:
+        raise UsageError(f"bins={bins} of histogram {name!r} must be between 1 and 10000.")
+    array = _as_array(values, what=f"histogram {name!r}").astype(np.float64).ravel()
+    finite = array[np.isfinite(array)]
+    record: Record = {"log": "histogram", "t": at, "step": step, "name": checked_name(name)}
+    if finite.size:
+        counts, edges = np.histogram(finite, bins=bins)
+        record.update(
+            lo=float(edges[0]),
+            hi=float(edges[-1]),
+            counts=counts.tolist(),
+            min=float(finite.min()),
+            max=float(finite.max()),
+            mean=float(finite.mean()),
+            std=float(finite.std()),
+        )
+    else:
+        record.update(lo=0.0, hi=0.0, counts=[])
+    record["count"] = int(finite.size)
+    if finite.size != array.size:
+        record["nonfinite_count"] = int(array.size - finite.size)
+    return record
+
+
+def image_record(
+    at: float, *, folder: RunFolder, name: str, image: Any, step: int, caption: str | None
+) -> Record:
+    """Store an image under its own digest and give the record that names it."""
+    data, media_type = _encoded(image, name=name)
+    digest = hashlib.sha256(data).hexdigest()[:32]
+    file_name = digest + _SUFFIXES[media_type]
+    store_blob(folder, file_name, data)
+    record: Record = {
+        "log": "blob",
+        "t": at,
+        "step": step,
+        "name": checked_name(name),
+        "file": file_name,
+        "media_type": media_type,
+        "bytes": len(data),
+    }
+    if caption is not None:
+        record["caption"] = str(caption)
+    return record
+
+
+def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
+    """Write a blob once, under a name that says what it holds; raises OSError when it cannot."""
+    path = folder.blobs / file_name
+    if path.exists():
+        return
+    folder.blobs.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{file_name}.{os.getpid()}.tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)
+
+
+def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    """A PNG of an H×W, H×W×3 or H×W×4 array of bytes."""
+    height, width = pixels.shape[:2]
+    colour_type = {2: 0, 3: {1: 0, 3: 2, 4: 6}.get(pixels.shape[-1], 0)}[pixels.ndim]
+    rows = pixels.reshape(height, -1)
+    raw = b"".join(b"\x00" + row.tobytes() for row in rows)
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(raw, 6)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(*chunk) for chunk in chunks)
+
+
+def _encoded(image: Any, *, name: str) -> tuple[bytes, str]:
+    if isinstance(image, (str, Path)):
+        try:
+            image = Path(image).read_bytes()
+        except OSError as error:
+            raise UsageError(f"image {name!r} cannot be read: {error}") from error
+    if isinstance(image, (bytes, bytearray, memoryview)):
+        data = bytes(image)
+        for signature, media_type in _SIGNATURES.items():
+            if data.startswith(signature):
+                return data, media_type
+        raise ValueTypeError(f"image {name!r} is not PNG, JPEG, GIF or WebP data.")
+    if hasattr(image, "convert") and hasattr(image, "getdata"):  # a PIL image
+        image = image.convert("RGBA" if "A" in image.getbands() else "RGB")
+    return encode_png(_as_pixels(image, name=name)), "image/png"
+
+
+def _as_pixels(image: Any, *, name: str) -> npt.NDArray[np.uint8]:
+    """H×W×C bytes of an array: floats are taken as 0 to 1, a leading channel axis is moved last."""
+    import numpy as np
+
+    array = _as_array(image, what=f"image {name!r}")
+    if array.ndim == 3 and array.shape[0] in (1, 3, 4) and array.shape[2] not in (1, 3, 4):
+        array = np.moveaxis(array, 0, -1)
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 3, 4)):
+        raise ValueTypeError(
+            f"image {name!r} has shape {tuple(array.shape)}: use H×W, H×W×3, H×W×4 or C×H×W."
+        )
+    if array.size == 0:
+        raise ValueTypeError(f"image {name!r} is empty.")
+    if array.dtype != np.uint8:
+        scale = 255.0 if array.dtype.kind in "fb" else 1.0
+        filled = np.nan_to_num(array.astype(np.float64) * scale)
+        array = np.clip(np.rint(filled), 0, 255).astype(np.uint8)
+    return np.ascontiguousarray(array)
+
+
+def _as_array(values: Any, *, what: str) -> npt.NDArray[Any]:
+    import numpy as np
+
+    if hasattr(values, "detach"):  # a torch tensor, wherever it lives
+        values = values.detach().cpu()
+        values = values.float() if str(values.dtype) == "torch.bfloat16" else values
+        values = values.numpy()
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise ValueTypeError(f"{what} must hold numbers, not {array.dtype}.")
+    return array
+
+
+def _png_chunk(kind: bytes, data: bytes) -> bytes:
+    check = zlib.crc32(kind + data)
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)

@@ -1,0 +1,103 @@
+"""Starts runs: the order of things in :func:`init` is the order in which they happen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from epochal.console.printer import Console
+from epochal.console.verbosity import LogVerbosity, Verbosity
+from epochal.run import opening, request
+from epochal.run.capture import Capture
+from epochal.run.current import CURRENT
+from epochal.run.death import DeathWatch
+from epochal.run.pace import Totals
+from epochal.run.run import Run
+from epochal.settings import announce_run, read_launch, read_settings, withdraw_run
+
+Resume = Literal["never", "allow", "must", "latest"]
+
+
+def init(
+    project: str | None = None,
+    name: str | None = None,
+    *,
+    dir: str | Path | None = None,  # noqa: A002 (what users of other trackers write)
+    config: Mapping[str, Any] | Any = None,
+    config_file: str | Path | None = None,
+    tags: Iterable[str] = (),
+    notes: str | None = None,
+    resume: Resume | bool | None = None,
+    resume_step: int | None = None,
+    capture: bool = False,
+    total_steps: int | None = None,
+    total_tokens: int | None = None,
+    num_epochs: float | None = None,
+    console: bool | Console | None = None,
+    verbosity: Verbosity | LogVerbosity | int | str | None = None,
+    line_every_s: float = 0.0,
+) -> Run:
+    """Start a run and make it the current one.
+
+    ``resume``: "never" makes a new run whatever the name (a taken one gets a number), "allow" goes
+    on with the run of that name if there is one, "must" insists, "latest" goes on with the newest
+    run of the project. ``resume_step`` is the first step that will be logged again; without it the
+    first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
+    ``line_every_s`` bounds how often step lines are printed.
+
+    Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
+    raises for what the outside world does.
+    """
+    settings = read_settings()
+    launch = read_launch()
+    joined = opening.join_parent(console)
+    if joined is not None:
+        return joined
+    _replace_current()
+    asked = request.checked_request(
+        settings,
+        project=project,
+        name=name,
+        folder=dir,
+        config=config,
+        config_file=config_file,
+        tags=tags,
+        notes=notes,
+        resume=resume,
+        resume_step=resume_step,
+        totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),
+        console=request.checked_console(
+            console, settings, launch, verbosity=verbosity, line_every_s=line_every_s
+        ),
+    )
+    if not settings.enabled:
+        run = opening.switched_off(asked)
+    elif launch.rank == 0:
+        run = opening.start_rank_zero(asked, launch, settings)
+    else:
+        run = opening.start_other_rank(asked, launch)
+    _make_current(run, capture=capture)
+    return run
+
+
+def _replace_current() -> None:
+    previous = CURRENT.run
+    if previous is None or previous.finished or not previous.is_of_this_process:
+        return
+    previous.console.notice(
+        f"a new run was started before {previous.name!r} was finished; it is finished now."
+    )
+    previous.finish()
+
+
+def _make_current(run: Run, *, capture: bool) -> None:
+    CURRENT.run = run
+    if run.is_recorded:
+        pid = os.getpid()
+        announce_run(pid=pid, folder=str(run.dir), attempt=run.attempt)
+        run.on_finish(lambda: withdraw_run(pid=pid))
+    run.on_finish(DeathWatch(run).release)
+    if capture:
+        run.on_finish(Capture(run.keep_output).stop)

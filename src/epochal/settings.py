@@ -1,0 +1,160 @@
+"""The only place that reads (and, for child processes, writes) environment variables.
+
+    EPOCHAL_DIR        folder that holds projects                default: runs
+    EPOCHAL_PROJECT    project of a run that names none          default: default
+    EPOCHAL_NAME       name of a run that names none             default: date and time
+    EPOCHAL_RESUME     never | allow | must | latest             default: never
+    EPOCHAL_TAGS       comma-separated tags added to every run
+    EPOCHAL_MODE       on | off: off makes every run a no-op on disk
+    EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
+    EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
+    EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
+
+Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read here too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from epochal.errors import UsageError
+
+_PARENT_RUN = "EPOCHAL_PARENT_RUN"
+_FALSE = frozenset({"0", "false", "no", "off"})
+_TRUE = frozenset({"1", "true", "yes", "on", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the environment says about runs; arguments given in code win over it."""
+
+    dir: str = "runs"
+    project: str = "default"
+    name: str | None = None
+    resume: str = "never"
+    tags: tuple[str, ...] = ()
+    enabled: bool = True
+    console: bool = True
+    git: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """This process's place in a distributed launch; rank 0 of 1 when there is none."""
+
+    rank: int = 0
+    world_size: int = 1
+    local_rank: int = 0
+    node_rank: int = 0
+    launch_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRun:
+    """The run of the process that started this one with ``multiprocessing``."""
+
+    pid: int
+    folder: str
+    attempt: int
+
+
+def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
+    """Read the EPOCHAL_* variables once; a malformed one raises and names itself."""
+    env = os.environ if environ is None else environ
+    default = Settings()
+    tags = tuple(t.strip() for t in env.get("EPOCHAL_TAGS", "").split(",") if t.strip())
+    return Settings(
+        dir=env.get("EPOCHAL_DIR") or default.dir,
+        project=env.get("EPOCHAL_PROJECT") or default.project,
+        name=env.get("EPOCHAL_NAME") or None,
+        resume=env.get("EPOCHAL_RESUME") or default.resume,
+        tags=tags,
+        enabled=_flag(env, "EPOCHAL_MODE", default=True),
+        console=_flag(env, "EPOCHAL_CONSOLE", default=True),
+        git=_flag(env, "EPOCHAL_GIT", default=True),
+    )
+
+
+def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | None:
+    """The text of EPOCHAL_VERBOSITY, or None when it is not set."""
+    env = os.environ if environ is None else environ
+    return env.get("EPOCHAL_VERBOSITY")
+
+
+def export_verbosity(level: int) -> None:
+    """Hand a verbosity chosen on the command line to child processes."""
+    os.environ["EPOCHAL_VERBOSITY"] = str(level)
+
+
+def read_launch(environ: Mapping[str, str] | None = None) -> Launch:
+    """Find rank and launch id from torchrun, Slurm or MPI variables."""
+    env = os.environ if environ is None else environ
+    rank = _first_int(env, "RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+    world = _first_int(env, "WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+    if rank is None or world is None or world < 1 or not 0 <= rank < world:
+        return Launch()
+    local = _first_int(env, "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK")
+    node = _first_int(env, "GROUP_RANK", "NODE_RANK", "SLURM_NODEID")
+    return Launch(
+        rank=rank,
+        world_size=world,
+        local_rank=local or 0,
+        node_rank=node or 0,
+        launch_id=_launch_id(env) if world > 1 else None,
+    )
+
+
+def read_parent_run(environ: Mapping[str, str] | None = None) -> ParentRun | None:
+    """The run this process's parent announced, if any."""
+    env = os.environ if environ is None else environ
+    parts = env.get(_PARENT_RUN, "").split(":", 2)
+    if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+        return None
+    return ParentRun(pid=int(parts[0]), attempt=int(parts[1]), folder=parts[2])
+
+
+def announce_run(*, pid: int, folder: str, attempt: int) -> None:
+    """Let processes started from here with ``multiprocessing`` find this run."""
+    os.environ[_PARENT_RUN] = f"{pid}:{attempt}:{folder}"
+
+
+def withdraw_run(*, pid: int) -> None:
+    """Take back what ``announce_run`` of this process said."""
+    announced = read_parent_run()
+    if announced is not None and announced.pid == pid:
+        del os.environ[_PARENT_RUN]
+
+
+def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = env.get(name)
+    if text is None:
+        return default
+    lowered = text.strip().lower()
+    if lowered in _FALSE:
+        return False
+    if lowered in _TRUE:
+        return True
+    raise UsageError(f"{name}={text!r} is not a switch: use 1/on or 0/off.")
+
+
+def _first_int(env: Mapping[str, str], *names: str) -> int | None:
+    for name in names:
+        text = env.get(name, "").strip()
+        if text.lstrip("-").isdigit():
+            return int(text)
+    return None
+
+
+def _launch_id(env: Mapping[str, str]) -> str | None:
+    if elastic := env.get("TORCHELASTIC_RUN_ID"):
+        restart = env.get("TORCHELASTIC_RESTART_COUNT", "0")
+        # torchrun without --rdzv-id calls every launch "none": the rendezvous address tells them apart.
+        address = f"{env.get('MASTER_ADDR', '')}-{env.get('MASTER_PORT', '')}"
+        return f"elastic-{elastic}-{address if elastic == 'none' else ''}-{restart}"
+    if job := env.get("SLURM_JOB_ID"):
+        return f"slurm-{job}-{env.get('SLURM_STEP_ID', '0')}-{env.get('SLURM_RESTART_COUNT', '0')}"
+    if port := env.get("MASTER_PORT"):
+        return f"master-{env.get('MASTER_ADDR', '')}-{port}"
+    return None

@@ -1,0 +1,165 @@
+"""Turns what a user logs into plain JSON numbers.
+
+The fast path of ``Run.log`` never comes here: Python floats and ints go straight to the encoder.
+Numpy scalars, 0-d arrays and torch tensors arrive through :func:`plain_number`; nothing is imported
+to tell them apart, they are recognised by what they can do.
+
+The seam for tensors on a device: :func:`is_device_tensor` says that reading the value would wait
+for an accelerator. Whoever can defer the copy asks it before :func:`plain_number` reads the value
+in place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from epochal.errors import UsageError, ValueTypeError
+
+Number = float | int | bool
+
+_ADVICE = {
+    str: "log_text(name, text, step) takes texts",
+    bytes: "log_image takes encoded images",
+    list: "log_histogram(name, values, step) takes many values",
+    tuple: "log_histogram(name, values, step) takes many values",
+    type(None): "leave the metric out when there is no value",
+}
+
+
+def is_device_tensor(value: Any) -> bool:
+    """Whether reading this value would wait for an accelerator."""
+    return bool(getattr(value, "is_cuda", False))
+
+
+def plain_number(value: Any, *, name: str) -> Number:
+    """Give a Python, numpy or 0-d torch number back as a plain one, or say why it cannot be."""
+    kind = type(value)
+    if kind is float or kind is int or kind is bool:
+        return value  # type: ignore[no-any-return]
+    if isinstance(value, (str, bytes, list, tuple, type(None))):
+        raise _not_a_number(name, value)
+    size = _element_count(value)
+    if size is not None and size != 1:
+        raise ValueTypeError(
+            f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
+        )
+    for read in ("item", "__float__"):
+        reader = getattr(value, read, None)
+        if reader is None:
+            continue
+        number = reader()
+        if isinstance(number, (float, int)):
+            return number
+        break
+    raise _not_a_number(name, value)
+
+
+def plain_float(value: Any, *, name: str) -> float:
+    """A number as a float."""
+    return float(plain_number(value, name=name))
+
+
+def plain_int(value: Any, *, name: str) -> int:
+    """A whole number as an int; 3.0 is one, 3.5 is not."""
+    number = plain_number(value, name=name)
+    if isinstance(number, float):
+        if not number.is_integer():
+            raise UsageError(f"{name}={number!r} is not a whole number.")
+        return int(number)
+    return int(number)
+
+
+def flatten(metrics: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Number]:
+    """Nested metrics as one level with dotted names, every value a plain number."""
+    flat: dict[str, Number] = {}
+    for key, value in metrics.items():
+        if not isinstance(key, str) or not key:
+            raise ValueTypeError(f"a metric name must be a non-empty text, not {key!r}.")
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            flat.update(flatten(value, prefix=f"{name}."))
+        else:
+            flat[name] = plain_number(value, name=name)
+    return flat
+
+
+def nonfinite_word(value: float) -> str | None:
+    """``nan``, ``inf`` or ``-inf`` for a value JSON cannot hold, else None."""
+    if math.isfinite(value):
+        return None
+    if math.isnan(value):
+        return "nan"
+    return "inf" if value > 0 else "-inf"
+
+
+def from_word(word: str) -> float:
+    """The float that :func:`nonfinite_word` named."""
+    return float(word)
+
+
+def split_nonfinite(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The same values with null where JSON has no number, and the words for those places."""
+    words: dict[str, str] = {}
+    clean = dict(values)
+    for name, value in values.items():
+        if isinstance(value, float) and (word := nonfinite_word(value)) is not None:
+            words[name] = word
+            clean[name] = None
+    return clean, words
+
+
+def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
+    """A mapping, or an iterable of (name, value) pairs, as a dict in the given order."""
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    if isinstance(metrics, (str, bytes)) or not isinstance(metrics, Iterable):
+        raise ValueTypeError(
+            f"{argument} must be a dict or (name, value) pairs, not {type(metrics).__name__}."
+        )
+    pairs: dict[str, Any] = {}
+    for item in metrics:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise ValueTypeError(f"{argument} must hold (name, value) pairs; {item!r} is not one.")
+        pairs[item[0]] = item[1]
+    return pairs
+
+
+def plain_json(value: Any, *, depth: int = 0) -> Any:
+    """A configuration value as JSON can hold it; what it cannot becomes its repr."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else nonfinite_word(value)
+    if depth > 20:
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(k): plain_json(v, depth=depth + 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain_json(v, depth=depth + 1) for v in value]
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        names = value.__dataclass_fields__
+        return {n: plain_json(getattr(value, n), depth=depth + 1) for n in names}
+    if _element_count(value) in (None, 1) and hasattr(value, "item"):
+        return plain_json(value.item(), depth=depth + 1)
+    return str(value) if hasattr(value, "__fspath__") else repr(value)
+
+
+def _element_count(value: Any) -> int | None:
+    """How many elements an array-like has; None for things that are not array-like."""
+    count = getattr(value, "numel", None)
+    if callable(count):
+        return int(count())
+    size = getattr(value, "size", None)
+    return size if isinstance(size, int) else None
+
+
+def _not_a_number(name: str, value: Any) -> ValueTypeError:
+    for kind, advice in _ADVICE.items():
+        if isinstance(value, kind):
+            return ValueTypeError(
+                f"metric {name!r} is {'None' if value is None else f'a {kind.__name__}'}, "
+                f"not a number; {advice}."
+            )
+    return ValueTypeError(f"metric {name!r} is a {type(value).__name__}, not a number.")
