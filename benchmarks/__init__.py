@@ -1,0 +1,1 @@
+"""What logging costs, ours beside the peers', each in its own environment, in one run."""
