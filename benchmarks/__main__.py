@@ -1,0 +1,90 @@
+"""`python -m benchmarks [measure …]`: prints tables of ratios, and each hold with its verdict."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import platform
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.contenders import OURS, every_contender
+from benchmarks.environments import BENCH, Entrant, prepare
+from benchmarks.measures import every_measure
+from benchmarks.outcome import Outcome, holds_markdown
+from benchmarks.stage import Stage, say
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the measures asked for; returns 1 when a hold was missed."""
+    asked = _parser().parse_args(arguments)
+    measures = every_measure()
+    if unknown := sorted(set(asked.measures) - measures.keys()):
+        _parser().error(f"no measure {', '.join(unknown)}; there are {', '.join(measures)}")
+    if asked.write and (asked.measures or asked.only or asked.quick):
+        _parser().error("--write takes a whole run: no measure names, no --only, no --quick")
+    load = os.getloadavg()[0]
+    begun = time.monotonic()
+    entrants = tuple(prepare(one) for one in every_contender() if _wanted(one.name, asked.only))
+    scratch = BENCH / "scratch" / str(os.getpid())
+    scratch.mkdir(parents=True)
+    try:
+        stage = Stage(entrants, scratch, quick=asked.quick)
+        names = asked.measures or list(measures)
+        outcomes = []
+        for name in names:
+            outcomes.append(measures[name].run(stage))
+            print(_section(outcomes[-1]), flush=True)
+    finally:
+        shutil.rmtree(scratch)
+    holds = [hold for outcome in outcomes for hold in outcome.holds]
+    verdicts = f"## Holds\n\n{holds_markdown(holds)}\n"
+    heading = _heading(entrants, load=load, minutes=(time.monotonic() - begun) / 60)
+    print(verdicts)
+    print(heading)
+    if asked.write:
+        sections = "\n".join(_section(outcome) for outcome in outcomes)
+        RESULTS.write_text(f"# What logging costs\n\n{heading}\n{verdicts}\n{sections}")
+        say(f"written: {RESULTS.name}")
+    return int(any(hold.verdict == "MISSED" for hold in holds))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("measures", nargs="*", metavar="measure", help=", ".join(every_measure()))
+    parser.add_argument("--quick", action="store_true", help="under two minutes, rough figures")
+    parser.add_argument("--write", action="store_true", help="also write benchmarks/RESULTS.md")
+    parser.add_argument(
+        "--only", default="", help="contenders, by the start of a name, with commas"
+    )
+    return parser
+
+
+def _wanted(name: str, only: str) -> bool:
+    """Epochal is always there: the ratios are to it."""
+    return name == OURS or not only or any(name.startswith(one) for one in only.split(","))
+
+
+def _section(outcome: Outcome) -> str:
+    tables = "\n\n".join(table.markdown() for table in outcome.tables)
+    return f"## {outcome.title}\n\n{outcome.note}\n\n{tables}\n"
+
+
+def _heading(entrants: Sequence[Entrant], *, load: float, minutes: float) -> str:
+    versions = ", ".join(version for entrant in entrants for version in entrant.versions)
+    return (
+        f"{datetime.date.today().isoformat()} · {os.cpu_count()} cores, {platform.system()} "
+        f"{platform.machine()}, Python {platform.python_version()}, load {load:.1f} at the start, "
+        f"{minutes:.0f} min. Medians of interleaved rounds, every contender in its own "
+        f"process; gaps under a factor of 2 mean little.\n\n{versions}.\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

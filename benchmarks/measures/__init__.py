@@ -1,0 +1,16 @@
+"""One file per measure.
+
+Each has `NAME`, `run(stage)` for the driver, and, where contenders log,
+`work(contender, directory, …)` for the worker. Only the standard library may be imported at the top
+of these files: the worker runs in the peers' environments.
+"""
+
+from __future__ import annotations
+
+from benchmarks.measures import cold, cpu, disk, hot, import_time, kill
+from benchmarks.outcome import Measure
+
+
+def every_measure() -> dict[str, Measure]:
+    """In the order of running: what is most easily disturbed comes first."""
+    return {measure.NAME: measure for measure in (hot, cold, cpu, import_time, disk, kill)}
