@@ -63,10 +63,20 @@ _GPU_SCALARS = (
     "mem_util",
     "dram_free",
     "dram_used",
+    "dram_total",
     "pcie_rx",
     "pcie_tx",
 )
-_SYSTEM_SCALARS = ("cpu_pct", "ram_used", "ram_total", "rss", "children_rss", "gpu_pct")
+_SYSTEM_SCALARS = (
+    "cpu_pct",
+    "ram_used",
+    "ram_total",
+    "process_cpu_pct",
+    "rss",
+    "children",
+    "children_rss",
+    "threads",
+)
 
 KINDS: Mapping[str, Kind] = {
     kind.name: kind

@@ -150,7 +150,7 @@ def _first_int(env: Mapping[str, str], *names: str) -> int | None:
 def _launch_id(env: Mapping[str, str]) -> str | None:
     if elastic := env.get("TORCHELASTIC_RUN_ID"):
         restart = env.get("TORCHELASTIC_RESTART_COUNT", "0")
-        # torchrun without --rdzv-id calls every launch "none": the rendezvous address tells them apart.
+        # torchrun without --rdzv-id calls every launch "none": the address tells them apart.
         address = f"{env.get('MASTER_ADDR', '')}-{env.get('MASTER_PORT', '')}"
         return f"elastic-{elastic}-{address if elastic == 'none' else ''}-{restart}"
     if job := env.get("SLURM_JOB_ID"):

@@ -19,7 +19,7 @@ from epochal.errors import UsageError, ValueTypeError
 
 Number = float | int | bool
 
-_ADVICE = {
+_ADVICE: dict[type, str] = {
     str: "log_text(name, text, step) takes texts",
     bytes: "log_image takes encoded images",
     list: "log_histogram(name, values, step) takes many values",

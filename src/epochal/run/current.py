@@ -6,8 +6,9 @@ starts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError
 
@@ -28,3 +29,14 @@ def current_run() -> Run:
     if CURRENT.run is None:
         raise UsageError("there is no current run: call epochal.init() first.")
     return CURRENT.run
+
+
+def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
+    """Append metrics to the current run at a step, by default the last one + 1."""
+    current_run().log(metrics, step)
+
+
+def finish(status: str = "finished") -> None:
+    """Finish the current run; does nothing when there is none."""
+    if CURRENT.run is not None:
+        CURRENT.run.finish(status)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.console.lines import eval_line, metrics_line, step_line
+from epochal.console.lines import epoch_line, eval_line, metrics_line, step_line
 from epochal.console.printer import Console
 from epochal.record import ROLE_GUESSES
-from epochal.series.window import Eta, LossTrend, SpikeBaseline
+from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
 
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
@@ -50,6 +50,7 @@ class Pace:
         self._spike = SpikeBaseline()
         self._loss_sum = 0.0
         self._loss_count = 0
+        self._epoch_seconds = RecentMedian()
         self._has_bar: bool | None = None
         self.has_printed = False
 
@@ -106,6 +107,28 @@ class Pace:
                 eval_tokens=_number(record, "eval_tokens"),
                 duration_ms=duration_ms,
                 metrics=record.get("m") or {},
+            )
+        )
+
+    def epoch(self, record: Mapping[str, Any]) -> None:
+        """Print a finished epoch's line; time left is the median epoch times what is left."""
+        done, total = int(record["epoch"]), record.get("total")
+        duration_s = float(record["duration_s"])
+        self._epoch_seconds.push(duration_s)
+        typical_s = self._epoch_seconds.median()
+        left = total - done if total is not None else 0
+        resources = record.get("resources") or {}
+        self.has_printed = True
+        self._console.epoch(
+            lambda: epoch_line(
+                done - 1,
+                total=total,
+                metrics=record["m"],
+                duration_s=duration_s,
+                eta_s=typical_s * left if typical_s is not None and left > 0 else None,
+                vram_used_bytes=resources.get("vram_allocated_bytes"),
+                vram_total_bytes=resources.get("vram_total"),
+                gpu_percent=resources.get("gpu_pct"),
             )
         )
 

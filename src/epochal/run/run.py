@@ -94,6 +94,11 @@ class Run:
         return self._folder.path
 
     @property
+    def folder(self) -> RunFolder:
+        """The paths inside the run's folder."""
+        return self._folder
+
+    @property
     def config(self) -> dict[str, Any]:
         """A copy of the configuration; change it with :meth:`set_config`."""
         return dict(self._identity.get("config") or {})
@@ -160,8 +165,9 @@ class Run:
         except (TypeError, AttributeError, ValueError, OverflowError):
             metrics, line = self._encode_carefully(metrics, at, step)
         self._append(line, at)
+        self._latest = metrics
         if at >= self._show_at:
-            self._show(step, metrics, at)
+            self._show_at = at + self._pace.free(step, metrics)
 
     def _encode_carefully(
         self, metrics: Any, at: float, step: int
@@ -172,10 +178,6 @@ class Run:
             )
         flat = flatten(metrics)
         return flat, encode({"log": "metrics", "t": at, "step": step, "m": flat})
-
-    def _show(self, step: int, metrics: Mapping[str, float], at: float) -> None:
-        self._latest = metrics
-        self._show_at = at + self._pace.free(step, metrics)
 
     # -- typed records ----------------------------------------------------------------------------
 
@@ -224,6 +226,26 @@ class Run:
         record = typed.eval_record(now(), *core, metrics=metrics)
         self._write_and_show(record)
 
+    def log_epoch(
+        self,
+        epoch: int,
+        duration_s: float,
+        metrics: Mapping[str, Any],
+        *,
+        total: int | None = None,
+        resources: Mapping[str, Any] | None = None,
+        gpus: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
+        flat = flatten(metrics)
+        record = typed.epoch_record(now(), epoch, duration_s, flat, total=total)
+        if resources:
+            record["resources"] = dict(resources)
+        if gpus:
+            record["gpus"] = [dict(gpu) for gpu in gpus]
+        self._latest = flat
+        self._write_and_show(record)
+
     def log_moe_stats(
         self,
         step: Any,
@@ -244,7 +266,7 @@ class Run:
         self.write(typed.moe_record(now(), step=step, fields=fields))
 
     def log_gpu_state(self, step: Any, gpu_id: Any = 0, **fields: Any) -> None:
-        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes), …"""
+        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
         self._write_and_show(typed.gpu_record(now(), step=step, gpu_id=gpu_id, fields=fields))
 
     def log_gpu_model(self, **fields: Any) -> None:
@@ -304,7 +326,7 @@ class Run:
     def log_image(
         self, name: str, image: Any, step: int | None = None, *, caption: str | None = None
     ) -> None:
-        """Append an image: an array (H×W, H×W×3, H×W×4, C×H×W), a PIL image, bytes or a path."""
+        """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path."""
         self._check_open()
         if self._writer is None:
             return
@@ -392,7 +414,7 @@ class Run:
         x: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Say what a metric means: unit, goal ('min' or 'max'), x axis, role (loss, lr, norm, …)."""
+        """Say what a metric means: unit, goal ('min' or 'max'), x axis, role (loss, lr, norm)."""
         self.write(
             typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
         )
@@ -421,7 +443,7 @@ class Run:
         self._append(line, now())
 
     def flush(self) -> None:
-        """Wait until everything logged so far is on the disk itself, so that power loss spares it."""
+        """Wait until everything logged so far is on the disk itself and power loss spares it."""
         if self._writer is not None:
             self._writer.sync()
 
@@ -438,8 +460,8 @@ class Run:
             record["reason"] = reason
         if self._step >= 0:
             record["last_step"] = self._step
+        self._append(encode(record), now())
         if self._writer is not None:
-            self._writer.append(encode(record), now())
             self._writer.close()
         self._append = self._refuse
         self._show_at = math.inf
@@ -454,6 +476,16 @@ class Run:
         """Move this process's part of the record into another run's folder and go on there."""
         if self._writer is not None and self._writer.move_to(folder, attempt):
             self._folder, self.attempt = folder, attempt
+
+    def on_line(self, observe: Callable[[bytes], None]) -> None:
+        """Have every line that is appended from now on shown to a function, after it is down."""
+        append = self._append
+
+        def append_and_show(line: bytes, at: float) -> None:
+            append(line, at)
+            observe(line)
+
+        self._append = append_and_show
 
     def on_finish(self, close: Callable[[], object]) -> None:
         """Have something called when the run finishes, before its last record is written."""

@@ -22,6 +22,7 @@ class Shown:
         self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "step": pace.step,
             "eval": pace.evaluation,
+            "epoch": pace.epoch,
             "gpu": self._gpu,
             "gpu-model": self._block_of(_gpu_model),
             "sol": self._block_of(_speed_of_light),

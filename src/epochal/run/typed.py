@@ -72,25 +72,14 @@ def eval_record(
 
 
 def epoch_record(
-    at: float,
-    *,
-    epoch: int,
-    total: int | None,
-    duration_s: float,
-    metrics: Mapping[str, Any],
-    resources: Mapping[str, Any] | None = None,
-    gpus: Sequence[Mapping[str, Any]] = (),
+    at: float, epoch: Any, duration_s: Any, metrics: Mapping[str, Any], *, total: int | None
 ) -> Record:
     """One finished epoch; ``epoch`` counts completed epochs, so the first one is 1."""
-    record: Record = {"log": "epoch", "t": at, "epoch": epoch}
+    record: Record = {"log": "epoch", "t": at, "epoch": plain_int(epoch, name="epoch")}
     if total is not None:
         record["total"] = total
-    record["duration_s"] = duration_s
+    record["duration_s"] = finite_float(duration_s, name="duration")
     record["m"] = dict(metrics)
-    if resources:
-        record["resources"] = dict(resources)
-    if gpus:
-        record["gpus"] = [dict(gpu) for gpu in gpus]
     return record
 
 

@@ -1,0 +1,119 @@
+"""A log file that is one JSON array, valid after every record.
+
+The file ends with a closing bracket; an append is one write at the place of that bracket: comma,
+record, bracket. A file that exists is gone on with, never cut: one with a torn tail (a crash in the
+middle of a write) is repaired when it is opened, keeping every whole record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.journal.line import decode_json, encode_json
+from epochal.record import Record
+
+_END = b"\n]"
+_SPACE = b" \t\r\n"
+
+
+def with_iso_time(record: Mapping[str, Any]) -> Record:
+    """A record with ``time`` in local ISO form, to the microsecond, in the place of ``t``."""
+    shaped: Record = {}
+    for name, value in record.items():
+        if name == "t":
+            shaped["time"] = datetime.fromtimestamp(float(value)).isoformat(timespec="microseconds")
+        else:
+            shaped[name] = value
+    return shaped
+
+
+class ArrayFile:
+    """One JSON array on disk that grows by whole records; one writer at a time."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
+        try:
+            self._place, self._is_empty = self._find_end()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record; raises OSError when it cannot, and leaves the array as it was."""
+        separator = b"\n" if self._is_empty else b",\n"
+        text = separator + encode_json(record)
+        try:
+            written = _write_at(self._fd, text + _END, self._place)
+            if written != len(text) + len(_END):
+                _refuse_short_write()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._place)
+                _write_at(self._fd, _END, self._place)
+            raise
+        self._place += len(text)
+        self._is_empty = False
+
+    def close(self) -> None:
+        """Close the file; it is complete as it stands."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _find_end(self) -> tuple[int, bool]:
+        """Where the next record goes, and whether it is the first."""
+        with open(self._fd, "rb", closefd=False) as file:
+            text = file.read()
+        if not text.strip():
+            _write_at(self._fd, b"[" + _END, 0)
+            return 1, True
+        if _is_array(text):
+            inner = text.rstrip(_SPACE)[:-1].rstrip(_SPACE)
+            self._end_at(len(inner))
+            return len(inner), inner.endswith(b"[")
+        return self._repair(text)
+
+    def _repair(self, text: bytes) -> tuple[int, bool]:
+        """Keep every whole record of an array whose end is missing or torn."""
+        if not text.lstrip(_SPACE).startswith(b"["):
+            raise FormatError(f"{self.path} exists and is not a JSON array: choose another file.")
+        kept = text
+        while (cut := kept.rfind(b"}")) >= 0:
+            kept = kept[: cut + 1]
+            if _is_array(kept + _END):
+                self._end_at(len(kept))
+                return len(kept), False
+            kept = kept[:cut]
+        place = text.index(b"[") + 1
+        self._end_at(place)
+        return place, True
+
+    def _end_at(self, place: int) -> None:
+        _write_at(self._fd, _END, place)
+        os.ftruncate(self._fd, place + len(_END))
+
+
+def _is_array(text: bytes) -> bool:
+    try:
+        return isinstance(decode_json(text), list)
+    except ValueError:
+        return False
+
+
+def _write_at(descriptor: int, text: bytes, place: int) -> int:
+    if hasattr(os, "pwrite"):
+        return os.pwrite(descriptor, text, place)
+    os.lseek(descriptor, place, os.SEEK_SET)
+    return os.write(descriptor, text)
+
+
+def _refuse_short_write() -> None:
+    raise OSError("only part of a record fitted")

@@ -1,0 +1,254 @@
+"""The loop's companion by epochs: one line per epoch, resources, time left, exports.
+
+``Monitor`` is a face over a run: every epoch is one ``epoch`` record that carries the resources
+sampled with it, so history, CSV and log can be made again from the record alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, runtime_checkable
+
+from epochal.errors import UsageError, ValueTypeError
+from epochal.journal.reader import read_journal
+from epochal.run.run import Run
+from epochal.run.start import init
+from epochal.telemetry.sampler import ResourceSample, ResourceSampler
+from epochal.values import as_pairs, flatten, plain_float, plain_int
+
+
+@runtime_checkable
+class HasLatestMetrics(Protocol):
+    """Anything that can say its latest epoch values, such as a graph that observes itself."""
+
+    def latest_metrics(self) -> Mapping[str, float] | Iterable[tuple[str, float]]:
+        """The newest value of each metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankMetrics:
+    """One rank's part of an epoch: how many batches it did and the mean of each metric over them.
+
+    ``throughput`` is in samples per millisecond, ``share`` the part of all batches (0-1).
+    """
+
+    rank: int
+    batches: int
+    metrics: Mapping[str, float]
+    device: int | None = None
+    throughput: float | None = None
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochMetrics:
+    """An epoch of a distributed run: the parts of all ranks."""
+
+    ranks: Sequence[RankMetrics]
+
+    def merged(self) -> dict[str, float]:
+        """Each metric's mean over ranks, weighted by batches: ``loss`` first, the rest by name."""
+        sums: dict[str, float] = {}
+        weights: dict[str, int] = {}
+        for part in self.ranks:
+            for name, value in part.metrics.items():
+                sums[name] = sums.get(name, 0.0) + part.batches * plain_float(value, name=name)
+                weights[name] = weights.get(name, 0) + part.batches
+        names = sorted(sums, key=lambda name: (name != "loss", name))
+        return {name: sums[name] / weights[name] for name in names if weights[name] > 0}
+
+    def shares(self) -> list[dict[str, Any]]:
+        """Per rank: device, batches, share of all batches and throughput, for the record."""
+        total = sum(part.batches for part in self.ranks) or 1
+        return [
+            {
+                "rank": part.rank,
+                "device": part.rank if part.device is None else part.device,
+                "batches": part.batches,
+                "share": part.batches / total if part.share is None else part.share,
+                **({} if part.throughput is None else {"throughput": part.throughput}),
+            }
+            for part in self.ranks
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch of ``history()``; ``epoch`` counts from 0, as it was passed to ``log``."""
+
+    epoch: int
+    duration: float
+    metrics: Mapping[str, float]
+    resources: ResourceSample
+    gpus: Sequence[Mapping[str, Any]] = ()
+
+
+class Monitor:
+    """Watches a training by epochs.
+
+    ``num_epochs`` may be None when unknown; ``steps`` and ``tokens`` give the run's length in those
+    units for the step lines of ``monitor.run``. Other keywords are those of :func:`epochal.init`. A
+    run that exists already can be passed as ``run``.
+    """
+
+    def __init__(
+        self,
+        num_epochs: int | None = None,
+        name: str | None = None,
+        *,
+        steps: int | None = None,
+        tokens: int | None = None,
+        run: Run | None = None,
+        sampler: ResourceSampler | None = None,
+        **options: Any,
+    ) -> None:
+        if num_epochs is not None:
+            num_epochs = plain_int(num_epochs, name="num_epochs")
+            if num_epochs < 0:
+                raise UsageError(f"num_epochs={num_epochs} must be 0 or more.")
+        if run is not None and (options or name is not None):
+            raise UsageError("name and options belong to a new run; this monitor was given one.")
+        self.num_epochs = num_epochs
+        self.run = run or init(
+            name=name,
+            total_steps=steps,
+            total_tokens=tokens,
+            num_epochs=num_epochs,
+            **options,
+        )
+        self._history: list[EpochRecord] = []
+        self._sampler = sampler or ResourceSampler()
+        self._sampler.prime()
+
+    def log(self, epoch: int, duration: float | timedelta, metrics: Any) -> None:
+        """Record and print one finished epoch; ``epoch`` counts from 0, ``duration`` is in seconds.
+
+        ``metrics`` is a dict or pairs; something with ``latest_metrics()``; a tuple of such a thing
+        and extra metrics; or :class:`EpochMetrics` of several ranks. Nothing is flushed: that is
+        the caller's.
+        """
+        number = plain_int(epoch, name="epoch")
+        if number < 0:
+            raise UsageError(f"epoch={number} must be 0 or more: epochs are counted from 0.")
+        seconds = _seconds(duration)
+        values = flatten(_metrics(metrics))
+        gpus = metrics.shares() if isinstance(metrics, EpochMetrics) else []
+        resources = self._sampler.sample()
+        self.run.log_epoch(
+            number + 1,
+            seconds,
+            values,
+            total=self.num_epochs,
+            resources=_known(resources),
+            gpus=gpus or [_known(gpu) for gpu in resources.gpus],
+        )
+        self._history.append(EpochRecord(number, seconds, values, resources, gpus))
+
+    def history(self) -> list[EpochRecord]:
+        """Every epoch so far, those of earlier attempts of a resumed run included."""
+        return [*self._earlier_epochs(), *self._history]
+
+    def set_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Add hyperparameters or any other facts to the run's configuration."""
+        self.run.set_config(metadata)
+
+    def write_log(self, path: str | Path) -> None:
+        """Write the epochs as a text log."""
+        from epochal.exports.log import write_epoch_log
+
+        write_epoch_log(path, self._records())
+
+    def export_csv(self, path: str | Path) -> None:
+        """Write the epochs as CSV: epoch, duration_s, every metric, then resources."""
+        from epochal.exports.table import write_epoch_table
+
+        write_epoch_table(path, self._records())
+
+    def finish(self) -> None:
+        """Print the closing line and end the run."""
+        self.run.finish()
+        self._sampler.close()
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.run.__exit__(kind, error, trace)
+        self._sampler.close()
+
+    def _records(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "log": "epoch",
+                "epoch": one.epoch + 1,
+                **({} if self.num_epochs is None else {"total": self.num_epochs}),
+                "duration_s": one.duration,
+                "m": dict(one.metrics),
+                "resources": _known(one.resources),
+            }
+            for one in self.history()
+        ]
+
+    def _earlier_epochs(self) -> list[EpochRecord]:
+        if not self.run.resumed:
+            return []
+        first = self._history[0].epoch if self._history else None
+        earlier: dict[int, EpochRecord] = {}
+        for position, record in read_journal(self.run.folder):
+            if record["log"] == "epoch" and position.attempt < self.run.attempt:
+                past = _from_record(record)
+                if first is None or past.epoch < first:
+                    earlier[past.epoch] = past
+        return [earlier[number] for number in sorted(earlier)]
+
+
+def _metrics(metrics: Any) -> dict[str, Any]:
+    if isinstance(metrics, EpochMetrics):
+        return dict(metrics.merged())
+    if isinstance(metrics, HasLatestMetrics):
+        return as_pairs(metrics.latest_metrics(), argument="latest_metrics()")
+    if (
+        isinstance(metrics, tuple)
+        and len(metrics) == 2
+        and isinstance(metrics[0], HasLatestMetrics)
+    ):
+        return {**_metrics(metrics[0]), **as_pairs(metrics[1], argument="extras")}
+    if isinstance(metrics, (int, float)):
+        raise ValueTypeError("metrics must have names: pass {'loss': value}.")
+    return as_pairs(metrics, argument="metrics")
+
+
+def _seconds(duration: Any) -> float:
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    return plain_float(duration, name="duration")
+
+
+def _known(sample: Any) -> dict[str, Any]:
+    """What a sample knows; what is absent is left out. Samples inside it travel on their own."""
+    return {
+        name: value
+        for name, value in asdict(sample).items()
+        if value is not None and name != "gpus"
+    }
+
+
+def _from_record(record: Mapping[str, Any]) -> EpochRecord:
+    names = {field.name for field in fields(ResourceSample)} - {"gpus"}
+    resources = {k: v for k, v in (record.get("resources") or {}).items() if k in names}
+    return EpochRecord(
+        epoch=int(record["epoch"]) - 1,
+        duration=float(record["duration_s"]),
+        metrics=dict(record.get("m") or {}),
+        resources=ResourceSample(**resources),
+        gpus=record.get("gpus") or (),
+    )

@@ -1,0 +1,98 @@
+"""``TrainingRunLogger``: a run that also keeps one JSON array file, valid after every record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from epochal.console.printer import Console
+from epochal.console.verbosity import LogVerbosity
+from epochal.journal.array import ArrayFile, with_iso_time
+from epochal.journal.line import decode, encode_json, now
+from epochal.run.current import CURRENT
+from epochal.run.run import Run
+from epochal.run.start import init
+
+
+class TrainingRunLogger:
+    """Typed logging into ``path``, into a run, and to ``callback`` as JSON lines.
+
+    The current run is used when there is one; otherwise a run named after the file is started. The
+    file is appended to when it exists. A file that cannot be opened raises here; one that cannot be
+    written later is counted and said once, and the run goes on.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        callback: Callable[[str], object] | None = None,
+        verbosity: LogVerbosity | int = LogVerbosity.DEFAULT,
+    ) -> None:
+        self._file = ArrayFile(path)
+        self._callback = callback
+        self._is_open = True
+        self.lost = 0
+        current = CURRENT.run
+        self._owns_run = current is None or current.finished
+        if current is None or current.finished:
+            console = Console(verbosity=LogVerbosity(verbosity))
+            current = init(name=Path(path).stem, console=console)
+        self.run: Run = current
+        self.run.on_line(self._on_line)
+        self.log_step = self.run.log_step
+        self.log_eval = self.run.log_eval
+        self.log_moe_stats = self.run.log_moe_stats
+        self.log_gpu_state = self.run.log_gpu_state
+        self.log_gpu_model = self.run.log_gpu_model
+        self.log_sol_estimate = self.run.log_sol_estimate
+        self.log_allocator = self.run.log_allocator
+        self.log_dataset = self.run.log_dataset
+        self.log_abs_maxes = self.run.log_abs_maxes
+        self.message = self.run.message
+        self.section = self.run.section
+
+    def log_cmd(self, arguments: list[str]) -> None:
+        """Record the command line."""
+        self.run.write({"log": "cmd", "t": now(), "cmd": [str(one) for one in arguments]})
+
+    def log_options(self, options: dict[str, Any]) -> None:
+        """Record options, one record each, and print them as a table."""
+        self.run.set_config(options, show=True)
+
+    def close(self) -> None:
+        """Close the file, and finish the run if this logger started it."""
+        self.__exit__(None, None, None)
+
+    def __enter__(self) -> TrainingRunLogger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._owns_run:
+            self.run.__exit__(kind, error, trace)
+        self._is_open = False
+        self._file.close()
+
+    def _on_line(self, line: bytes) -> None:
+        if not self._is_open:
+            return  # the run goes on after this logger was closed
+        record = decode(line)
+        assert record is not None, "the run wrote a line that does not read back"
+        shaped = with_iso_time(record)
+        if self._callback is not None:
+            self._callback(encode_json(shaped).decode())
+        try:
+            self._file.append(shaped)
+        except OSError as error:
+            self.lost += 1
+            if self.lost == 1:
+                self.run.console.notice(
+                    f"cannot write {self._file.path}: {error.strerror or error}. Training goes on;"
+                    " the run still has every record."
+                )

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epochal.errors import FormatError
+from epochal.journal.array import ArrayFile, with_iso_time
+
+RECORDS = [{"log": "step", "step": n, "text": 'a "b" ]}\n,'} for n in range(3)]
+
+
+def written(path: Path, records: list[dict[str, object]]) -> bytes:
+    file = ArrayFile(path)
+    for record in records:
+        file.append(record)
+    file.close()
+    return path.read_bytes()
+
+
+def test_cut_at_every_byte_it_keeps_every_whole_record_and_goes_on(tmp_path: Path) -> None:
+    text = written(tmp_path / "whole.json", RECORDS)
+    ends = [text.index(part) + len(part) for part in (b"]}\\n,\"}",)]
+    assert ends
+    for cut in range(1, len(text) + 1):
+        path = tmp_path / "cut.json"
+        path.write_bytes(text[:cut])
+        written(path, [{"log": "late"}])
+        found = json.loads(path.read_text())
+        assert found[-1] == {"log": "late"}
+        assert found[:-1] == RECORDS[: len(found) - 1]
+
+
+def test_no_whole_record_is_dropped_by_a_repair(tmp_path: Path) -> None:
+    text = written(tmp_path / "a.json", RECORDS)
+    path = tmp_path / "b.json"
+    path.write_bytes(text[:-1])
+    written(path, [])
+    assert json.loads(path.read_text()) == RECORDS
+
+
+@pytest.mark.parametrize("text", ["[]", " [ ] \n", '[{"a": 1}]', '[\n  {"a": 1},\n  2\n]\n', ""])
+def test_any_array_of_another_program_is_gone_on_with(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    before = json.loads(text) if text else []
+    written(path, [{"log": "x"}])
+    assert json.loads(path.read_text()) == [*before, {"log": "x"}]
+
+
+@pytest.mark.parametrize("text", ["{}", "hello", '"["'])
+def test_what_is_not_an_array_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(FormatError):
+        ArrayFile(path)
+    assert path.read_text() == text
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(texts=st.lists(st.text(), max_size=5))
+def test_any_text_comes_back(tmp_path: Path, texts: list[str]) -> None:
+    path = tmp_path / "texts.json"
+    path.unlink(missing_ok=True)
+    written(path, [{"log": "message", "text": text} for text in texts])
+    assert [one["text"] for one in json.loads(path.read_text())] == texts
+
+
+def test_iso_time_takes_the_place_of_t() -> None:
+    assert list(with_iso_time({"log": "step", "t": 1.5, "step": 3})) == ["log", "time", "step"]

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epochal
+from epochal import EpochMetrics, Monitor, RankMetrics
+from epochal.journal.reader import read_journal
+
+MakeMonitor = Callable[..., Monitor]
+
+
+@pytest.fixture
+def make_monitor(tmp_path: Path) -> MakeMonitor:
+    def make(num_epochs: int | None = 3, **options: Any) -> Monitor:
+        return Monitor(num_epochs, dir=tmp_path, **{"name": "spiral", **options})
+
+    return make
+
+
+class Model:
+    def latest_metrics(self) -> dict[str, float]:
+        return {"loss": 0.5, "head.acc": 0.9}
+
+
+def epochs_of(monitor: Monitor) -> list[dict[str, Any]]:
+    return [record for _, record in read_journal(monitor.run.folder) if record["log"] == "epoch"]
+
+
+def test_prints_the_lines_of_the_tutorial(
+    make_monitor: MakeMonitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with make_monitor(100) as monitor:
+        monitor.log(0, 0.049, {"loss": 1.5264})
+        monitor.log(1, 0.028, {"loss": 1.1020})
+        monitor.log(99, 0.023, [("loss", 0.0012)])
+    shown = capsys.readouterr().err.splitlines()
+    assert shown[1] == "  epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]"
+    assert shown[2] == "  epoch   2/100  loss=1.1020  [28ms  ETA 3.7s]"
+    assert shown[3] == "  epoch 100/100  loss=0.0012  [23ms]"
+    assert shown[4].startswith("  training complete in ")
+    assert shown[4].endswith("| loss: 0.0012")
+
+
+def test_time_left_after_a_resume_is_not_shortened_by_the_epochs_done_before(
+    make_monitor: MakeMonitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_monitor(100).finish()
+    with make_monitor(100, resume="must") as monitor:
+        monitor.log(50, 2.0, {"loss": 1.0})
+    assert "ETA 1m 38s" in capsys.readouterr().err
+
+
+def test_takes_a_model_and_a_model_with_extras_in_order(make_monitor: MakeMonitor) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, 1.0, Model())
+        monitor.log(1, 1.0, (Model(), [("lr", 0.1)]))
+    assert [list(one["m"]) for one in epochs_of(monitor)] == [
+        ["loss", "head.acc"],
+        ["loss", "head.acc", "lr"],
+    ]
+
+
+def test_weights_distributed_metrics_by_batches_with_the_loss_first(
+    make_monitor: MakeMonitor,
+) -> None:
+    parts = EpochMetrics(
+        [
+            RankMetrics(0, 30, {"acc": 0.5, "loss": 1.0}, throughput=2.0),
+            RankMetrics(1, 10, {"acc": 0.9, "loss": 2.0, "z": 4.0}, throughput=1.0),
+        ]
+    )
+    with make_monitor() as monitor:
+        monitor.log(0, 1.0, parts)
+    record = epochs_of(monitor)[0]
+    assert list(record["m"].items()) == [("loss", 1.25), ("acc", 0.6), ("z", 4.0)]
+    assert [gpu["share"] for gpu in record["gpus"]] == [0.75, 0.25]
+    assert record["gpus"][1]["throughput"] == 1.0
+
+
+def test_history_gives_epochs_as_passed_with_resources(make_monitor: MakeMonitor) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, timedelta(seconds=2), {"loss": 1.0})
+        (record,) = monitor.history()
+    assert (record.epoch, record.duration, record.metrics["loss"]) == (0, 2.0, 1.0)
+    assert record.resources.ram_total is not None
+    assert record.resources.ram_total > 0
+    assert record.resources.vram_allocated_bytes is None
+
+
+def test_history_of_a_resumed_run_has_the_older_epochs_once(make_monitor: MakeMonitor) -> None:
+    with make_monitor(5) as monitor:
+        for epoch in range(3):
+            monitor.log(epoch, 1.0, {"loss": float(epoch)})
+    with make_monitor(5, resume="must") as monitor:
+        monitor.log(2, 1.0, {"loss": 20.0})
+        monitor.log(3, 1.0, {"loss": 30.0})
+        history = monitor.history()
+    assert [(one.epoch, one.metrics["loss"]) for one in history] == [
+        (0, 0.0),
+        (1, 1.0),
+        (2, 20.0),
+        (3, 30.0),
+    ]
+
+
+def test_csv_has_a_column_for_a_metric_that_appears_late(
+    make_monitor: MakeMonitor, tmp_path: Path
+) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, 0.049, {"loss": 1.5})
+        monitor.log(1, 0.028, {"loss": 1.25, "acc": 0.5})
+        monitor.export_csv(tmp_path / "out.csv")
+    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    assert list(rows[0]) == [
+        *("epoch", "duration_s", "loss", "acc"),
+        *("cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"),
+    ]
+    assert [row["acc"] for row in rows] == ["", "0.5"]
+    assert [row["epoch"] for row in rows] == ["1", "2"]
+
+
+def test_log_file_has_header_epochs_and_total(make_monitor: MakeMonitor, tmp_path: Path) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, 0.049, {"loss": 1.5264})
+    monitor.write_log(tmp_path / "training.log")
+    assert (tmp_path / "training.log").read_text().splitlines() == [
+        "# epochal training log",
+        "epoch 1/3  loss=1.5264  [49ms]",
+        "# total: 49ms",
+    ]
+
+
+def test_metadata_joins_the_configuration(make_monitor: MakeMonitor) -> None:
+    with make_monitor(config={"lr": 0.1}) as monitor:
+        monitor.set_metadata({"depth": 3})
+    assert monitor.run.config == {"lr": 0.1, "depth": 3}
+
+
+def test_a_non_finite_metric_is_recorded_and_shown(
+    make_monitor: MakeMonitor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, 1.0, {"loss": math.nan})
+    assert "loss=nan" in capsys.readouterr().err
+    assert epochs_of(monitor)[0]["nonfinite"] == {"loss": "nan"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((-1, 1.0, {"loss": 1.0}), "counted from 0"),
+        ((0, "soon", {"loss": 1.0}), "duration"),
+        ((0, -1.0, {"loss": 1.0}), "duration"),
+        ((0, 1.0, 0.5), "must have names"),
+        ((0, 1.0, {"loss": "low"}), "'loss'"),
+        ((0, 1.0, [("loss", 1.0, 2.0)]), "pairs"),
+    ],
+)
+def test_misuse_raises_and_names_the_argument(
+    make_monitor: MakeMonitor, arguments: tuple[Any, ...], says: str
+) -> None:
+    monitor = make_monitor()
+    with pytest.raises(epochal.UsageError, match=says):
+        monitor.log(*arguments)
+    monitor.finish()

@@ -1,0 +1,69 @@
+"""The public surface is a list: a change of it shows up here as a diff."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import epochal
+
+NAMES = """
+EpochMetrics EpochRecord EpochalError LogVerbosity Monitor RankMetrics Run RunFinishedError
+RunNotFoundError TrainingRunLogger Trend TrendGroup UsageError Verbosity __version__ current_run
+debug enabled finish format_duration init log msg set_verbosity trace verbose verbosity
+""".split()
+
+RUN_CALLS = """
+define event finish flush log log_abs_maxes log_allocator log_dataset log_epoch log_eval
+log_gpu_model log_gpu_state log_graph log_histogram log_image log_moe_stats log_sol_estimate
+log_step log_text message section set_config
+""".split()
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(epochal.__all__) == sorted(NAMES)
+
+
+def test_every_public_name_can_be_imported_and_says_what_it_is() -> None:
+    for name in NAMES:
+        assert getattr(epochal, name) is not None
+        if name not in {"__version__"}:
+            assert inspect.getdoc(getattr(epochal, name)), name
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(epochal, "nothing_of_this_name")
+
+
+def test_a_run_offers_these_calls() -> None:
+    for name in RUN_CALLS:
+        assert callable(getattr(epochal.Run, name))
+
+
+def test_the_type_checker_sees_the_same_names_as_the_lazy_table() -> None:
+    tree = ast.parse(Path(epochal.__file__).read_text(encoding="utf-8"))
+    typed: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If):
+            for inner in ast.walk(node):
+                if isinstance(inner, ast.ImportFrom):
+                    typed.update(alias.name for alias in inner.names)
+    assert typed | {"__version__"} == set(epochal.__all__)
+
+
+def test_importing_the_package_and_logging_load_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys, epochal\n"
+        "run = epochal.init(dir=sys.argv[1], console=False)\n"
+        "run.log({'loss': 1.0})\n"
+        "run.finish()\n"
+        "heavy = {'numpy', 'torch', 'rich', 'psutil', 'pynvml', 'pyarrow', 'starlette', 'yaml'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import epochal
+from epochal import LogVerbosity, TrainingRunLogger
+from epochal.errors import FormatError
+
+
+@pytest.fixture(autouse=True)
+def _runs_in_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_DIR", str(tmp_path / "runs"))
+
+
+def one_step(logger: TrainingRunLogger, step: int) -> None:
+    logger.log_step(step, 1.25, 16384, 156, 0.1234, 2.3456, 0.0002)
+
+
+def test_the_file_is_a_json_array_after_every_record(tmp_path: Path) -> None:
+    path = tmp_path / "out" / "training.json"
+    with TrainingRunLogger(path) as logger:
+        assert json.loads(path.read_text()) == []
+        for step in range(5):
+            one_step(logger, step)
+            assert [one["step"] for one in json.loads(path.read_text())] == list(range(step + 1))
+
+
+def test_a_step_has_the_fields_people_parse(tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    with TrainingRunLogger(path) as logger:
+        logger.log_step(
+            100, 1.25, 16384, 156, 0.1234, 2.3456, 0.0002, moe={"aux_loss": 0.0234, "z_loss": 0.1}
+        )
+        logger.log_eval(500, 1.5, 32768, 234, 2.1234)
+        logger.log_moe_stats(100, 0.0234, 0.0012, 0.9375, 1.45)
+    step, evaluation, moe = json.loads(path.read_text())[:3]
+    assert list(step)[:9] == [
+        *("log", "time", "step", "epoch", "step_tokens", "duration_ms", "norm", "loss", "lr"),
+    ]
+    assert len(step["time"]) == len("2026-01-15T10:30:00.123456")
+    assert step["moe_aux_loss"] == 0.0234
+    assert evaluation["eval_tokens"] == 32768
+    assert (moe["log"], moe["expert_utilization"], moe["load_imbalance"]) == ("moe", 0.9375, 1.45)
+
+
+def test_a_restart_appends(tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    for step in range(3):
+        with TrainingRunLogger(path) as logger:
+            one_step(logger, step)
+    steps = [one["step"] for one in json.loads(path.read_text()) if one["log"] == "step"]
+    assert steps == [0, 1, 2]
+
+
+def test_strings_are_escaped(tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    nasty = 'quote " backslash \\ newline \n </script> \x00 ü'
+    with TrainingRunLogger(path) as logger:
+        logger.message(nasty, level="debug")
+    assert json.loads(path.read_text())[0]["text"] == nasty
+
+
+def test_the_callback_gets_each_line(tmp_path: Path) -> None:
+    lines: list[str] = []
+    with TrainingRunLogger(tmp_path / "training.json", callback=lines.append) as logger:
+        one_step(logger, 7)
+    assert json.loads(lines[0])["step"] == 7
+
+
+def test_it_writes_into_the_current_run_and_leaves_it_open(tmp_path: Path) -> None:
+    run = epochal.init(name="mine", console=False)
+    with TrainingRunLogger(tmp_path / "training.json") as logger:
+        one_step(logger, 1)
+        assert logger.run is run
+    assert not run.finished
+
+
+def test_eval_only_verbosity_prints_evaluations_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TrainingRunLogger(tmp_path / "t.json", verbosity=LogVerbosity.QUIET) as logger:
+        one_step(logger, 1)
+        logger.log_eval(1, 1.0, 32768, 234, 2.1234)
+    shown = capsys.readouterr().err
+    assert ">> eval" in shown
+    assert ":: step" not in shown
+
+
+def test_a_file_that_is_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not an array")
+    with pytest.raises(FormatError, match=r"notes\.txt"):
+        TrainingRunLogger(path)
+    assert path.read_text() == "not an array"
+
+
+def test_a_full_disk_loses_the_file_but_not_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logger = TrainingRunLogger(tmp_path / "training.json")
+    logger._file.close()  # every later write fails as on a vanished disk
+    one_step(logger, 1)
+    one_step(logger, 2)
+    logger.run.finish()
+    assert logger.lost == 3
+    assert capsys.readouterr().err.count("cannot write") == 1
