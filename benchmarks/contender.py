@@ -22,7 +22,7 @@ Role = Literal["control", "baseline", "ours", "peer"]
 class Log(Protocol):
     """Logs the scalars of one step; once it has returned, the step counts as acknowledged."""
 
-    def __call__(self, values: dict[str, float], *, step: int) -> object: ...
+    def __call__(self, values: dict[str, float], /, *, step: int) -> object: ...
 
 
 class Contender(Protocol):

@@ -27,7 +27,10 @@ class Table:
         ratios = (f"x {BARE}", f"x {OURS}") if self.ratios else ()
         lines = [["", self.columns[0], *ratios, *self.columns[1:]]]
         lines += [[name, *self._cells(name)] for name in self.rows]
-        return f"### {self.title}\n\n{_aligned(lines)}"
+        # A contender that failed half-way keeps its figures and gets its reason below.
+        partly = [name for name, cells in self.rows.items() if cells[0] is not None]
+        reasons = [f"\n\n{name}: {self.remarks[name]}" for name in partly if self.remarks.get(name)]
+        return f"### {self.title}\n\n{_aligned(lines)}{''.join(reasons)}"
 
     def _cells(self, name: str) -> list[str]:
         first, *rest = self.rows[name]

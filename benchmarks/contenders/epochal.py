@@ -17,14 +17,20 @@ class Epochal:
     def open(self, directory: Path, keys: Sequence[str]) -> Log:
         import epochal
 
-        self._run = epochal.init(project="bench", name="run", dir=str(directory))
+        self._run = epochal.init("bench", "run", dir=directory, console=False)
         return self._run.log
 
     def close(self) -> None:
         self._run.finish()
 
     def read_steps(self, directory: Path, keys: Sequence[str]) -> set[int]:
-        import epochal
+        from epochal.journal.layout import RunFolder
+        from epochal.journal.reader import read_journal
 
-        (view,) = epochal.open(directory).runs()
-        return set.intersection(*({int(step) for step in view.series(key).steps} for key in keys))
+        wanted = set(keys)
+        records = (record for _, record in read_journal(RunFolder(directory / "bench" / "run")))
+        return {
+            record["step"]
+            for record in records
+            if record["log"] == "metrics" and wanted <= record["m"].keys()
+        }
