@@ -1,0 +1,226 @@
+"""The training of ``epochal demo``: what a loop looks like that writes down everything it can.
+
+Only ``Trainer`` speaks to the run; text and model know nothing of it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from epochal.monitor import Monitor
+from epochal.recipes.demo import text as demo_text
+from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip
+from epochal.recipes.demo.pictures import colour_matrix, draw_layers
+from epochal.run.run import Run
+
+_LARGEST_NORM = 0.5
+_TEMPERATURE = 0.7
+_SECONDS_BETWEEN_LINES = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How long and how large a training is."""
+
+    num_epochs: int = 8
+    train_sentences: int = 400
+    eval_sentences: int = 40
+    batch_size: int = 256
+    hidden: int = 160
+    lr: float = 0.006
+    warmup_steps: int = 40
+    sample_length: int = 150
+    # A fast machine waits until a step has taken this long, so that there is something to watch.
+    pace_s: float = 0.028
+
+
+WATCHED = Plan()
+FAST = Plan(
+    num_epochs=3,
+    train_sentences=50,
+    eval_sentences=10,
+    batch_size=128,
+    hidden=64,
+    lr=0.015,
+    warmup_steps=10,
+    sample_length=60,
+    pace_s=0.0,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Contexts and the character that follows each."""
+
+    contexts: Codes
+    targets: Codes
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+def train(plan: Plan, *, seed: int = 0, directory: str | Path | None = None) -> Run:
+    """Train the model of the plan once, recorded under ``directory``; gives the finished run."""
+    trainer = Trainer(plan, seed=seed)
+    with Monitor(
+        plan.num_epochs,
+        name="sentences",
+        steps=trainer.num_steps,
+        project="demo",
+        dir=directory,
+        config={**asdict(plan), **asdict(trainer.model.shape), "seed": seed},
+        tags=["demo"],
+        notes="A small character model learns sentences. Every number is of a real training.",
+        line_every_s=_SECONDS_BETWEEN_LINES,
+    ) as monitor:
+        trainer.run_all(monitor)
+    return monitor.run
+
+
+class Trainer:
+    """Owns the model and its data, and trains it while a run looks on."""
+
+    def __init__(self, plan: Plan, *, seed: int) -> None:
+        self.plan = plan
+        self.seed = seed
+        self._rng = np.random.default_rng(seed)
+        train_text = demo_text.write_text(self._rng, num_sentences=plan.train_sentences)
+        eval_text = demo_text.write_text(self._rng, num_sentences=plan.eval_sentences)
+        shape = Shape(vocabulary=len(demo_text.ALPHABET), hidden=plan.hidden)
+        self.model = Model(shape, rng=self._rng)
+        self._train = _examples(train_text, context=shape.context)
+        self._eval = _examples(eval_text, context=shape.context)
+        # The end of a sentence, so that samples begin with the beginning of one.
+        self._prompt = demo_text.encode(eval_text[-shape.context :])
+        self._optimizer = Adam(self.model.parameters)
+        self._gradients: Parameters = {}
+        self._losses: list[float] = []
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Whole batches in the training text."""
+        return len(self._train) // self.plan.batch_size
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of the whole training."""
+        return self.plan.num_epochs * self.steps_per_epoch
+
+    def run_all(self, monitor: Monitor) -> None:
+        """Train from the first step to the last: epochs go to the monitor, the rest to its run."""
+        run = monitor.run
+        self._describe(run)
+        self._evaluate(run, step=0)
+        for epoch in range(self.plan.num_epochs):
+            began = time.monotonic()
+            for step, batch in self._batches(epoch):
+                self._step(run, step=step, batch=batch)
+                if step % self.steps_per_epoch == self.steps_per_epoch // 2:
+                    self._evaluate(run, step=step)
+            seconds = time.monotonic() - began
+            monitor.log(epoch, seconds, self._epoch_metrics(run, epoch=epoch))
+            self._end_epoch(run, step=(epoch + 1) * self.steps_per_epoch)
+        with run.section("one longer sample"):
+            self._sample(run, step=self.num_steps, length=4 * self.plan.sample_length)
+        self._picture(run, step=self.num_steps)
+
+    def _describe(self, run: Run) -> None:
+        run.set_config(
+            {
+                "parameters": self.model.num_parameters,
+                "lowest_possible_loss": round(demo_text.lowest_possible_loss(), 4),
+            },
+            show=True,
+        )
+        run.log_dataset("train", tokens=len(self._train), seed=self.seed)
+        run.log_dataset("eval", tokens=len(self._eval), seed=self.seed)
+        run.log_graph(draw_layers(self.model), parameters=self.model.num_parameters)
+        run.define("accuracy", goal="max")
+        run.define("eval/accuracy", goal="max")
+        run.define("sample/real_words", goal="max")
+        self._picture(run, step=0)
+
+    def _batches(self, epoch: int) -> Iterator[tuple[int, Examples]]:
+        order = self._rng.permutation(len(self._train))
+        for place in range(self.steps_per_epoch):
+            chosen = order[place * self.plan.batch_size :][: self.plan.batch_size]
+            batch = Examples(self._train.contexts[chosen], self._train.targets[chosen])
+            yield epoch * self.steps_per_epoch + place + 1, batch
+
+    def _step(self, run: Run, *, step: int, batch: Examples) -> None:
+        began = time.monotonic()
+        measured = self.model.measure_with_gradients(batch.contexts, batch.targets)
+        self._gradients, norm = clip(measured.gradients, largest_norm=_LARGEST_NORM)
+        lr = learning_rate(step, plan=self.plan, num_steps=self.num_steps)
+        self._optimizer.step(self._gradients, lr=lr)
+        seconds = time.monotonic() - began
+        self._losses.append(measured.loss)
+        run.log_step(
+            step,
+            step / self.steps_per_epoch,
+            len(batch),
+            1000.0 * seconds,
+            norm,
+            measured.loss,
+            lr,
+            norm_clipped=min(norm, _LARGEST_NORM),
+            metrics={"accuracy": measured.accuracy},
+        )
+        time.sleep(max(0.0, self.plan.pace_s - seconds))
+
+    def _evaluate(self, run: Run, *, step: int) -> tuple[float, float]:
+        began = time.monotonic()
+        loss, accuracy = self.model.measure(self._eval.contexts, self._eval.targets)
+        run.log_eval(
+            step,
+            step / self.steps_per_epoch,
+            len(self._eval),
+            1000.0 * (time.monotonic() - began),
+            loss,
+            metrics={"eval/accuracy": accuracy},
+        )
+        return loss, accuracy
+
+    def _epoch_metrics(self, run: Run, *, epoch: int) -> dict[str, float]:
+        losses, self._losses = self._losses, []
+        loss, accuracy = self._evaluate(run, step=(epoch + 1) * self.steps_per_epoch)
+        return {"loss": sum(losses) / len(losses), "eval_loss": loss, "eval_accuracy": accuracy}
+
+    def _end_epoch(self, run: Run, *, step: int) -> None:
+        self._sample(run, step=step, length=self.plan.sample_length)
+        for name, values in self.model.parameters.items():
+            run.log_histogram(f"weights/{name}", values, step)
+            run.log_histogram(f"gradients/{name}", self._gradients[name], step)
+
+    def _sample(self, run: Run, *, step: int, length: int) -> None:
+        drawn = self.model.continue_text(
+            self._prompt, length=length, temperature=_TEMPERATURE, rng=self._rng
+        )
+        text = demo_text.decode(drawn)
+        run.log_text("sample", text, step)
+        run.log({"sample/real_words": demo_text.share_of_real_words(text)}, step=step)
+        for line in text.strip().splitlines()[:2]:
+            run.console.line(f"     ~ {line}")
+
+    def _picture(self, run: Run, *, step: int) -> None:
+        weights = self.model.parameters["hidden.weight"]
+        run.log_image("hidden.weight", colour_matrix(weights), step, caption="blue < 0 < red")
+
+
+def learning_rate(step: int, *, plan: Plan, num_steps: int) -> float:
+    """Warm-up in a straight line, then half a cosine down to a twentieth; steps count from 1."""
+    if step < plan.warmup_steps:
+        return plan.lr * step / plan.warmup_steps
+    share = (step - plan.warmup_steps) / max(1, num_steps - plan.warmup_steps)
+    return plan.lr * (0.05 + 0.95 * (1.0 + math.cos(math.pi * share)) / 2.0)
+
+
+def _examples(text: str, *, context: int) -> Examples:
+    windows = np.lib.stride_tricks.sliding_window_view(demo_text.encode(text), context + 1)
+    return Examples(windows[:, :-1], windows[:, -1])
