@@ -1,0 +1,181 @@
+"""What the ranks of the made-up run write while they train."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind.opening import opening_records
+from epochal.recipes.demo.every_kind.scribe import Scribe
+from epochal.recipes.demo.every_kind.story import Attempt, Step
+from epochal.record import Record
+from epochal.run import samples, typed
+
+# Names that break a reader which builds paths, HTML, regular expressions or formats from them.
+ODD_NAMES = (
+    'layer "0"/attention.weight',
+    "it's/a back\\slash",
+    "größe/mäßig 你好 🚂",
+    "<b>bold</b>&amp;",
+    "a/b/c/d/e",
+    "100% {braces} %s $PATH",
+    "two\nlines\tand a tab",
+    " spaces around ",
+    "x" * 300,
+)
+_EXPERTS_FIRED = 0.94
+
+
+def write_rank_zero(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
+    """Everything rank 0 writes in one attempt, up to its end."""
+    begin = scribe.at(attempt.begins_s)
+    if attempt.number == 1:
+        for record in opening_records(begin, seed=seed):
+            scribe.write(record)
+    else:
+        scribe.write(
+            {"log": "resume", "t": begin, "attempt": attempt.number, "step": attempt.first}
+        )
+    rng = np.random.default_rng((seed, attempt.number))
+    for told in story.tell_steps(attempt, rank=0, seed=seed):
+        _write_step(scribe, attempt, told, rng)
+    if attempt.end == story.NUM_STEPS:
+        end = {"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"}
+        scribe.write({**end, "last_step": attempt.end - 1})
+
+
+def write_other_rank(scribe: Scribe, attempt: Attempt, *, rank: int, seed: int) -> None:
+    """The steps of another rank: its own loss and time, and the wait for the data."""
+    rng = np.random.default_rng((seed, attempt.number, rank, 1))
+    for told in story.tell_steps(attempt, rank=rank, seed=seed):
+        at = scribe.at(told.seconds)
+        scribe.write(_step(at, told))
+        wait_ms = float(rng.uniform(1, 9))
+        scribe.write({"log": "metrics", "t": at, "step": told.step, "m": {"data/wait_ms": wait_ms}})
+    if attempt.end == story.NUM_STEPS:
+        scribe.write({"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"})
+
+
+def _write_step(scribe: Scribe, attempt: Attempt, told: Step, rng: np.random.Generator) -> None:
+    at, step = scribe.at(told.seconds), told.step
+    scribe.write(_step(at, told))
+    if step % 5 == 0:
+        scribe.write({"log": "metrics", "t": at, "step": step, "m": _free_metrics(step, rng)})
+    if step % 20 == 19:
+        scribe.write(_router(at, step))
+    if step % 50 == 49:
+        for record in _occasional(scribe, at, told, rng):
+            scribe.write(record)
+    if (step + 1) % story.STEPS_PER_EPOCH == 0:
+        scribe.write(_epoch(at, step))
+        checkpoint = {"log": "event", "t": at, "name": "checkpoint", "step": step}
+        scribe.write({**checkpoint, "path": f"checkpoints/{step + 1}.safetensors"})
+    if step == attempt.first + 40:
+        # Logged late: steps may come in any order.
+        scribe.write({"log": "metrics", "t": at, "step": step - 3, "m": {"data/wait_ms": 2.5}})
+
+
+def _step(at: float, told: Step) -> Record:
+    return typed.step_record(
+        at,
+        told.step,
+        told.epoch,
+        story.BATCH_TOKENS // 2,
+        told.duration_ms,
+        told.norm,
+        told.loss,
+        told.lr,
+        norm_clipped=min(1.0, told.norm),
+        kd_loss=0.1 * story.expected_loss(told.step),
+        sol=round(41.0 * 1900.0 / told.duration_ms, 2),
+        phase="warm-up" if told.step < 40 else "converging",
+        moe={"aux_loss": 0.012, "z_loss": 0.0011, "load_imbalance": 1.4 + told.step / 1000},
+    )
+
+
+def _free_metrics(step: int, rng: np.random.Generator) -> dict[str, float]:
+    metrics = {
+        "data/wait_ms": float(rng.uniform(1, 9)),
+        "data/tokens_seen": float((step + 1) * story.BATCH_TOKENS),
+        **{name: float(place + rng.random()) for place, name in enumerate(ODD_NAMES)},
+    }
+    if step >= story.LATE_METRIC_FROM:
+        metrics["late/score"] = 100.0 * (1.0 - math.exp(-step / 300.0))
+    if step == story.NAN_STEP:
+        metrics["data/wait_ms"] = -math.inf
+    return metrics
+
+
+def _router(at: float, step: int) -> Record:
+    fields = {
+        "aux_loss": 0.012,
+        "z_loss": 0.0011,
+        "expert_utilization": _EXPERTS_FIRED,
+        "load_imbalance": 1.4 + step / 1000,
+        "active_experts": 7.5,
+        "max_expert_fraction": 0.19,
+        "min_active_expert_fraction": 0.06,
+        "load_cv": 0.31,
+        "router_entropy": 0.88,
+        "router_confidence": 0.42,
+    }
+    return typed.moe_record(at, step=step, fields=fields)
+
+
+def _occasional(
+    scribe: Scribe, at: float, told: Step, rng: np.random.Generator
+) -> Iterator[Record]:
+    step = told.step
+    loss = story.expected_loss(step) + 0.1
+    yield typed.eval_record(
+        at,
+        step,
+        told.epoch,
+        40 * 2048,
+        812.5,
+        loss,
+        metrics={"eval/accuracy": 1.0 - loss / 12.0},
+    )
+    for name, width in (("weights/blocks.0", 0.02 + step / 20_000), ("gradients/blocks.0", 1e-3)):
+        values = width * rng.standard_normal(2000)
+        yield samples.histogram_record(at, name=name, values=values, step=step, bins=64)
+    maxes = {"blocks.0.attention": 3.5 + step / 100, "blocks.11.mlp": 12.25 + step / 50}
+    yield {"log": "abs-maxes", "t": at, "step": step, "values": maxes}
+    yield typed.text_record(at, name="sample", text=_sample(step), step=step)
+    pixels = rng.integers(0, 256, size=(24, 32, 3), dtype=np.uint8)
+    yield samples.image_record(
+        at, folder=scribe.folder, name="noise", image=pixels, step=step, caption='made up, "noise"'
+    )
+
+
+def _sample(step: int) -> str:
+    return f'made up at step {step}: "quoted", <i>not slanted</i>,\nsecond line — größer 🚂\n'
+
+
+def _epoch(at: float, step: int) -> Record:
+    loss = story.expected_loss(step)
+    record = typed.epoch_record(
+        at,
+        (step + 1) // story.STEPS_PER_EPOCH,
+        story.STEPS_PER_EPOCH * story.SECONDS_PER_STEP,
+        {"loss": loss, "val_loss": loss + 0.1},
+        total=story.NUM_EPOCHS,
+    )
+    record["resources"] = {
+        "cpu_pct": 31.5,
+        "ram_used": 48 * 2**30,
+        "ram_total": 256 * 2**30,
+        "gpu_pct": 93.0,
+        "vram_active_bytes": 44 * 2**30,
+        "vram_allocated_bytes": 61 * 2**30,
+        "vram_total": 160 * 2**30,
+        "vram_spill": 0,
+    }
+    record["gpus"] = [
+        {"rank": rank, "device": rank, "batches": 50, "share": 0.5, "throughput": 16.4 - rank}
+        for rank in range(2)
+    ]
+    return record

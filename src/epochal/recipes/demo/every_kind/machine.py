@@ -1,0 +1,62 @@
+"""What the made-up machine measures: two GPUs and a host, every five seconds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind.opening import GPU_BYTES, NUM_GPUS
+from epochal.recipes.demo.every_kind.scribe import Scribe
+from epochal.recipes.demo.every_kind.story import Attempt
+from epochal.record import Record
+from epochal.run import typed
+
+EVERY_S = 5.0
+_GIB = 2**30
+
+
+def write_telemetry(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
+    """Everything the node's telemetry writes in one attempt."""
+    rng = np.random.default_rng((seed, attempt.number, 2))
+    for seconds in np.arange(attempt.begins_s, attempt.ends_s, EVERY_S):
+        at = scribe.at(float(seconds))
+        step = attempt.first + int((seconds - attempt.begins_s) / story.SECONDS_PER_STEP)
+        scribe.write(_host(at, rng))
+        for gpu in range(NUM_GPUS):
+            is_hot = gpu == story.HOT_GPU and attempt.number == 1 and step in story.HOT_STEPS
+            scribe.write(_gpu(at, gpu, is_hot=is_hot, rng=rng))
+
+
+def _host(at: float, rng: np.random.Generator) -> Record:
+    return {
+        "log": "system",
+        "t": at,
+        "cpu_pct": round(float(rng.uniform(25, 40)), 1),
+        "ram_used": 48 * _GIB + int(rng.integers(_GIB)),
+        "ram_total": 256 * _GIB,
+        "rss": 9 * _GIB,
+        "children_rss": 4 * _GIB,
+        "gpu_pct": round(float(rng.uniform(90, 97)), 1),
+    }
+
+
+def _gpu(at: float, gpu: int, *, is_hot: bool, rng: np.random.Generator) -> Record:
+    used = 61 * _GIB // 2 + gpu * _GIB
+    fields = {
+        "clock": 1215 if is_hot else 1905 + int(rng.integers(0, 5)) * 15,
+        "max_clock": 1980,
+        # A passively cooled board: one of the two tells no fan speed at all.
+        "fan": 0 if gpu == 0 else None,
+        "power": 430_000 if is_hot else 610_000 + int(rng.integers(40_000)),
+        "power_limit": 700_000,
+        "temperature": 91 if is_hot else 58 + 4 * gpu + int(rng.integers(3)),
+        "temp_slowdown": 87,
+        "gpu_util": round(float(rng.uniform(88, 99)), 1),
+        "mem_util": round(float(rng.uniform(40, 55)), 1),
+        "dram_free": GPU_BYTES - used,
+        "dram_used": used,
+        "pcie_rx": int(rng.integers(2_000_000_000)),
+        "pcie_tx": int(rng.integers(900_000_000)),
+        "throttle": "thermal cap" if is_hot else "",
+    }
+    return typed.gpu_record(at, step=None, gpu_id=gpu, fields=fields)

@@ -1,0 +1,86 @@
+"""Writes one writer's journal of the made-up run, at the times the story gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.journal.layout import LOOP, PartName, RunFolder
+from epochal.journal.line import encode
+from epochal.journal.writer import JournalWriter
+from epochal.recipes.demo.every_kind.story import Attempt
+from epochal.record import FORMAT_VERSION, Record
+
+
+class Scribe:
+    """One writer in one attempt; a context manager that closes its file."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        writer: str,
+        attempt: Attempt,
+        identity: Mapping[str, Any],
+        rank: int = 0,
+    ) -> None:
+        self.folder = folder
+        self._began = float(identity["created"])
+        self._identity = identity
+        self._rank = rank
+        self._attempt = attempt
+        self._journal = JournalWriter(
+            folder,
+            writer=writer,
+            attempt=attempt.number,
+            header=self._header,
+            on_fault=_refuse_loss,
+        )
+        self._journal.open()
+
+    def at(self, seconds: float) -> float:
+        """Unix time of a moment of the story, to the millisecond."""
+        return round(self._began + seconds, 3)
+
+    def write(self, record: Record) -> None:
+        """Append one record; its ``t`` is one of :meth:`at`."""
+        self._journal.append(encode(record), record["t"])
+
+    def __enter__(self) -> Scribe:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._journal.close()
+
+    def _header(self, part: PartName) -> bytes:
+        identity = self._identity
+        record: Record = {
+            "log": "run",
+            "t": self.at(self._attempt.begins_s),
+            "v": FORMAT_VERSION,
+            "id": identity["id"],
+            "name": identity["name"],
+            "project": identity["project"],
+            "writer": part.writer,
+            "attempt": part.attempt,
+            "part": part.part,
+            "rank": self._rank,
+            **{
+                key: identity[key]
+                for key in ("host", "boot_id", "pid_namespace", "pid", "pid_start")
+            },
+        }
+        if part.writer == LOOP:
+            record["config"] = identity["config"]
+        return encode(record)
+
+
+def _refuse_loss(sentence: str) -> None:
+    raise UsageError(f"the demonstration needs a folder it can write: {sentence}")
