@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochal.errors import FormatError, UsageError
-from epochal.journal.line import decode_json, encode_json
+from epochal.journal.line import decode_json, encode_json, without_surrogates
 
 LOOP = "loop"
 LAUNCH_FOLDER = ".launch"
@@ -95,10 +95,10 @@ def slugify(name: str) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     if not slug:
         return f"run-{digest}"
-    if len(slug) > _MAX_SLUG_BYTES:
-        slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{digest}"
     if slug.split(".")[0] in _RESERVED:
         slug = f"{slug.replace('.', '-')}-run"
+    if len(slug) > _MAX_SLUG_BYTES:
+        slug = f"{slug[: _MAX_SLUG_BYTES - 9].rstrip('-._')}-{digest}"
     return slug
 
 
@@ -147,7 +147,7 @@ def write_json(path: Path, value: Any) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
         with open(descriptor, "wb") as file:
-            file.write(encode_json(value) + b"\n")
+            file.write(_json_bytes(value) + b"\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -155,6 +155,13 @@ def write_json(path: Path, value: Any) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _json_bytes(value: Any) -> bytes:
+    try:
+        return encode_json(value)
+    except UnicodeEncodeError:  # a path or an argument that is not UTF-8
+        return encode_json(without_surrogates(value))
 
 
 def read_json(path: Path) -> dict[str, Any]:

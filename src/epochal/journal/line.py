@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -17,11 +18,13 @@ import msgspec
 from epochal.record import Record
 from epochal.values import split_nonfinite
 
-RECORD_START = b'{"log":'
+# How every record starts. Nested objects of users may hold "log" too, but not in this order.
+_RECORD_START = re.compile(rb'\{"log":"[^"\\]*","t":')
 
-# decode() is given lines of any origin; 64 MiB is the size at which parts rotate.
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
+# Fields that hold one number per name: free metrics, and the values of abs-maxes.
+_MAPPINGS_OF_NUMBERS = ("m", "values")
 encode_lines = _encoder.encode_lines
 encode_json = _encoder.encode
 decode_json = _decoder.decode
@@ -33,15 +36,33 @@ def now() -> float:
 
 
 def encode(record: Mapping[str, Any]) -> bytes:
-    """The line of a record whose scalars may be non-finite; the newline is included."""
+    """The line of a record whose scalars may be non-finite; the newline is included.
+
+    A lone surrogate, which UTF-8 cannot hold, is written as its escape sequence.
+    """
     clean, words = split_nonfinite(record)
-    metrics = clean.get("m")
-    if isinstance(metrics, Mapping):
-        clean["m"], free_words = split_nonfinite(metrics)
-        words.update(free_words)
+    for field in _MAPPINGS_OF_NUMBERS:
+        numbers = clean.get(field)
+        if isinstance(numbers, Mapping):
+            clean[field], more_words = split_nonfinite(numbers)
+            words.update(more_words)
     if words:
         clean["nonfinite"] = words
-    return encode_lines([clean])
+    try:
+        return encode_lines([clean])
+    except UnicodeEncodeError:
+        return encode_lines([without_surrogates(clean)])
+
+
+def without_surrogates(value: Any) -> Any:
+    """The same JSON value with every lone surrogate spelled out, so that UTF-8 can hold it."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {without_surrogates(k): without_surrogates(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_surrogates(item) for item in value]
+    return value
 
 
 def decode(line: bytes) -> Record | None:
@@ -53,8 +74,11 @@ def decode(line: bytes) -> Record | None:
     record = _parse(line)
     if record is not None:
         return record
-    start = line.rfind(RECORD_START)
-    return _parse(line[start:]) if start > 0 else None
+    for start in _RECORD_START.finditer(line, 1):
+        record = _parse(line[start.start() :])
+        if record is not None:
+            return record
+    return None
 
 
 def _parse(line: bytes) -> Record | None:
