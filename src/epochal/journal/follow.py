@@ -17,6 +17,7 @@ class Follower:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self._readers: dict[PartName, PartReader] = {}
+        self._seen: dict[PartName, tuple[int, int]] = {}
 
     @property
     def damaged(self) -> int:
@@ -39,9 +40,13 @@ class Follower:
         return found
 
     def _has_grown(self, reader: PartReader) -> bool:
-        if reader.stopped_at_nul:
-            return False
         try:
-            return reader.path.stat().st_size > reader.offset
+            status = reader.path.stat()
         except FileNotFoundError:
             return False  # sealed or removed between the listing and now
+        seen, now = self._seen.get(reader.name), (status.st_size, status.st_mtime_ns)
+        self._seen[reader.name] = now
+        # A NUL may be a page that a network file system has yet to fetch: look again on change.
+        if reader.stopped_at_nul and seen == now:
+            return False
+        return status.st_size > reader.offset

@@ -43,6 +43,7 @@ class PartReader:
             if size < self.offset:
                 raise FormatError(f"{self.path} became shorter while it was being read.")
             file.seek(self.offset)
+            self.stopped_at_nul = False
             rest = b""
             while chunk := file.read(_CHUNK_BYTES):
                 lines = (rest + chunk).split(b"\n")
@@ -54,15 +55,14 @@ class PartReader:
                     yield from self._take(line)
 
     def _take(self, line: bytes) -> Iterator[tuple[Position, Record]]:
+        record = decode(line) if line else None
+        if record is not None and self.ordinal == 0:
+            check_version(record, self.path)  # before stepping on: a second read must refuse too
         self.offset += len(line) + 1
-        if not line:
-            return  # the newline a writer puts after a torn record
-        record = decode(line)
         if record is None:
-            self.damaged += 1
+            # An empty line is the newline a writer puts after a torn record.
+            self.damaged += bool(line)
             return
-        if self.ordinal == 0:
-            check_version(record, self.path)
         position = Position(*self.name, self.ordinal)
         self.ordinal += 1
         yield position, record

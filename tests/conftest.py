@@ -1,0 +1,47 @@
+"""What every test starts from: no current run, and nothing of the outer environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from epochal.run.current import CURRENT
+from epochal.run.run import Run
+from epochal.run.start import init
+
+_LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "MASTER_", "EPOCHAL_")
+_RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
+
+
+class StartRun(Protocol):
+    def __call__(self, name: str = ..., **arguments: Any) -> Run: ...
+
+
+@pytest.fixture(autouse=True)
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(_LAUNCHERS) or name in _RANKS:
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def no_current_run() -> Iterator[None]:
+    yield
+    run, CURRENT.run = CURRENT.run, None
+    if run is not None:
+        run.finish()
+
+
+@pytest.fixture
+def start_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StartRun:
+    """Starts runs below tmp_path, without terminal lines and without asking git."""
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+
+    def start(name: str = "run", **arguments: Any) -> Run:
+        return init("tests", name, **{"dir": tmp_path / "runs", "console": False, **arguments})
+
+    return start
