@@ -1,11 +1,9 @@
-"""Looks at the end of a journal without reading all of it."""
+"""Looks at the end of a journal without decoding all of it."""
 
 from __future__ import annotations
 
 from epochal.journal.layout import LOOP, RunFolder
 from epochal.journal.line import decode
-
-_LOOK_BACK_BYTES = 256 * 1024
 
 
 def last_step_of(folder: RunFolder, *, before_attempt: int | None = None) -> int:
@@ -13,16 +11,23 @@ def last_step_of(folder: RunFolder, *, before_attempt: int | None = None) -> int
     for name in reversed(folder.parts()):
         if name.writer != LOOP or (before_attempt is not None and name.attempt >= before_attempt):
             continue
-        step = _last_step_in(folder.part_path(name).read_bytes()[-_LOOK_BACK_BYTES:])
+        step = _last_step_in(folder.part_path(name).read_bytes())
         if step is not None:
             return step
     return -1
 
 
 def _last_step_in(text: bytes) -> int | None:
-    lines = text.split(b"\n")[:-1]  # what follows the last newline is not a whole record
-    for line in reversed(lines):
-        record = decode(line)
-        if record is not None and isinstance(record.get("step"), int):
-            return int(record["step"])
+    end = text.rfind(b"\n")  # what follows the last newline is not a whole record
+    while end > 0:
+        start = text.rfind(b"\n", 0, end) + 1
+        record = decode(text[start:end])
+        step = None if record is None else record.get("step")
+        if record is not None and isinstance(step, int):
+            # Samples and telemetry carry steps of their own choosing; only these count them.
+            if record["log"] in ("metrics", "step"):
+                return step
+            if record["log"] == "resume":
+                return step - 1
+        end = start - 1
     return None

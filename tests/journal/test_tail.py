@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode
+from epochal.journal.tail import last_step_of
+from epochal.record import Record
+
+STEP_7: Record = {"log": "metrics", "t": 0.0, "step": 7, "m": {}}
+
+
+def folder_with(path: Path, *records: Record, part: str = "loop.0001.0000") -> RunFolder:
+    folder = RunFolder(path)
+    folder.journal.mkdir(exist_ok=True)
+    (folder.journal / f"{part}.jsonl").write_bytes(b"".join(map(encode, records)))
+    return folder
+
+
+def test_there_is_no_last_step_before_the_first(tmp_path: Path) -> None:
+    assert last_step_of(RunFolder(tmp_path)) == -1
+    assert last_step_of(folder_with(tmp_path, {"log": "run", "t": 0.0})) == -1
+
+
+@pytest.mark.parametrize("kind", ["text", "eval", "gpu", "event", "histogram"])
+def test_samples_and_telemetry_do_not_move_the_last_step(tmp_path: Path, kind: str) -> None:
+    assert last_step_of(folder_with(tmp_path, STEP_7, {"log": kind, "t": 0.0, "step": 99})) == 7
+
+
+def test_a_resume_without_steps_of_its_own_stands_before_its_first(tmp_path: Path) -> None:
+    assert last_step_of(folder_with(tmp_path, STEP_7, {"log": "resume", "t": 0.0, "step": 5})) == 4
+
+
+def test_an_unfinished_tail_and_damage_are_looked_past(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, STEP_7)
+    with (folder.journal / "loop.0001.0000.jsonl").open("ab") as file:
+        file.write(b'rubbish\n\n{"log":"metrics","t":0.0,"step":8,"m":{}}')
+    assert last_step_of(folder) == 7
+
+
+def test_a_step_before_megabytes_of_text_is_found(tmp_path: Path) -> None:
+    text = {"log": "text", "t": 0.0, "text": "x" * 2_000_000}
+    assert last_step_of(folder_with(tmp_path, STEP_7, text)) == 7
+
+
+def test_only_rank_0_and_earlier_attempts_count(tmp_path: Path) -> None:
+    folder_with(tmp_path, STEP_7)
+    folder_with(tmp_path, {**STEP_7, "step": 70}, part="loop.0002.0000")
+    folder = folder_with(tmp_path, {**STEP_7, "step": 700}, part="rank-0001.0001.0000")
+    assert last_step_of(folder) == 70
+    assert last_step_of(folder, before_attempt=2) == 7
