@@ -1,0 +1,176 @@
+"""What a store answers with: plain frozen data, the same whichever store was asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.record import Axis, Position, Record
+from epochal.series.downsample import Buckets, buckets
+from epochal.series.reduce import Summary, summarise
+from epochal.series.trend import Goal
+
+State = Literal[
+    "waiting",
+    "running",
+    "finished",
+    "failed",
+    "interrupted",
+    "terminated",
+    "crashed",
+    "silent",
+    "unreadable",
+]
+
+# One position per writer: the last record of it that has been seen.
+Cursor = Mapping[str, Position]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run stands, as it could be told at the moment of asking.
+
+    ``text`` is the word for people ("silent 12 min"); ``reason`` is what the run itself said of its
+    end; ``since`` the time of its newest record, in Unix seconds.
+    """
+
+    state: State
+    text: str
+    reason: str | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What people change after the fact; None means that the run's own word stands."""
+
+    name: str | None = None
+    tags: tuple[str, ...] | None = None
+    notes: str | None = None
+    hidden: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """One run in one row; times in Unix seconds.
+
+    ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
+    are the last ones of rank 0; ``damaged`` counts lines that could not be read; ``problem`` is a
+    sentence about a run that cannot be read, wholly or in part.
+    """
+
+    id: str
+    name: str
+    project: str
+    folder: str
+    status: Status
+    created: float | None = None
+    updated: float | None = None
+    attempts: int = 0
+    step: int | None = None
+    epoch: int | None = None
+    total_steps: int | None = None
+    num_epochs: int | None = None
+    records: int = 0
+    damaged: int = 0
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    hidden: bool = False
+    config: Mapping[str, Any] = field(default_factory=dict)
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A series that exists: name and axis, what is known of its meaning, which ranks have it."""
+
+    name: str
+    axis: Axis
+    ranks: tuple[int, ...]
+    unit: str | None = None
+    goal: Goal | None = None
+    role: str | None = None
+    x: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Every point of one series, ascending along its axis; equal steps are resolved already.
+
+    ``steps`` holds steps or epochs; on the time axis the step a record named, -1 where it named
+    none. ``times`` are Unix seconds. ``values`` keep nan and infinities. ``duplicates`` counts the
+    points that a later one of the same step replaced, ``hidden`` those that a newer attempt
+    overtook.
+    """
+
+    name: str
+    axis: Axis
+    rank: int
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+    duplicates: int = 0
+    hidden: int = 0
+    goal: Goal | None = None
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    @property
+    def x(self) -> NDArray[Any]:
+        """What the series is drawn over: times on the time axis, steps elsewhere."""
+        return self.times if self.axis == "time" else self.steps
+
+    @cached_property
+    def summary(self) -> Summary:
+        """First, last, extremes and mean, with their places on the axis."""
+        return summarise(self.x, self.values)
+
+    @property
+    def best(self) -> tuple[float, float] | None:
+        """Step and value of the best finite point; None without a goal or without a point."""
+        return None if self.goal is None else self.summary.best(self.goal)
+
+    def buckets(self, pixels: int, *, lo: float | None = None, hi: float | None = None) -> Buckets:
+        """The points between lo and hi cut to a chart's width; every point when they fit."""
+        return buckets(self.x, self.values, pixels=pixels, lo=lo, hi=hi)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record that is not a number in a series: a text, a histogram, a message, a finding, …
+
+    ``record`` has the fields that ``spec/journal.md`` gives its kind.
+    """
+
+    position: Position
+    rank: int
+    record: Record
+
+    @property
+    def kind(self) -> str:
+        """The record's kind."""
+        return str(self.record["log"])
+
+    @property
+    def t(self) -> float | None:
+        """When it was written, in Unix seconds."""
+        t = self.record.get("t")
+        return float(t) if isinstance(t, (int, float)) else None
+
+    @property
+    def step(self) -> int | None:
+        """The step it belongs to, where it has one."""
+        step = self.record.get("step")
+        return step if isinstance(step, int) else None
+
+    @property
+    def name(self) -> str | None:
+        """What it is called, where its kind has names."""
+        name = self.record.get("name")
+        return name if isinstance(name, str) else None

@@ -1,0 +1,145 @@
+"""The store: every question a page, an export, a command or a script may ask about runs.
+
+A store answers about runs it does not write. Which engine is behind it (run folders today) is known
+to nobody outside this folder, and ``tests/conformance/test_store.py`` states what each must answer.
+
+Of the store
+    runs          which runs are there (a query, an order and a page of them)
+    run           the one run that an id, a prefix, a name, ``project/name`` or a path stands for
+    refresh       look again: what was written since shows up in the answers from now on
+
+Of a run
+    info          its row in a list: identity, status, progress, labels, problem
+    config        what it was configured with, later options included
+    facts         everything run.json says: command, host, git, packages
+    metrics       which series exist: name, axis, unit, goal, role, ranks
+    series        every point of one series, exact; its summary and its buckets for a chart
+    entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
+    histograms, texts, blobs, messages, events, findings      entries by their usual names
+    blob          the bytes of a blob
+    records       every record of every writer in file order, from a position on
+    end           the position that ``records(since=…)`` goes on from
+
+Changed through a store, and only on a person's word
+    relabel       name, tags, notes, hidden: what ``labels.json`` holds
+    remove        the run, with everything it recorded
+
+How answers are made (all stores alike)
+- A run's attempts are one series: what an older attempt logged at or beyond the step where a newer
+  one took over is hidden, on every rank, in every kind that lives on the step or epoch axis; the
+  time axis is never cut. ``records`` hides nothing.
+- Of several values at one step within one rank the last one written stands, counted in
+  ``duplicates``. The plain name is rank 0; what its forked children log shows under it too, where
+  rank 0 itself has no value.
+- Steps may have been logged in any order; answers ascend. nan and infinities are kept.
+- A run that cannot be read is listed with its ``problem``; asking for a list never raises for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from epochal.errors import EpochalError
+from epochal.record import Axis, Position, Record
+from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series
+
+
+class MetricNotFoundError(EpochalError, LookupError):
+    """A series that was asked for is not in the run; the sentence names near ones."""
+
+
+class RunView(Protocol):
+    """One run, as it stood when the store last looked."""
+
+    @property
+    def info(self) -> RunInfo:
+        """The run in one row; the status is worked out anew at every call."""
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """Everything that was recorded about how the run was started."""
+
+    @property
+    def labels(self) -> Labels:
+        """What people changed later."""
+
+    def refresh(self) -> bool:
+        """Read what was written since; True when there was anything."""
+
+    def metrics(self) -> Sequence[Metric]:
+        """Every series there is, in order of first appearance."""
+
+    def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
+        """Every point of a series; the step axis goes first where a name is on several.
+
+        Raises ``MetricNotFoundError``.
+        """
+
+    def role(self, role: str) -> Metric | None:
+        """The metric that plays a role (``epochal.record.ROLES``), defined or guessed."""
+
+    def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
+        """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
+
+        Kinds that are nothing but numbers raise ``UsageError``: they are series."""
+
+    def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Histograms, of one name or of all."""
+
+    def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Text samples, of one name or of all."""
+
+    def blobs(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Images and other blobs, of one name or of all."""
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of a blob that a record names; raises ``UsageError`` for any other file."""
+
+    def messages(self) -> list[Entry]:
+        """Messages of all ranks, by time."""
+
+    def events(self) -> list[Entry]:
+        """What happened, of all ranks, by time."""
+
+    def findings(self) -> list[Entry]:
+        """What the health rules found, by time."""
+
+    def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
+        """Every record as written, writer by writer in file order; after ``since`` if given."""
+
+    def end(self) -> Cursor:
+        """Where the records read so far end; give it to ``records`` to go on from there."""
+
+    def relabel(self, labels: Labels) -> None:
+        """Replace the labels, atomically; raises ``OSError`` when they cannot be stored."""
+
+
+class Store(Protocol):
+    """A set of runs."""
+
+    def runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[RunView]:
+        """Runs by creation, newest first; ``offset`` and ``limit`` cut a page out of them.
+
+        A query or order that the store does not know raises ``UsageError``.
+        """
+
+    def run(self, key: str) -> RunView:
+        """The run a key stands for; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
+
+    def refresh(self) -> None:
+        """Look for new runs and new records."""
+
+    def remove(self, run: RunView) -> None:
+        """Delete a run and everything it recorded; raises ``OSError`` when that fails."""

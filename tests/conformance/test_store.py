@@ -1,0 +1,255 @@
+"""What every store answers; a new one adds a line to ``STORES``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.store.local import LocalStore
+from epochal.store.store import MetricNotFoundError, Store
+from tests.store.journals import Journal
+
+# Each is given a folder of runs to answer about.
+STORES: dict[str, Callable[[Path], Store]] = {"local": lambda root: LocalStore(root)}
+
+
+@pytest.fixture(params=STORES)
+def open_at(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    return STORES[request.param]
+
+
+Open = Callable[[Path], Store]
+
+
+def test_points_are_exact(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(0, loss=0.1).metrics(1, loss=1e-300).metrics(2, loss=7)
+    series = open_at(tmp_path).run("x").series("loss")
+    assert series.steps.tolist() == [0, 1, 2]
+    assert series.values.tolist() == [0.1, 1e-300, 7.0]
+    assert series.times.tolist() == [1001.0, 1002.0, 1003.0]
+
+
+def test_steps_in_any_order_come_back_sorted(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(5, a=5).metrics(1, a=1).metrics(3, a=3)
+    assert open_at(tmp_path).run("x").series("a").values.tolist() == [1, 3, 5]
+
+
+def test_the_last_value_of_a_step_stands_and_is_counted(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1).metrics(1, a=2).metrics(2, a=3)
+    series = open_at(tmp_path).run("x").series("a")
+    assert (series.values.tolist(), series.duplicates) == ([2, 3], 1)
+
+
+def test_a_newer_attempt_hides_what_it_overtakes(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(10):
+        journal.metrics(step, a=1.0)
+        journal.metrics(step, a=1.0, writer="rank-0001")
+    journal.add({"log": "resume", "attempt": 2, "step": 4}, attempt=2).metrics(4, a=2.0, attempt=2)
+    run = open_at(tmp_path).run("x")
+    assert run.series("a").values.tolist() == [1, 1, 1, 1, 2]
+    assert run.series("a").hidden == 6
+    assert run.series("a", rank=1).steps.tolist() == [0, 1, 2, 3]
+    assert run.info.step == 4
+
+
+def test_a_third_attempt_that_goes_further_back_hides_both(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for attempt, first in ((1, 0), (2, 6), (3, 2)):
+        if attempt > 1:
+            journal.add({"log": "resume", "attempt": attempt, "step": first}, attempt=attempt)
+        for step in range(first, 8):
+            journal.metrics(step, a=attempt, attempt=attempt)
+    assert open_at(tmp_path).run("x").series("a").values.tolist() == [1, 1, 3, 3, 3, 3, 3, 3]
+
+
+def test_telemetry_is_never_hidden(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "gpu", "step": 9, "id": 0, "power": 5})
+    journal.add({"log": "resume", "attempt": 2, "step": 1}, attempt=2)
+    series = open_at(tmp_path).run("x").series("gpu/0/power")
+    assert (series.axis, series.values.tolist(), series.x.tolist()) == ("time", [5], [1001.0])
+
+
+def test_texts_of_overtaken_steps_are_hidden(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in (1, 5):
+        journal.add({"log": "text", "step": step, "name": "s", "text": f"old {step}"})
+    journal.add({"log": "resume", "attempt": 2, "step": 3}, attempt=2)
+    journal.add({"log": "text", "step": 4, "name": "s", "text": "new"}, attempt=2)
+    texts = open_at(tmp_path).run("x").texts("s")
+    assert [entry.record["text"] for entry in texts] == ["old 1", "new"]
+
+
+def test_epochs_of_an_older_attempt_are_hidden(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for epoch in (1, 2, 3, 4):
+        journal.epoch(epoch, loss=1.0)
+    journal.epoch(2, loss=0.5, attempt=2)
+    run = open_at(tmp_path).run("x")
+    assert run.series("loss").values.tolist() == [1.0, 0.5]
+    assert len(run.entries("epoch")) == 2
+
+
+def test_a_name_on_two_axes_is_two_series(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).epoch(1, loss=0.5).metrics(7, loss=0.7)
+    run = open_at(tmp_path).run("x")
+    assert run.series("loss").steps.tolist() == [7]
+    assert run.series("loss", axis="epoch").values.tolist() == [0.5]
+
+
+def test_typed_and_free_values_of_one_name_are_one_series(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "step", "step": 1, "loss": 1.0})
+    journal.add({"log": "metrics", "step": 2, "m": {"train/loss": 2.0}})
+    assert open_at(tmp_path).run("x").series("train/loss").values.tolist() == [1.0, 2.0]
+
+
+def test_nan_and_infinity_are_kept(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=math.nan).metrics(2, a=-math.inf).metrics(3, a=1.0)
+    series = open_at(tmp_path).run("x").series("a")
+    assert math.isnan(series.values[0])
+    assert series.values[1] == -math.inf
+    assert (series.summary.nonfinite, series.summary.min) == (2, 1.0)
+
+
+def test_children_fill_in_where_rank_0_is_silent(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    journal.metrics(1, a=9, writer="child-77").metrics(2, a=2, writer="child-77")
+    assert open_at(tmp_path).run("x").series("a").values.tolist() == [1, 2]
+
+
+def test_ranks_do_not_mix(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1).metrics(1, a=2, writer="rank-0003")
+    run = open_at(tmp_path).run("x")
+    assert run.series("a", rank=3).values.tolist() == [2]
+    assert [metric.ranks for metric in run.metrics()] == [(0, 3)]
+
+
+def test_an_epochs_resources_are_series(open_at: Open, tmp_path: Path) -> None:
+    epoch = {"log": "epoch", "epoch": 1, "duration_s": 2.5, "m": {}, "resources": {"cpu_pct": 50.0}}
+    Journal(tmp_path).add(epoch)
+    run = open_at(tmp_path).run("x")
+    assert run.series("resources/cpu_pct").values.tolist() == [50.0]
+    assert run.series("epoch/duration_s").axis == "epoch"
+
+
+def test_definitions_and_guesses_give_roles_and_goals(open_at: Open, tmp_path: Path) -> None:
+    define = {"log": "define", "name": "nll", "role": "loss", "unit": "nats"}
+    Journal(tmp_path).add(define).metrics(1, nll=3, loss=2, lr=0.1).metrics(2, nll=1, loss=5, lr=0)
+    run = open_at(tmp_path).run("x")
+    loss, lr = run.role("loss"), run.role("lr")
+    assert loss is not None
+    assert (loss.name, loss.unit, loss.goal) == ("nll", "nats", "min")
+    assert run.series("nll").best == (2, 1.0)
+    assert lr is not None
+    assert lr.name == "lr"
+
+
+def test_buckets_keep_a_one_step_spike(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(500):
+        journal.metrics(step, a=99.0 if step == 333 else 1.0)
+    buckets = open_at(tmp_path).run("x").series("a").buckets(10)
+    assert (buckets.max.max(), len(buckets)) == (99.0, 10)
+
+
+def test_an_unknown_metric_names_near_ones(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, val_loss=1)
+    with pytest.raises(MetricNotFoundError, match="val_loss"):
+        open_at(tmp_path).run("x").series("val_los")
+
+
+def test_new_records_show_after_refresh(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    store = open_at(tmp_path)
+    run = store.run("x")
+    assert len(run.series("a")) == 1
+    journal.metrics(2, a=2)
+    assert len(run.series("a")) == 1
+    assert run.refresh()
+    assert len(run.series("a")) == 2
+    assert not run.refresh()
+
+
+def test_records_go_on_from_a_position_without_gap_or_repeat(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(600):
+        journal.metrics(step, a=step)
+    run = open_at(tmp_path).run("x")
+    assert sum(1 for _ in run.records()) == 601
+    end = run.end()
+    journal.metrics(600, a=1).metrics(0, a=2, writer="rank-0001")
+    run.refresh()
+    news = [(str(position), record["log"]) for position, record in run.records(end)]
+    assert news == [
+        ("loop.0001.0000.601", "metrics"),
+        ("rank-0001.0001.0000.0", "run"),
+        ("rank-0001.0001.0000.1", "metrics"),
+    ]
+
+
+def test_raw_records_hide_nothing(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1).metrics(1, a=2)
+    journal.add({"log": "resume", "attempt": 2, "step": 0}, attempt=2)
+    kinds = [record["log"] for _, record in open_at(tmp_path).run("x").records()]
+    assert kinds == ["run", "metrics", "metrics", "run", "resume"]
+
+
+def test_options_set_later_are_part_of_the_configuration(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path, config={"lr": 1, "depth": 2}).add({"log": "option", "name": "lr", "value": 3})
+    assert open_at(tmp_path).run("x").config == {"lr": 3, "depth": 2}
+
+
+def test_messages_of_all_ranks_come_by_time(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "message", "text": "a"})
+    journal.add({"log": "message", "text": "b"}, writer="rank-0001")
+    journal.add({"log": "message", "text": "c"})
+    texts = [entry.record["text"] for entry in open_at(tmp_path).run("x").messages()]
+    assert texts == ["a", "b", "c"]
+
+
+def test_only_blobs_that_a_record_names_are_handed_out(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "blob", "step": 1, "name": "i", "file": "a.png"})
+    journal.add({"log": "blob", "step": 2, "name": "i", "file": "../run.json"})
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "a.png").write_bytes(b"png")
+    run = open_at(tmp_path).run("x")
+    assert run.blob("a.png") == b"png"
+    for file in ("b.png", "../run.json"):
+        with pytest.raises(UsageError):
+            run.blob(file)
+
+
+def test_runs_are_listed_newest_first_and_by_page(open_at: Open, tmp_path: Path) -> None:
+    for number in range(4):
+        Journal(tmp_path, f"r{number}", created=1000.0 + number)
+    store = open_at(tmp_path)
+    names = [run.info.name for run in store.runs(offset=1, limit=2)]
+    assert names == ["r2", "r1"]
+
+
+def test_a_key_that_fits_several_runs_lists_them(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path, "same", project="p1", id="aaa")
+    Journal(tmp_path, "same", project="p2", id="aab")
+    store = open_at(tmp_path)
+    with pytest.raises(UsageError, match=r"p1/same \(id aaa\)"):
+        store.run("same")
+    with pytest.raises(UsageError, match="fits 2 runs"):
+        store.run("aa")
+    assert store.run("p2/same").info.id == store.run("aab").info.id == "aab"
+
+
+def test_a_key_that_fits_none_suggests_the_nearest(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path, "resnet")
+    with pytest.raises(RunNotFoundError, match="Did you mean 'resnet'"):
+        open_at(tmp_path).run("resnot")
+
+
+def test_a_removed_run_is_gone(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path)
+    store = open_at(tmp_path)
+    store.remove(store.run("x"))
+    assert list(store.runs()) == []

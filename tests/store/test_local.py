@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal.errors import UsageError
+from epochal.journal.layout import write_json
+from epochal.store.answers import Labels
+from epochal.store.local import LocalStore, load_run, open_store
+from tests.store.journals import Journal
+
+
+def only_run(root: Path) -> str | None:
+    (run,) = LocalStore(root).runs()
+    return run.info.problem
+
+
+def test_a_missing_identity_is_taken_from_the_journal(tmp_path: Path) -> None:
+    Journal(tmp_path, "x", identity=False, id="abc").metrics(1, a=1)
+    (run,) = LocalStore(tmp_path).runs()
+    assert (run.info.id, run.info.name, run.info.project) == ("abc", "x", "p")
+    assert "run.json is missing" in str(run.info.problem)
+    assert len(run.series("a")) == 1
+
+
+def test_a_damaged_identity_is_listed_with_the_reason(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.folder.identity.write_text("{broken")
+    assert "not valid JSON" in str(only_run(tmp_path))
+
+
+def test_an_empty_folder_with_a_journal_is_listed_as_unreadable(tmp_path: Path) -> None:
+    Journal(tmp_path, identity=False)
+    (run,) = LocalStore(tmp_path).runs()
+    assert run.info.status.state == "unreadable"
+
+
+def test_a_newer_format_is_named_and_not_half_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    journal.path("rank-0001").write_text('{"log":"run","v":2}\n')
+    (run,) = LocalStore(tmp_path).runs()
+    assert "newer Epochal" in str(run.info.problem)
+    assert (run.info.status.state, run.metrics()) == ("unreadable", [])
+
+
+def test_a_newer_identity_is_not_read_on(tmp_path: Path) -> None:
+    Journal(tmp_path, v=9).metrics(1, a=1)
+    (run,) = LocalStore(tmp_path).runs()
+    assert "newer Epochal" in str(run.info.problem)
+    assert run.metrics() == []
+
+
+def test_damaged_lines_are_counted_and_skipped(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    with journal.path().open("ab") as file:
+        file.write(b"rubbish\n")
+    journal.add({"log": "text", "step": 2, "name": "s", "text": "after"})
+    run = load_run(journal.folder.path)
+    assert (run.info.damaged, run.texts()[0].record["text"]) == (1, "after")
+
+
+def test_a_run_without_its_first_line_is_still_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.path().write_bytes(b"rubbish\n")
+    journal.metrics(1, a=1)
+    assert len(load_run(journal.folder.path).series("a")) == 1
+
+
+def test_a_torn_tail_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    run = load_run(journal.folder.path)
+    with journal.path().open("ab") as file:
+        file.write(b'{"log":"metrics","t":1,"step":2,')
+    assert len(run.series("a")) == 1
+    with journal.path().open("ab") as file:
+        file.write(b'"m":{"a":5}}\n')
+    run.refresh()
+    assert run.series("a").values.tolist() == [1, 5]
+
+
+def test_a_replaced_folder_is_read_anew(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1).metrics(2, a=2)
+    run = load_run(journal.folder.path)
+    assert len(run.series("a")) == 2
+    journal.path().unlink()
+    journal.metrics(7, a=7)
+    run.refresh()
+    assert run.series("a").steps.tolist() == [7]
+
+
+def test_steps_that_are_no_whole_numbers_are_left_to_the_raw_records(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    for step in (2**70, 1.5, None, True):
+        journal.add({"log": "metrics", "step": step, "m": {"a": 2}})
+    run = load_run(journal.folder.path)
+    assert len(run.series("a")) == 1
+    assert sum(1 for _ in run.records()) == 6
+
+
+def test_labels_overlay_the_runs_own_words(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, tags=["a"], notes="n")
+    run = load_run(journal.folder.path)
+    before = journal.folder.identity.read_bytes()
+    run.relabel(Labels(name="shown", tags=("b",)))
+    again = load_run(journal.folder.path).info
+    assert (again.name, again.tags, again.notes) == ("shown", ("b",), "n")
+    assert journal.folder.identity.read_bytes() == before
+
+
+def test_damaged_labels_are_a_problem_not_an_error(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    write_json(journal.folder.labels, {"tags": 5})
+    assert "labels.json cannot be read" in str(only_run(tmp_path))
+
+
+def test_a_run_is_found_by_its_path(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "elsewhere").metrics(1, a=1)
+    assert LocalStore(tmp_path / "runs").run(str(journal.folder.path)).info.name == "x"
+
+
+def test_dense_kinds_are_asked_for_as_series(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    with pytest.raises(UsageError, match="series"):
+        load_run(journal.folder.path).entries("metrics")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        open_store(tmp_path / "none")
+    with pytest.raises(UsageError, match="not a run folder"):
+        load_run(tmp_path)
