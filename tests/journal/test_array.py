@@ -23,7 +23,7 @@ def written(path: Path, records: list[dict[str, object]]) -> bytes:
 
 def test_cut_at_every_byte_it_keeps_every_whole_record_and_goes_on(tmp_path: Path) -> None:
     text = written(tmp_path / "whole.json", RECORDS)
-    ends = [text.index(part) + len(part) for part in (b"]}\\n,\"}",)]
+    ends = [text.index(part) + len(part) for part in (b']}\\n,"}',)]
     assert ends
     for cut in range(1, len(text) + 1):
         path = tmp_path / "cut.json"

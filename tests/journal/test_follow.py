@@ -1,3 +1,4 @@
+import itertools
 import os
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def test_any_split_of_appends_over_polls_hands_out_each_record_once(
     places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     follower, seen = Follower(folder), []
     path = folder.journal / "loop.0001.0000.jsonl"
-    for start, end in zip(places, places[1:], strict=False):
+    for start, end in itertools.pairwise(places):
         with path.open("ab") as file:
             file.write(text[start:end])
         seen += follower.poll(limit=limit)

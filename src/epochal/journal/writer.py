@@ -17,6 +17,7 @@ import contextlib
 import errno
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,8 @@ _NO_DESCRIPTOR = -1
 _CHECK_EVERY_S = 1.0
 # These faults are of the disk, not of the file: another file would meet them too.
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT})
+_PARTLY_WRITTEN = "only part of a record fitted"
+_CHUNK_BYTES = 4 * 1024 * 1024
 _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 HeaderFor = Callable[[PartName], bytes]
@@ -94,24 +97,26 @@ class JournalWriter:
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            self._append_slowly(line, at, error)
+            self._append_slowly(line, error)
             return
         if written != len(line):
-            self._begin_fault(line, torn=True, reason="only part of a record fitted")
+            self._begin_fault(line, written)
         self._size += written
-        if at >= self._check_at or self._size >= self._part_bytes:
+        # Two bounds: a clock that was set back must not put the next look off.
+        if not 0.0 < self._check_at - at <= _CHECK_EVERY_S or self._size >= self._part_bytes:
             self._look_after(at)
 
     def close(self) -> None:
         """Close the file; lines appended afterwards are not written."""
         with self._lock:
-            if self.lost:
+            if self._closed:
+                return
+            if self.lost or self._torn:
                 self._write_held(b"")
+            if self._held != _NO_DESCRIPTOR and not self._file_is_ours():
+                self._replace_vanished(last_chance=True)
             self._closed = True
-            self._fd = _NO_DESCRIPTOR
-            if self._held != _NO_DESCRIPTOR:
-                os.close(self._held)
-                self._held = _NO_DESCRIPTOR
+            self._let_go()
 
     def sync(self) -> None:
         """Wait until what was written is on the disk itself."""
@@ -122,27 +127,30 @@ class JournalWriter:
     def move_to(self, folder: RunFolder, attempt: int) -> bool:
         """Rename this writer's parts into another run folder; writing goes on in them."""
         with self._lock:
-            moved = self.name._replace(attempt=attempt)
+            taken = [p.part for p in folder.parts() if p[:2] == (self.name.writer, attempt)]
+            first_free = max(taken, default=-1) + 1
             try:
                 folder.journal.mkdir(parents=True, exist_ok=True)
                 for part in range(self.name.part + 1):
-                    old, new = self.name._replace(part=part), moved._replace(part=part)
+                    old = self.name._replace(part=part)
+                    new = PartName(old.writer, attempt, part + first_free)
                     with contextlib.suppress(FileNotFoundError):
                         os.rename(self.folder.part_path(old), folder.part_path(new))
             except OSError as error:
                 self._on_fault(f"cannot move {self.path} to {folder.path}: {_say(error)}")
                 return False
-            self.folder, self.name = folder, moved
+            self.folder = folder
+            self.name = PartName(self.name.writer, attempt, self.name.part + first_free)
             return True
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _open_part(self) -> None:
+    def _open_part(self, carried: bytes = b"") -> None:
         """Open a new part behind the descriptor; raises OSError and leaves the old one in place."""
         name, fresh = self._create_next()
         try:
-            header = self._header(name)
-            _write_whole(fresh, header)
+            text = self._header(name) + carried
+            _write_whole(fresh, text)
         except OSError:
             os.close(fresh)
             with contextlib.suppress(OSError):
@@ -156,21 +164,25 @@ class JournalWriter:
         status = os.fstat(self._held)
         self._file_id = (status.st_dev, status.st_ino)
         self.name = name
-        self._size = len(header)
+        self._size = len(text)
         self._torn = False
         self._fd = self._held
 
     def _create_next(self) -> tuple[PartName, int]:
         """Create the first part name that is free; O_EXCL, so two writers never share a file."""
         name = self.name if self._held == _NO_DESCRIPTOR else _next(self.name)
+        made_folder = False
         while True:
             try:
                 return name, os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
             except FileExistsError:
                 name = _next(name)
             except FileNotFoundError:
-                self.folder.journal.mkdir(parents=True)
+                if made_folder:
+                    raise
+                self.folder.journal.mkdir(parents=True, exist_ok=True)
                 self._restore()
+                made_folder = True
 
     def _look_after(self, at: float) -> None:
         with self._lock:
@@ -188,72 +200,103 @@ class JournalWriter:
                     self._part_bytes *= 2
 
     def _file_is_ours(self) -> bool:
+        """Whether the descriptor still leads to our file, and that file still has a name."""
+        status = self._status_of_ours()
+        return status is not None and status.st_nlink > 0
+
+    def _status_of_ours(self) -> os.stat_result | None:
+        """The status of our file; None when the descriptor was closed or leads elsewhere."""
         try:
             status = os.fstat(self._held)
         except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._file_id and status.st_nlink > 0
+            return None
+        return status if (status.st_dev, status.st_ino) == self._file_id else None
 
-    def _replace_vanished(self) -> None:
-        """The file was deleted or its descriptor taken; what it held is copied to a new part."""
+    def _let_go(self) -> None:
+        """Close the descriptor, unless the program has closed it and given its number away."""
+        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is not None:
+            os.close(self._held)
+        self._fd = self._held = _NO_DESCRIPTOR
+
+    def _replace_vanished(self, *, last_chance: bool = False) -> None:
+        """The file was deleted or its descriptor taken: go on in a new part."""
         gone = self.path
-        saved = self._rescue()
-        if not saved:
-            self._held = _NO_DESCRIPTOR  # not ours any more, so not ours to close
+        if self._status_of_ours() is None:
+            self._fd = self._held = _NO_DESCRIPTOR  # not ours any more, so not ours to close
             self.name = _next(self.name)
-        try:
-            self._open_part()
-            _write_whole(self._held, saved)
-            self._size += len(saved)
-        except OSError as error:
-            self._begin_fault(b"", torn=False, reason=_say(error))
-            return
-        self._on_fault(f"{gone} was removed while the run was writing it; going on in {self.path}.")
+            reason = self._try_open()
+            what = "lost its file descriptor"
+        else:
+            reason = self._copy_deleted(last_chance=last_chance)
+            what = "was removed"
+        if reason is None:
+            self._on_fault(f"{gone} {what} while the run was writing it; going on in {self.path}.")
 
-    def _rescue(self) -> bytes:
-        """Everything after the header of a deleted file that is still open here."""
+    def _copy_deleted(self, *, last_chance: bool) -> str | None:
+        """Copy a deleted file that is still open here to a new part; None, or why it cannot be.
+
+        Until that works, writing goes on in the deleted file: its records are still there to copy.
+        """
+        deleted = os.dup(self._held)
+        records = b""
         try:
-            status = os.fstat(self._held)
-            if (status.st_dev, status.st_ino) != self._file_id:
-                return b""
-            text = os.pread(self._held, status.st_size, 0) if hasattr(os, "pread") else b""
-        except OSError:
-            return b""
-        end_of_header = text.find(b"\n") + 1
-        return text[end_of_header:] or b"\n"
+            text = _read_whole(deleted)
+            _header, _, records = text.partition(b"\n")
+            self._open_part(carried=records)
+            # Other threads may have written between the reading and the switch.
+            late = _read_whole(deleted)[len(text) :]
+            if late:
+                self._size += os.write(self._held, late)
+        except OSError as error:
+            self._on_fault(
+                f"{self.path} was removed while the run was writing it, and cannot be made anew:"
+                f" {_say(error)}. Trying again every second."
+            )
+            if last_chance:
+                self.lost_total += records.count(b"\n")
+            return _say(error)
+        finally:
+            os.close(deleted)
+        return None
 
     # -- faults -----------------------------------------------------------------------------------
 
-    def _begin_fault(self, line: bytes, *, torn: bool, reason: str) -> None:
+    def _begin_fault(self, line: bytes, written: int) -> None:
+        """Only the beginning of a line was written: the next one starts with a newline."""
         with self._lock:
             self._fd = _NO_DESCRIPTOR
-            self._torn = self._torn or torn
-            if line:
-                self._count_loss(reason)
+            self._torn = True
+            if not _is_whole(written, len(line)):
+                self._count_loss(_PARTLY_WRITTEN)
 
-    def _append_slowly(self, line: bytes, at: float, error: OSError) -> None:
+    def _append_slowly(self, line: bytes, error: OSError) -> None:
         with self._lock:
             if self._closed:
                 return
-            if self._held == _NO_DESCRIPTOR:
-                reason = self._try_open(at)
-            elif self._fd == _NO_DESCRIPTOR:
-                reason = None  # already in the slow path: try the same file again
-            else:
-                reason = _say(error)
-                self._fd = _NO_DESCRIPTOR
-                if error.errno not in _DISK_FAULTS:
-                    reason = self._try_open(at)
+            reason = self._make_writable(error)
             if reason is None:
                 reason = self._write_held(line)
             if reason is not None:
                 self._count_loss(reason)
 
-    def _try_open(self, at: float) -> str | None:
+    def _make_writable(self, error: OSError) -> str | None:
+        """None when writing is worth a try, else why it is not."""
+        if self._held == _NO_DESCRIPTOR:
+            return self._try_open()
+        if self._fd == _NO_DESCRIPTOR:
+            return None  # already in the slow path: try the same file again
+        if error.errno == errno.EBADF and self._file_is_ours():
+            return None  # another thread has ended the fault since
+        self._fd = _NO_DESCRIPTOR
+        return _say(error) if error.errno in _DISK_FAULTS else self._try_open()
+
+    def _try_open(self) -> str | None:
+        """Start a new part, at most once a second; None, or why it cannot be."""
+        at = time.monotonic()
         if at < self._retry_open_at and self._reason:
             return self._reason
         self._retry_open_at = at + _CHECK_EVERY_S
-        if self._held != _NO_DESCRIPTOR and not self._file_is_ours():
+        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is None:
             self._held = _NO_DESCRIPTOR
             self.name = _next(self.name)
         try:
@@ -264,47 +307,45 @@ class JournalWriter:
 
     def _write_held(self, line: bytes) -> str | None:
         """Write after a fault; None when the line is down, else why it is not."""
-        notice = b""
-        if self.lost:
-            notice = encode(
-                {
-                    "log": "event",
-                    "t": now(),
-                    "name": "records-lost",
-                    "count": self.lost,
-                    "reason": self._reason,
-                }
-            )
-        text = (b"\n" if self._torn else b"") + notice + line
         try:
-            written = os.write(self._held, text)
+            return self._write_with_notice(line)
         except OSError as error:
             if error.errno in _DISK_FAULTS:
                 return _say(error)
-            return self._try_open(now()) or self._write_held_once_more(text)
-        if written != len(text):
-            self._torn = True
-            return "only part of a record fitted"
-        self._recovered(written)
-        return None
-
-    def _write_held_once_more(self, text: bytes) -> str | None:
+        reason = self._try_open()
+        if reason is not None:
+            return reason
         try:
-            written = os.write(self._held, text)
+            return self._write_with_notice(line)
         except OSError as error:
             return _say(error)
-        if written != len(text):
-            self._torn = True
-            return "only part of a record fitted"
-        self._recovered(written)
+
+    def _write_with_notice(self, line: bytes) -> str | None:
+        notice = (b"\n" if self._torn else b"") + self._loss_notice()
+        written = os.write(self._held, notice + line)
+        self._size += written
+        self._torn = written != len(notice) + len(line)
+        if notice and _is_whole(written, len(notice)):
+            self.lost = 0  # said; it must not be said again should the line itself be cut
+        if not _is_whole(written, len(notice) + len(line)):
+            return _PARTLY_WRITTEN
+        self._reason = ""
+        if not self._torn:
+            self._fd = self._held
         return None
 
-    def _recovered(self, written: int) -> None:
-        self.lost = 0
-        self._reason = ""
-        self._torn = False
-        self._size += written
-        self._fd = self._held
+    def _loss_notice(self) -> bytes:
+        if not self.lost:
+            return b""
+        return encode(
+            {
+                "log": "event",
+                "t": now(),
+                "name": "records-lost",
+                "count": self.lost,
+                "reason": self._reason,
+            }
+        )
 
     def _count_loss(self, reason: str) -> None:
         first = self.lost == 0
@@ -313,8 +354,8 @@ class JournalWriter:
         self._reason = reason
         if first:
             self._on_fault(
-                f"cannot write {self.path}: {reason}. Training goes on; records are being lost until"
-                " this ends, and the run will say how many."
+                f"cannot write {self.path}: {reason}. Training goes on; records are being lost"
+                " until this ends, and the run will say how many."
             )
 
     # -- fork -------------------------------------------------------------------------------------
@@ -322,10 +363,7 @@ class JournalWriter:
     def _continue_in_child(self) -> None:
         """After a fork: the child gets a file of its own, made when it first logs."""
         self._lock = threading.RLock()
-        if self._held != _NO_DESCRIPTOR:
-            with contextlib.suppress(OSError):
-                os.close(self._held)
-        self._fd = self._held = _NO_DESCRIPTOR
+        self._let_go()
         self.name = PartName(f"child-{os.getpid()}", self.name.attempt, 0)
         self.lost = self.lost_total = 0
         self._reason = ""
@@ -346,8 +384,19 @@ def _register_fork(writer: JournalWriter) -> None:
 
 
 def _write_whole(descriptor: int, text: bytes) -> None:
-    if os.write(descriptor, text) != len(text):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    """Write all of it; what does not fit meets its OSError on the second try."""
+    while text:
+        text = text[os.write(descriptor, text) :]
+
+
+def _read_whole(descriptor: int) -> bytes:
+    os.lseek(descriptor, 0, os.SEEK_SET)  # harmless to appending, which ignores the offset
+    return b"".join(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
+
+
+def _is_whole(written: int, length: int) -> bool:
+    """Whether at most the final newline is missing, which the next write begins with."""
+    return written >= length - 1
 
 
 def _next(name: PartName) -> PartName:

@@ -1,0 +1,365 @@
+import os
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode, now
+from tests.doubles.journals import append_step, descriptor_of, of_kind, open_writer, records, steps
+
+
+def put(descriptor: int, path: str) -> int:
+    """Have a descriptor lead to another file; gives a copy of what it led to."""
+    copy = os.dup(descriptor)
+    other = os.open(path, os.O_RDWR)
+    os.dup2(other, descriptor)
+    os.close(other)
+    return copy
+
+
+def put_back(descriptor: int, copy: int) -> None:
+    os.dup2(copy, descriptor)
+    os.close(copy)
+
+
+def test_what_is_appended_is_read_back_in_order(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    for step in range(100):
+        append_step(writer, step)
+    assert steps(tmp_path) == list(range(100))
+    writer.close()
+
+
+def test_each_part_starts_with_a_header_and_none_is_lost_between(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path, part_bytes=300)
+    for step in range(200):
+        append_step(writer, step)
+    writer.close()
+    parts = RunFolder(tmp_path).parts()
+    assert len(parts) > 10
+    assert [part.part for part in parts] == list(range(len(parts)))
+    assert len(of_kind(tmp_path, "run")) == len(parts)
+    assert steps(tmp_path) == list(range(200))
+
+
+def test_a_file_that_exists_is_never_written_to(tmp_path: Path) -> None:
+    taken = tmp_path / "journal" / "loop.0001.0000.jsonl"
+    taken.parent.mkdir()
+    taken.write_bytes(b"somebody else's\n")
+    append_step(open_writer(tmp_path), 1)
+    assert taken.read_bytes() == b"somebody else's\n"
+    assert (tmp_path / "journal" / "loop.0001.0001.jsonl").exists()
+
+
+@pytest.mark.parametrize("part_bytes", [500, 64 * 1024 * 1024])
+def test_eight_threads_write_every_record_once(tmp_path: Path, part_bytes: int) -> None:
+    writer = open_writer(tmp_path, part_bytes=part_bytes)
+
+    def write(first: int) -> None:
+        for step in range(first, first + 500):
+            append_step(writer, step)
+
+    threads = [threading.Thread(target=write, args=(n * 500,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert sorted(steps(tmp_path)) == list(range(4000))
+
+
+def test_closing_twice_and_appending_afterwards_do_nothing(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    writer.close()
+    writer.close()
+    append_step(writer, 1)
+    assert steps(tmp_path) == []
+
+
+# -- a full disk ----------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_said_once_counted_and_survived(tmp_path: Path) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path, on_fault=said.append)
+    append_step(writer, 0)
+    descriptor = descriptor_of(writer.path)
+    copy = put(descriptor, "/dev/full")
+    for step in range(1, 6):
+        append_step(writer, step)
+    assert writer.lost == writer.lost_total == 5
+    put_back(descriptor, copy)
+    append_step(writer, 6)
+    append_step(writer, 7)
+    writer.close()
+    assert steps(tmp_path) == [0, 6, 7]
+    (lost,) = of_kind(tmp_path, "event")
+    assert (lost["name"], lost["count"]) == ("records-lost", 5)
+    assert lost["reason"] == "No space left on device"
+    assert len(said) == 1
+    assert "No space left on device" in said[0]
+    assert len(RunFolder(tmp_path).parts()) == 1
+
+
+def test_space_that_comes_back_only_at_the_end_still_gets_the_count(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    descriptor = descriptor_of(writer.path)
+    copy = put(descriptor, "/dev/full")
+    append_step(writer, 1)
+    put_back(descriptor, copy)
+    writer.close()
+    assert [event["count"] for event in of_kind(tmp_path, "event")] == [1]
+
+
+def test_a_disk_that_stays_full_raises_nothing_on_close(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    descriptor = descriptor_of(writer.path)
+    os.close(put(descriptor, "/dev/full"))
+    append_step(writer, 1)
+    writer.close()
+    assert writer.lost_total == 1
+
+
+@pytest.mark.parametrize("room", [1, 20, 54, 55])
+def test_a_line_of_which_only_a_part_fits_costs_itself_alone(tmp_path: Path, room: int) -> None:
+    """A pipe takes what it has room for, and then nothing: like a disk that becomes full."""
+    writer = open_writer(tmp_path)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    capacity = os.write(writing, b"x" * 10_000_000)
+    os.read(reading, capacity)
+    line = encode({"log": "metrics", "t": 1.0, "step": 1, "m": {"a": "y" * capacity}})
+    descriptor = descriptor_of(writer.path)
+    copy = os.dup(descriptor)
+    os.dup2(writing, descriptor)
+    writer.append(line, now())
+    put_back(descriptor, copy)
+    os.write(descriptor, line[:room])  # what the disk had kept of it
+    append_step(writer, 2)
+    writer.close()
+    assert [record["log"] for record in records(tmp_path)] == ["run", "event", "metrics"]
+    assert of_kind(tmp_path, "event")[0]["count"] == 1
+    os.close(reading)
+    os.close(writing)
+
+
+# -- what happens to files and folders -----------------------------------------------------------------
+
+
+def test_a_folder_deleted_under_the_writer_comes_back_with_everything(tmp_path: Path) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path / "run", on_fault=said.append)
+    for step in range(10):
+        append_step(writer, step)
+    shutil.rmtree(tmp_path / "run")
+    append_step(writer, 10, at=now() + 2)
+    append_step(writer, 11)
+    assert steps(tmp_path / "run") == list(range(12))
+    assert writer.lost_total == 0
+    assert "was removed while the run was writing it" in said[0]
+    writer.close()
+
+
+def test_a_folder_deleted_just_before_the_end_comes_back_too(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "run")
+    append_step(writer, 0)
+    shutil.rmtree(tmp_path / "run")
+    append_step(writer, 1)
+    writer.close()
+    assert steps(tmp_path / "run") == [0, 1]
+
+
+def test_a_place_that_cannot_be_made_anew_is_tried_again(tmp_path: Path) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path / "run", on_fault=said.append)
+    append_step(writer, 0)
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_text("a file in the way")
+    append_step(writer, 1, at=now() + 2)
+    append_step(writer, 2, at=now() + 4)
+    (tmp_path / "run").unlink()
+    append_step(writer, 3, at=now() + 6)
+    writer.close()
+    assert steps(tmp_path / "run") == [0, 1, 2, 3]
+    assert writer.lost_total == 0
+    assert "Not a directory" in said[0]
+
+
+def test_records_that_could_never_be_saved_are_counted_at_the_end(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "run")
+    append_step(writer, 0)
+    append_step(writer, 1)
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").write_text("a file in the way")
+    writer.close()
+    assert writer.lost_total == 2
+
+
+def test_threads_lose_nothing_while_the_folder_is_deleted(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "run")
+
+    def write(first: int) -> None:
+        for step in range(first, first + 2000):
+            # Times that run a thousand times faster make every few records look at the file.
+            append_step(writer, step, at=now() + step)
+
+    threads = [threading.Thread(target=write, args=(n * 2000,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    shutil.rmtree(tmp_path / "run", ignore_errors=True)
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert sorted(steps(tmp_path / "run")) == list(range(8000))
+
+
+def test_a_run_folder_that_is_moved_is_followed(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "moved")
+    append_step(writer, 1, at=now() + 2)
+    writer.close()
+    assert steps(tmp_path / "moved") == [1]
+
+
+def test_a_descriptor_closed_by_the_program_is_replaced(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 0)
+    os.close(descriptor_of(writer.path))
+    for step in (1, 2, 3):
+        append_step(writer, step)
+    writer.close()
+    assert steps(tmp_path) == [0, 1, 2, 3]
+    assert writer.lost_total == 0
+
+
+def test_a_descriptor_closed_last_of_all_does_no_harm(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 0)
+    os.close(descriptor_of(writer.path))
+    writer.close()
+    assert steps(tmp_path) == [0]
+
+
+def test_a_descriptor_that_became_somebody_elses_is_never_closed(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    descriptor = descriptor_of(writer.path)
+    (tmp_path / "other").touch()
+    os.close(put(descriptor, str(tmp_path / "other")))
+    writer.close()
+    os.fstat(descriptor)
+    os.close(descriptor)
+
+
+def test_a_descriptor_that_became_somebody_elses_is_left_within_a_second(tmp_path: Path) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path, on_fault=said.append)
+    descriptor = descriptor_of(writer.path)
+    (tmp_path / "other").touch()
+    os.close(put(descriptor, str(tmp_path / "other")))
+    append_step(writer, 1, at=now() + 2)
+    append_step(writer, 2)
+    writer.close()
+    os.close(descriptor)
+    assert steps(tmp_path) == [2]
+    assert "lost its file descriptor" in said[0]
+
+
+def test_a_new_part_that_cannot_be_made_leaves_the_old_one_growing(tmp_path: Path) -> None:
+    said: list[str] = []
+    writer = open_writer(tmp_path / "run", on_fault=said.append, part_bytes=300)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    (tmp_path / "run").write_text("a file in the way")
+    for step in range(50):
+        append_step(writer, step)
+    writer.close()
+    assert steps(tmp_path / "moved") == list(range(50))
+    assert said
+    assert "cannot start a new part" in said[0]
+
+
+# -- clocks, moves, forks ---------------------------------------------------------------------------
+
+
+def test_a_clock_set_back_does_not_put_off_looking_after_the_file(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "run")
+    append_step(writer, 0, at=2e9)
+    shutil.rmtree(tmp_path / "run")
+    append_step(writer, 1, at=1e9)
+    assert steps(tmp_path / "run") == [0, 1]
+    writer.close()
+
+
+def test_moving_takes_all_parts_along_and_writing_goes_on(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path / "aside", part_bytes=300)
+    for step in range(10):
+        append_step(writer, step)
+    assert writer.move_to(RunFolder(tmp_path / "run"), 3)
+    append_step(writer, 10)
+    writer.close()
+    assert steps(tmp_path / "run") == list(range(11))
+    assert {part.attempt for part in RunFolder(tmp_path / "run").parts()} == {3}
+    assert RunFolder(tmp_path / "aside").parts() == []
+
+
+def test_moving_never_overwrites_what_is_there(tmp_path: Path) -> None:
+    there = open_writer(tmp_path / "run")
+    append_step(there, 0)
+    there.close()
+    writer = open_writer(tmp_path / "aside")
+    append_step(writer, 1)
+    assert writer.move_to(RunFolder(tmp_path / "run"), 1)
+    writer.close()
+    assert steps(tmp_path / "run") == [0, 1]
+
+
+def test_a_forked_child_writes_a_file_of_its_own(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 0)
+    child = os.fork()
+    if child == 0:
+        append_step(writer, 1)
+        os._exit(0)
+    os.waitpid(child, 0)
+    append_step(writer, 2)
+    writer.close()
+    assert [part.writer for part in RunFolder(tmp_path).parts()] == [f"child-{child}", "loop"]
+    assert steps(tmp_path) == [1, 0, 2]
+
+
+def test_a_child_that_writes_nothing_leaves_no_file(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    writer.close()
+    assert [part.writer for part in RunFolder(tmp_path).parts()] == ["loop"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_fork_while_a_thread_holds_the_writer_does_not_hang_the_child(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path, part_bytes=200)
+    stop = threading.Event()
+
+    def write() -> None:
+        step = 0
+        while not stop.is_set():
+            append_step(writer, step)
+            step += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    children = []
+    for _ in range(10):
+        child = os.fork()
+        if child == 0:
+            append_step(writer, -1)
+            os._exit(0)
+        children.append(child)
+    stop.set()
+    thread.join()
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 10
+    writer.close()
+    assert steps(tmp_path).count(-1) == 10
