@@ -5,6 +5,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_it_learns_what_it_was_not_shown(trained: Path) -> None:
 def test_it_writes_what_a_training_has_to_say(trained: Path) -> None:
     written = {record["log"] for record in records(trained)}
     assert written >= {"step", "eval", "epoch", "text", "histogram", "blob", "graph", "dataset"}
-    assert written >= {"option", "define", "message", "metrics", "finish"}
+    assert written >= {"option", "define", "message", "finish"}
 
 
 def test_every_epoch_is_written(trained: Path) -> None:
@@ -157,6 +158,11 @@ def test_weights_are_drawn_in_red_white_and_blue() -> None:
     assert pixels[0, 1].tolist() == [255, 255, 255]
     assert pixels[0, 0, 0] > pixels[0, 0, 2]
     assert pixels[0, 2, 2] > pixels[0, 2, 0]
+
+
+def test_the_drawing_of_the_model_is_well_formed(trained: Path) -> None:
+    drawing = ElementTree.fromstring(values(trained, kind="graph", field="svg")[0])
+    assert "hidden, tanh" in "".join(drawing.itertext())
 
 
 def test_every_kind_of_record_is_present(made_up: Path) -> None:
