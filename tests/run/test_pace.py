@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import io
+import math
+from typing import Any
+
+from epochal.console.printer import Console
+from epochal.run.pace import Pace, Totals
+
+
+def pace_of(**totals: Any) -> tuple[Pace, io.StringIO]:
+    shown = io.StringIO()
+    return Pace(Console(shown), Totals(**totals), name="run"), shown
+
+
+def step(number: int, **fields: Any) -> dict[str, Any]:
+    return {"log": "step", "step": number, "step_tokens": 1000, "duration_ms": 10.0, **fields}
+
+
+def test_percent_is_of_the_run_when_its_length_is_known() -> None:
+    pace, _ = pace_of(steps=800)
+    assert pace.percent(step(100, epoch=1.25)) == 12.5
+
+
+def test_percent_is_of_the_epoch_when_the_length_is_unknown() -> None:
+    pace, _ = pace_of()
+    assert pace.percent(step(100, epoch=1.25)) == 25.0
+
+
+def test_percent_by_epochs() -> None:
+    pace, _ = pace_of(epochs=5)
+    assert pace.percent(step(100, epoch=1.25)) == 25.0
+
+
+def test_tokens_of_steps_that_were_not_logged_count() -> None:
+    pace, shown = pace_of(tokens=10_000)
+    for number in (0, 2, 4):
+        pace.step(step(number))
+    assert "[ 50.0%]" in shown.getvalue().splitlines()[-1]
+
+
+def test_no_percent_where_nothing_is_known() -> None:
+    pace, shown = pace_of()
+    pace.step(step(3))
+    assert "%" not in shown.getvalue()
+
+
+def test_gap_is_to_the_mean_training_loss_since_the_last_evaluation() -> None:
+    pace, shown = pace_of()
+    for number, loss in enumerate((2.0, 4.0, math.nan)):
+        pace.step(step(number, loss=loss))
+    pace.evaluation({"loss": 3.5, "eval_tokens": 1, "duration_ms": 1})
+    pace.evaluation({"loss": 3.5, "eval_tokens": 1, "duration_ms": 1})
+    first, second = [line for line in shown.getvalue().splitlines() if line.startswith(">>")]
+    assert "gap +0.5000" in first
+    assert "gap" not in second
+
+
+def test_a_norm_far_above_its_baseline_is_marked() -> None:
+    pace, shown = pace_of()
+    for number in range(20):
+        pace.step(step(number, loss=1.0, norm=0.1))
+    pace.step(step(20, loss=1.0, norm=0.6))
+    assert "norm !0.6000" in shown.getvalue().splitlines()[-1]
+    assert shown.getvalue().count("!") == 1
+
+
+def test_free_metrics_are_shown_at_once_and_then_seldom_where_there_is_no_terminal() -> None:
+    pace, shown = pace_of(steps=10)
+    wait_s = pace.free(1, {"loss": 0.5})
+    assert shown.getvalue() == ":: step       1 [ 10.0%]  loss=0.5000\n"
+    assert wait_s >= 5
