@@ -1,0 +1,30 @@
+"""Runs as one JSON array of records, with ``time`` as ISO text in the place of ``t``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from epochal.exports.export import Rows
+from epochal.journal.array import with_iso_time
+from epochal.journal.line import encode_json
+from epochal.record import Record
+from epochal.store.store import RunView
+
+
+def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
+    """Write every record of every run; ``rows`` does not apply and is ignored."""
+    out.write("[")
+    separator = "\n"
+    for run in runs:
+        for _, record in run.records():
+            out.write(separator + encode_json(_shaped(record)).decode())
+            separator = ",\n"
+    out.write("\n]\n")
+
+
+def _shaped(record: Record) -> Record:
+    try:
+        return with_iso_time(record)
+    except (TypeError, ValueError, OverflowError, OSError):
+        return record  # no calendar has this time: it stays as it was written

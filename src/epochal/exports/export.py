@@ -1,0 +1,67 @@
+"""What an export is, which there are, and how their files come to be.
+
+An export writes some runs to an open text file. It asks the store and nothing else, holds no more
+than a row or a record at a time where its format allows, and raises ``UsageError`` for what it
+cannot write. Of one run and of several the format is the same, with the run named in each row or
+section when there are several; raw records name their run themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol, TextIO, cast
+
+from epochal.errors import UsageError
+from epochal.store.store import RunView
+
+Rows = Literal["epoch", "step"]
+
+
+class Export(Protocol):
+    """A module of this folder: one format."""
+
+    def write(self, runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
+        """Write the runs; ``rows`` None means epochs for a run that has any, else steps."""
+
+
+# The name people type, and the module: loaded when it is asked for.
+FORMATS: Mapping[str, str] = {
+    "csv": "epochal.exports.table",
+    "jsonl": "epochal.exports.lines",
+    "json": "epochal.exports.array",
+    "log": "epochal.exports.log",
+}
+
+
+def export_named(name: str) -> Export:
+    """The export of a format; raises ``UsageError`` for one that is not known."""
+    if name not in FORMATS:
+        raise UsageError(f"format={name!r} is not known: use one of {', '.join(FORMATS)}.")
+    return cast(Export, importlib.import_module(FORMATS[name]))
+
+
+def rows_of(run: RunView, rows: Rows | None) -> Rows:
+    """The rows to write: those asked for, else epochs where the run has any."""
+    if rows is not None:
+        return rows
+    return "epoch" if any(metric.axis == "epoch" for metric in run.metrics()) else "step"
+
+
+@contextlib.contextmanager
+def new_file(path: str | Path) -> Iterator[TextIO]:
+    """A text file that appears under its name when it is complete, or not at all."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        # newline="": csv and log write their own line ends, the same on every platform.
+        with temporary.open("w", encoding="utf-8", newline="") as out:
+            yield out
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise

@@ -1,0 +1,119 @@
+"""Runs as CSV: a row per epoch with its resources, or a row per step with every metric.
+
+Numbers are written so that reading them gives the same number back; a missing one is an empty cell,
+nan and infinities are ``nan``, ``inf``, ``-inf``. Lines end with a single newline.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+
+from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
+from epochal.exports.export import Rows, new_file, rows_of
+from epochal.store.answers import Series
+from epochal.store.store import RunView
+
+# Column, and the field of an epoch's resources that fills it.
+_RESOURCES = {
+    "cpu_pct": "cpu_pct",
+    "ram_used": "ram_used",
+    "gpu_pct": "gpu_pct",
+    "vram_alloc": "vram_allocated_bytes",
+    "vram_spill": "vram_spill",
+}
+_BLOCK_STEPS = 4096
+
+
+def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> None:
+    """Write one table; with several runs its first column names the run."""
+    kind = rows_of(runs[0], rows) if runs else "epoch"
+    table = csv.writer(out, lineterminator="\n")
+    named = len(runs) > 1
+    if kind == "epoch":
+        _write_epochs(table, [(_name(run), list(epochs_of(run))) for run in runs], named=named)
+    else:
+        _write_steps(table, runs, named=named)
+
+
+def write_epoch_table(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a table of ``epoch`` records at hand; the file appears when it is complete."""
+    with new_file(path) as out:
+        _write_epochs(csv.writer(out, lineterminator="\n"), [("", list(epoch_rows(records)))])
+
+
+def _write_epochs(
+    table: Any, runs: Sequence[tuple[str, list[EpochRow]]], *, named: bool = False
+) -> None:
+    metrics = list(dict.fromkeys(m for _, rows in runs for row in rows for m in row.metrics))
+    table.writerow([*_first(named, "run"), "epoch", "duration_s", *metrics, *_RESOURCES])
+    for name, rows in runs:
+        for row in rows:
+            table.writerow(
+                [
+                    *_first(named, name),
+                    row.epoch,
+                    _cell(row.duration_s),
+                    *(_cell(row.metrics.get(metric)) for metric in metrics),
+                    *(_cell(row.resources.get(field)) for field in _RESOURCES.values()),
+                ]
+            )
+
+
+def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
+    columns = {id(run): _step_series(run) for run in runs}
+    names = list(dict.fromkeys(series.name for run in runs for series in columns[id(run)]))
+    table.writerow([*_first(named, "run"), "step", "t", *names])
+    for run in runs:
+        for row in _step_rows(columns[id(run)], names):
+            table.writerow([*_first(named, _name(run)), *row])
+
+
+def _step_series(run: RunView) -> list[Series]:
+    return [
+        run.series(metric.name, axis="step")
+        for metric in run.metrics()
+        if metric.axis == "step" and 0 in metric.ranks
+    ]
+
+
+def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list[str]]:
+    """Rows in blocks of steps: columns of numbers become text only as they are written."""
+    if not columns:
+        return
+    steps = np.unique(np.concatenate([series.steps for series in columns]))
+    for start in range(0, steps.size, _BLOCK_STEPS):
+        block = steps[start : start + _BLOCK_STEPS]
+        # The time of a step is the latest at which anything was logged for it.
+        times = np.full(block.size, -np.inf)
+        cells: dict[str, list[str]] = {}
+        for series in columns:
+            low, high = np.searchsorted(series.steps, [block[0], block[-1] + 1])
+            rows = np.searchsorted(block, series.steps[low:high])
+            np.fmax.at(times, rows, series.times[low:high])
+            texts = cells[series.name] = [""] * block.size
+            for row, value in zip(rows.tolist(), series.values[low:high].tolist(), strict=True):
+                texts[row] = _cell(value)
+        blank = [""] * block.size
+        filled = [cells.get(name, blank) for name in names]
+        for row, (step, t) in enumerate(zip(block.tolist(), times.tolist(), strict=True)):
+            yield [str(step), _cell(t) if np.isfinite(t) else "", *(c[row] for c in filled)]
+
+
+def _cell(value: float | None) -> str:
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else repr(value)
+
+
+def _first(named: bool, text: str) -> tuple[str, ...]:
+    return (text,) if named else ()
+
+
+def _name(run: RunView) -> str:
+    info = run.info
+    return f"{info.project}/{info.name}"

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal.errors import UsageError
+from epochal.exports.export import export_named, new_file
+
+
+def test_an_unknown_format_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="csv, jsonl, json, log"):
+        export_named("xls")
+
+
+def test_a_file_that_fails_half_way_leaves_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("old")
+    with pytest.raises(UnicodeEncodeError), new_file(path) as out:
+        out.write("new \udc80")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.csv"]
+    assert path.read_text() == "old"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from epochal.exports import array, lines
+from epochal.store.local import LocalStore
+from tests.store.journals import Journal
+
+
+def test_every_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=float("nan"), b=3, c=1e-9)
+    journal.add({"log": "from-the-future", "zeta": [1, 2.0, None], "alpha": {"b": True, "a": "ü"}})
+    out = io.StringIO()
+    lines.write([LocalStore(tmp_path).run("x")], out)
+    assert out.getvalue().encode() == journal.path().read_bytes()
+
+
+def test_the_array_has_iso_times_in_the_place_of_t(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1.0)
+    out = io.StringIO()
+    array.write([LocalStore(tmp_path).run("x")], out)
+    record = json.loads(out.getvalue())[1]
+    assert list(record) == ["log", "time", "step", "m"]
+    assert record["time"][10:11] == "T"
+
+
+def test_a_time_no_calendar_has_stays_a_number(tmp_path: Path) -> None:
+    Journal(tmp_path).add({"log": "metrics", "t": 1e30, "step": 1, "m": {}})
+    out = io.StringIO()
+    array.write([LocalStore(tmp_path).run("x")], out)
+    assert json.loads(out.getvalue())[1]["t"] == 1e30
