@@ -1,4 +1,5 @@
 import os
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -6,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from epochal.journal.layout import RunFolder
-from epochal.journal.line import encode, now
-from tests.doubles.journals import append_step, descriptor_of, of_kind, open_writer, records, steps
+from epochal.journal.line import now
+from tests.doubles.journals import append_step, descriptor_of, of_kind, open_writer, steps
 
 
 def put(descriptor: int, path: str) -> int:
@@ -78,9 +79,6 @@ def test_closing_twice_and_appending_afterwards_do_nothing(tmp_path: Path) -> No
     assert steps(tmp_path) == []
 
 
-# -- a full disk ----------------------------------------------------------------------------------
-
-
 def test_a_full_disk_is_said_once_counted_and_survived(tmp_path: Path) -> None:
     said: list[str] = []
     writer = open_writer(tmp_path, on_fault=said.append)
@@ -122,30 +120,22 @@ def test_a_disk_that_stays_full_raises_nothing_on_close(tmp_path: Path) -> None:
     assert writer.lost_total == 1
 
 
-@pytest.mark.parametrize("room", [1, 20, 54, 55])
-def test_a_line_of_which_only_a_part_fits_costs_itself_alone(tmp_path: Path, room: int) -> None:
-    """A pipe takes what it has room for, and then nothing: like a disk that becomes full."""
+@pytest.mark.parametrize("room", [0, 1, 20, 53, 54, 55])
+def test_a_file_that_may_not_grow_is_followed_by_another(tmp_path: Path, room: int) -> None:
     writer = open_writer(tmp_path)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    capacity = os.write(writing, b"x" * 10_000_000)
-    os.read(reading, capacity)
-    line = encode({"log": "metrics", "t": 1.0, "step": 1, "m": {"a": "y" * capacity}})
-    descriptor = descriptor_of(writer.path)
-    copy = os.dup(descriptor)
-    os.dup2(writing, descriptor)
-    writer.append(line, now())
-    put_back(descriptor, copy)
-    os.write(descriptor, line[:room])  # what the disk had kept of it
-    append_step(writer, 2)
+    append_step(writer, 10, at=1.5)
+    full = writer.path.stat().st_size + room
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (full, hard))
+    try:
+        for step in range(11, 15):
+            append_step(writer, step, at=1.5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     writer.close()
-    assert [record["log"] for record in records(tmp_path)] == ["run", "event", "metrics"]
-    assert of_kind(tmp_path, "event")[0]["count"] == 1
-    os.close(reading)
-    os.close(writing)
-
-
-# -- what happens to files and folders -----------------------------------------------------------------
+    assert steps(tmp_path) == [10, 11, 12, 13, 14]
+    assert writer.lost_total == 0
+    assert len(RunFolder(tmp_path).parts()) > 1
 
 
 def test_a_folder_deleted_under_the_writer_comes_back_with_everything(tmp_path: Path) -> None:
@@ -277,9 +267,6 @@ def test_a_new_part_that_cannot_be_made_leaves_the_old_one_growing(tmp_path: Pat
     assert steps(tmp_path / "moved") == list(range(50))
     assert said
     assert "cannot start a new part" in said[0]
-
-
-# -- clocks, moves, forks ---------------------------------------------------------------------------
 
 
 def test_a_clock_set_back_does_not_put_off_looking_after_the_file(tmp_path: Path) -> None:

@@ -262,12 +262,15 @@ class JournalWriter:
     # -- faults -----------------------------------------------------------------------------------
 
     def _begin_fault(self, line: bytes, written: int) -> None:
-        """Only the beginning of a line was written: the next one starts with a newline."""
+        """Only the beginning of a line was written: the next write starts with a newline."""
         with self._lock:
             self._fd = _NO_DESCRIPTOR
             self._torn = True
-            if not _is_whole(written, len(line)):
-                self._count_loss(_PARTLY_WRITTEN)
+            if _is_whole(written, len(line)):
+                return
+            reason = self._write_held(line)  # the file may be full, but not the disk
+            if reason is not None:
+                self._count_loss(reason)
 
     def _append_slowly(self, line: bytes, error: OSError) -> None:
         with self._lock:
@@ -330,6 +333,7 @@ class JournalWriter:
         if not _is_whole(written, len(notice) + len(line)):
             return _PARTLY_WRITTEN
         self._reason = ""
+        self._retry_open_at = 0.0  # this part takes records, so the next fault is a new one
         if not self._torn:
             self._fd = self._held
         return None
