@@ -89,8 +89,12 @@ def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
         return
     folder.blobs.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{file_name}.{os.getpid()}.tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)
+    try:
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # half a blob on a full disk would keep it full
+        raise
 
 
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:
