@@ -14,7 +14,6 @@ from epochal.exports.table import write_epoch_table
 from epochal.store.local import LocalStore
 from tests.store.journals import Journal
 
-
 RESOURCES = ["cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"]
 
 

@@ -65,6 +65,13 @@ def test_a_damaged_identity_is_kept_beside(tmp_path: Path) -> None:
     assert read_json(journal.folder.identity)["name"] == "x"
 
 
+def test_a_finished_run_of_a_living_process_may_be_mended(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).finish()
+    journal.folder.identity.unlink()
+    mend(journal.folder, diagnose(journal.folder))
+    assert diagnose(journal.folder).is_whole
+
+
 def test_a_living_run_is_not_touched(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
     with journal.path().open("ab") as file:
