@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.contenders import OURS, every_contender
+from benchmarks.contenders import OURS, SLOW_TO_START, every_contender
 from benchmarks.environments import BENCH, Entrant, prepare
 from benchmarks.measures import every_measure
 from benchmarks.outcome import Outcome, holds_markdown
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _parser().error("--write takes a whole run: no measure names, no --only, no --quick")
     load = os.getloadavg()[0]
     begun = time.monotonic()
-    entrants = tuple(prepare(one) for one in every_contender() if _wanted(one.name, asked.only))
+    entrants = _entrants(only=asked.only, quick=asked.quick)
     scratch = BENCH / "scratch" / str(os.getpid())
     scratch.mkdir(parents=True)
     try:
@@ -66,9 +66,16 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _wanted(name: str, only: str) -> bool:
-    """Epochal is always there: the ratios are to it."""
-    return name == OURS or not only or any(name.startswith(one) for one in only.split(","))
+def _entrants(*, only: str, quick: bool) -> tuple[Entrant, ...]:
+    """The contenders asked for; Epochal is always among them, as the ratios are to it."""
+    starts = tuple(only.split(",")) if only else ("",)
+    chosen = [one for one in every_contender() if one.name == OURS or one.name.startswith(starts)]
+    return tuple(
+        Entrant(one, None, absence="left out of quick runs: slow to start")
+        if quick and not only and one.name in SLOW_TO_START
+        else prepare(one)
+        for one in chosen
+    )
 
 
 def _section(outcome: Outcome) -> str:

@@ -16,6 +16,7 @@ from benchmarks.contenders.wandb import Wandb
 BARE = MsgspecWrite.name
 PLAIN = JsonFlush.name
 OURS = Epochal.name
+SLOW_TO_START = {MLflow.name}  # five seconds a play: a quick run names it and goes on
 
 
 def every_contender() -> tuple[Contender, ...]:
