@@ -207,4 +207,7 @@ def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, floa
     if value is None and word is not None:
         yield name, float(word)
     elif isinstance(value, (int, float)):
-        yield name, float(value)
+        try:
+            yield name, float(value)
+        except OverflowError:  # an integer beyond every float
+            yield name, float("inf") if value > 0 else float("-inf")

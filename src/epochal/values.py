@@ -75,6 +75,8 @@ def flatten(metrics: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Number
     """Nested metrics as one level with dotted names, every value a plain number."""
     flat: dict[str, Number] = {}
     for key, value in metrics.items():
+        if type(key) is int:
+            key = str(key)  # as the fast path of ``Run.log`` writes it
         if not isinstance(key, str) or not key:
             raise ValueTypeError(f"a metric name must be a non-empty text, not {key!r}.")
         name = f"{prefix}{key}"

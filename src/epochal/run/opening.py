@@ -308,7 +308,7 @@ def _header(part: PartName, identity: dict[str, Any], rank: int) -> bytes:
         "writer": part.writer,
         "attempt": part.attempt,
         "part": part.part,
-        "rank": rank,
+        "rank": -1 if part.writer.startswith("child-") else rank,
         **process_identity(),
     }
     if part.writer == LOOP and part.part == 0:

@@ -12,6 +12,7 @@ import math
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -63,6 +64,7 @@ class Run:
         self._started = time.monotonic()
         self._lock = threading.RLock()
         self._finished = False
+        self._is_observed = False
         self._latest: Mapping[str, float] = {}
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
@@ -70,6 +72,7 @@ class Run:
         if attempt > 1 and rank == 0 and writer is not None:
             self._append = ResumeMark(self, writer, resume_step).append
             self._step = last_step if resume_step is None else resume_step - 1
+        _register_fork(self)
 
     # -- who this is ------------------------------------------------------------------------------
 
@@ -159,10 +162,11 @@ class Run:
         try:
             line = encode_lines([{"log": "metrics", "t": at, "step": step, "m": metrics}])
             total = sum(metrics.values())
-            # The difference is not zero when a value is non-finite, which JSON cannot hold.
-            if total - total != 0 or "" in metrics:
+            # Not zero when a value is non-finite, which JSON cannot hold; a TypeError for decimals,
+            # which the encoder would write as texts.
+            if total * 0.0 != 0 or "" in metrics:
                 metrics, line = self._encode_carefully(metrics, at, step)
-        except (TypeError, AttributeError, ValueError, OverflowError):
+        except (TypeError, AttributeError, ValueError, ArithmeticError):
             metrics, line = self._encode_carefully(metrics, at, step)
         self._append(line, at)
         self._latest = metrics
@@ -469,7 +473,7 @@ class Run:
 
     def write_directly(self) -> None:
         """Append to the journal with nothing in between; ends the start of a resumed attempt."""
-        if self._writer is not None and not self._finished:
+        if self._writer is not None and not self._finished and not self._is_observed:
             self._append = self._writer.append
 
     def move_to(self, folder: RunFolder, attempt: int) -> None:
@@ -480,6 +484,7 @@ class Run:
     def on_line(self, observe: Callable[[bytes], None]) -> None:
         """Have every line that is appended from now on shown to a function, after it is down."""
         append = self._append
+        self._is_observed = True
 
         def append_and_show(line: bytes, at: float) -> None:
             append(line, at)
@@ -521,6 +526,14 @@ class Run:
 
     # -- inner ------------------------------------------------------------------------------------
 
+    def _continue_in_child(self) -> None:
+        """After a fork: a child prints nothing, resumes nothing and waits for no thread."""
+        self._lock = threading.RLock()
+        self.rank = -1
+        self._show_at = math.inf
+        self._is_observed = False
+        self.write_directly()
+
     def _sample_step(self, step: Any) -> int:
         if step is None:
             return max(self._step, 0)
@@ -555,3 +568,16 @@ class Run:
         self._console.closing(closing_line(seconds, metrics=self._latest, verb=verb))
         if self.lost_records:
             self._console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
+
+
+def _register_fork(run: Run) -> None:
+    if not hasattr(os, "register_at_fork"):
+        return  # platforms without fork
+    reference = weakref.ref(run)
+
+    def after_fork() -> None:
+        alive = reference()
+        if alive is not None and not alive.finished:
+            alive._continue_in_child()
+
+    os.register_at_fork(after_in_child=after_fork)
