@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from epochal.journal.line import encode, now
+from epochal.journal.line import decode, encode, now
 from epochal.journal.writer import JournalWriter
+from epochal.record import axis_of
 
 
 class Stepping(Protocol):
@@ -14,10 +15,6 @@ class Stepping(Protocol):
     @property
     def attempt(self) -> int:
         """The attempt that is being written."""
-
-    @property
-    def step(self) -> int:
-        """The step of the record that is being written."""
 
     def write_directly(self) -> None:
         """From now on, append without coming here first."""
@@ -38,9 +35,9 @@ class ResumeMark:
 
     def append(self, line: bytes, at: float) -> None:
         """Append a line, after the mark if it is the first line with a step."""
-        if not self._written and b'"step":' in line:
+        if not self._written and (step := _step_of(line)) is not None:
             self._written = True
-            self._write(self._run.step)
+            self._write(step)
         if self._written:
             self._run.write_directly()
         self._writer.append(line, at)
@@ -48,3 +45,12 @@ class ResumeMark:
     def _write(self, step: int) -> None:
         record = {"log": "resume", "t": now(), "attempt": self._run.attempt, "step": step}
         self._writer.append(encode(record), now())
+
+
+def _step_of(line: bytes) -> int | None:
+    """The step of a record on the step axis; events and telemetry only carry the last one."""
+    record = decode(line)
+    if record is None or axis_of(record) != "step":
+        return None
+    step = record.get("step")
+    return step if isinstance(step, int) else None
