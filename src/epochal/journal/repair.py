@@ -134,7 +134,7 @@ def _has_nul(path: Path, offset: int) -> bool:
 
 
 def _may_be_written(path: Path, headers: list[Record]) -> bool:
-    """Whether a process may still append to a part: one that lives here, or wrote of late elsewhere."""
+    """Whether a process may still append: one that lives here, or wrote of late elsewhere."""
     header = next((h for h in headers if path.name == f"{h['part_name'].stem}.jsonl"), {})
     seen = liveness(header)
     try:

@@ -1,0 +1,1 @@
+"""The command ``epochal``: one file per command, loaded when it is used."""

@@ -1,0 +1,71 @@
+"""What a command is, and what all of them share.
+
+A command is a module of this folder with two functions, and a line in ``main.COMMANDS``::
+
+    def configure(parser: argparse.ArgumentParser) -> None:   its own arguments
+    def run(args: argparse.Namespace) -> int:                 0 done, 1 a problem was found
+
+``--dir``, ``-v`` and ``--quiet`` are every command's already. Data goes to stdout with ``print``;
+remarks go through ``console.verbosity.msg`` so that ``--quiet`` silences them. Whatever a person
+can put right is raised as an ``EpochalError``: ``main`` prints its sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from epochal.settings import read_settings
+
+if TYPE_CHECKING:
+    from epochal.store.local import LocalStore
+    from epochal.store.local_run import LocalRun
+
+
+class Command(Protocol):
+    """A module that is a command."""
+
+    def configure(self, parser: argparse.ArgumentParser) -> None:
+        """Add the command's own arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the exit code."""
+
+
+def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+    """Add the argument RUN, or RUN… where a command takes several."""
+    what = "id, start of an id, name, project/name, or folder of a run"
+    if several:
+        parser.add_argument("runs", metavar="RUN", nargs="+", help=what)
+    else:
+        parser.add_argument("run", metavar="RUN", help=what)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def runs_dir(args: argparse.Namespace) -> Path:
+    """The folder of runs that is meant: ``--dir``, else EPOCHAL_DIR, else ``runs``."""
+    return Path(getattr(args, "dir", None) or read_settings().dir)
+
+
+def store_of(args: argparse.Namespace) -> LocalStore:
+    """The store over the folder of runs that is meant."""
+    from epochal.store.local import LocalStore
+
+    return LocalStore(runs_dir(args))
+
+
+def run_of(args: argparse.Namespace) -> LocalRun:
+    """The run that the argument RUN means."""
+    return store_of(args).run(args.run)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON text; dataclasses become objects, nan and infinities null."""
+    from epochal.journal.line import encode_json
+
+    print(encode_json(value).decode())

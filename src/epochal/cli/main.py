@@ -1,0 +1,143 @@
+"""Reads the command line and hands it to a command; errors become one sentence on stderr.
+
+Exit codes: 0 done, 1 the command found a problem, 2 the command line was wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import epochal
+from epochal.cli.command import Command
+from epochal.console.verbosity import Verbosity, set_verbosity
+from epochal.errors import EpochalError
+from epochal.settings import export_verbosity
+
+# What it is called, and what it does; the module of the same name is loaded when it is used.
+COMMANDS: Mapping[str, str] = {
+    "demo": "train a small model and record it",
+    "ls": "list runs",
+    "show": "show one run: status, configuration, metrics",
+    "tail": "print a run's latest records, and follow it",
+    "export": "write runs as csv, log, jsonl or json",
+    "repair": "report and mend damage in a run's folder",
+    "rm": "delete runs",
+    "rename": "give a run another name",
+    "tag": "add or remove tags of a run",
+    "note": "read or write a run's note",
+}
+_INTERRUPTED = 130
+_BROKEN_PIPE = 141  # what a shell reports of a program that a closed pipe ended
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose mistakes are one sentence, and whose command is loaded when it is used."""
+
+    def __init__(self, *args: Any, command: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._command = command
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Add the command's own arguments first."""
+        if self._command is not None:
+            _load(self._command).configure(self)
+            self._command = None
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
+        self.exit(2, f"epochal: {message} (see '{self.prog} --help')\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run ``epochal`` with these arguments, the process's own by default; the exit code."""
+    _print_any_character()
+    try:
+        # argparse ends with SystemExit for --help and for mistakes; its code is ours.
+        args = _parser().parse_args(argv)
+        if args.command is None:
+            _parser().print_help()
+            return 2
+        _set_verbosity(args)
+        code = _load(args.command).run(args)
+        sys.stdout.flush()
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except BrokenPipeError:
+        # Whoever read us has seen enough; nothing may be flushed into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except (EpochalError, OSError) as error:
+        print(f"epochal: {error}", file=sys.stderr)
+        return 1
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="epochal", description="Epochal watches a training run.")
+    parser.add_argument("--version", action="version", version=f"epochal {epochal.__version__}")
+    _add_shared(parser)
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", parser_class=_Parser
+    )
+    for name, words in COMMANDS.items():
+        _add_shared(
+            commands.add_parser(
+                name, help=words, description=words[0].upper() + words[1:] + ".", command=name
+            )
+        )
+    return parser
+
+
+def _add_shared(parser: argparse.ArgumentParser) -> None:
+    """Options that may stand before or after the command; the later one counts."""
+    parser.add_argument(
+        "--dir", default=argparse.SUPPRESS, help="folder of runs (default: EPOCHAL_DIR, else runs)"
+    )
+    parser.add_argument(
+        "-v",
+        "--verbose",
+        action="count",
+        default=argparse.SUPPRESS,
+        help="say more; -vv for debugging, -vvv for everything",
+    )
+    parser.add_argument(
+        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="say errors only"
+    )
+
+
+def _set_verbosity(args: argparse.Namespace) -> None:
+    more = getattr(args, "verbose", 0)
+    if getattr(args, "quiet", False):
+        level = Verbosity.QUIET
+    elif more:
+        level = Verbosity(min(Verbosity.NORMAL + more, Verbosity.TRACE))
+    else:
+        return
+    set_verbosity(level)
+    export_verbosity(level)
+
+
+def _load(name: str) -> Command:
+    module = f"epochal.cli.{name}"
+    try:
+        return cast(Command, importlib.import_module(module))
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise EpochalError(f"{name!r} needs the package {error.name!r}.") from error
+        raise EpochalError(f"{name!r} is not part of this installation.") from error
+
+
+def _print_any_character() -> None:
+    """Show what the terminal's character set lacks escaped, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

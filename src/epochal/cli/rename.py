@@ -1,0 +1,31 @@
+"""``epochal rename``: show a run under another name."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+
+from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.console.verbosity import msg
+from epochal.errors import UsageError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``rename``."""
+    add_run(parser)
+    parser.add_argument("name", metavar="NAME", help="the new name; '' gives back the first one")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Store the new name beside the run; the folder and what was recorded stay as they are."""
+    view = run_of(args)
+    if args.name != args.name.strip():
+        raise UsageError("NAME must not begin or end with a space.")
+    old = view.brief().name
+    view.relabel(replace(view.labels, name=args.name or None))
+    if args.json:
+        print_json(view.info)
+    else:
+        msg("%s", f"{old!r} is now {view.brief().name!r}.")
+    return 0

@@ -1,0 +1,48 @@
+"""``epochal rm``: delete runs."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from epochal.cli.command import add_json, add_run, print_json, store_of
+from epochal.console.verbosity import msg
+from epochal.errors import EpochalError
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``rm``."""
+    add_run(parser, several=True)
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("--force", action="store_true", help="even a run that is still running")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Delete runs after asking; nothing is deleted when any of them may not be."""
+    store = store_of(args)
+    runs = list({view.path: view for view in map(store.run, args.runs)}.values())
+    for view in runs:
+        info = view.info
+        if info.status.state == "running" and not args.force:
+            raise EpochalError(
+                f"{info.project}/{info.name} is still running; --force deletes it all the same."
+            )
+    removed = []
+    for view in runs:
+        info = view.info
+        if not args.yes and not _agreed(f"Delete {info.project}/{info.name} in {info.folder}?"):
+            msg("%s", f"{info.project}/{info.name} was kept.")
+            continue
+        store.remove(view)
+        removed.append(info.folder)
+        if not args.json:
+            msg("%s", f"{info.project}/{info.name} is deleted.")
+    if args.json:
+        print_json({"removed": removed})
+    return 0 if len(removed) == len(runs) else 1
+
+
+def _agreed(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

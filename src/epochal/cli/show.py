@@ -1,0 +1,133 @@
+"""``epochal show``: one run on one screen."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.table import table
+from epochal.format import UNKNOWN, format_number
+from epochal.store.answers import RunInfo, Series
+from epochal.store.store import RunView
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``show``."""
+    add_run(parser)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show a run; 1 when something about it could not be read."""
+    view = run_of(args)
+    info, series = view.info, list(_series(view))
+    if args.json:
+        print_json(_as_data(view, info, series))
+    else:
+        print("\n".join(_heading(info)))
+        for title, lines in (("config", _config(info.config)), ("metrics", _metrics(series))):
+            if lines:
+                print(f"\n{title}\n{lines}")
+    return 1 if info.problem else 0
+
+
+def _series(view: RunView) -> Iterator[Series]:
+    for metric in view.metrics():
+        for rank in metric.ranks:
+            yield view.series(metric.name, rank=rank, axis=metric.axis)
+
+
+def _heading(info: RunInfo) -> Iterator[str]:
+    yield f"{info.project}/{info.name}"
+    reason = f": {info.status.reason}" if info.status.reason else ""
+    facts: dict[str, Any] = {
+        "status": f"{info.status.text}{reason}",
+        "id": info.id,
+        "folder": info.folder,
+        "created": _moment(info.created),
+        "updated": _moment(info.updated),
+        "attempts": info.attempts if info.attempts > 1 else None,
+        "step": _of(info.step, info.total_steps),
+        "epoch": _of(info.epoch, info.num_epochs),
+        "records": info.records,
+        "damaged lines": info.damaged or None,
+        "tags": ", ".join(info.tags) or None,
+        "notes": info.notes,
+        "problem": info.problem,
+    }
+    for name, value in facts.items():
+        if value is not None:
+            yield f"  {name:<13} {value}"
+
+
+def _config(config: Mapping[str, Any]) -> str:
+    rows = [(name, str(value)) for name, value in sorted(_flat(config, ""))]
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
+
+
+def _flat(config: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _metrics(series: list[Series]) -> str:
+    if not series:
+        return ""
+    rows = [
+        (
+            f"  {one.name}" + (f" (rank {one.rank})" if one.rank else ""),
+            one.axis,
+            str(len(one)),
+            *(_number(x) for x in (one.summary.last, one.summary.min, one.summary.max)),
+            "" if one.best is None else f"{format_number(one.best[1])} at {one.best[0]:g}",
+        )
+        for one in series
+    ]
+    header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
+    return table(header, rows, right=(2, 3, 4, 5))
+
+
+def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:
+    return {
+        "info": info,
+        "facts": view.facts,
+        "metrics": [
+            {
+                "name": one.name,
+                "axis": one.axis,
+                "rank": one.rank,
+                "duplicates": one.duplicates,
+                "hidden": one.hidden,
+                "summary": one.summary,
+                "best": one.best,
+            }
+            for one in series
+        ],
+        "findings": [entry.record for entry in view.findings()],
+    }
+
+
+def _number(value: float | None) -> str:
+    return UNKNOWN if value is None else format_number(value)
+
+
+def _moment(t: float | None) -> str | None:
+    if t is None:
+        return None
+    try:
+        return datetime.fromtimestamp(t).isoformat(sep=" ", timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{t} s"
+
+
+def _of(done: int | None, total: int | None) -> str | None:
+    if done is None:
+        return None
+    return str(done) if total is None else f"{done} of {total}"

@@ -1,0 +1,61 @@
+"""A table of plain text that fits its width: the columns that may shrink give way."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+_GAP = 2
+_NARROWEST = 8
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    width: int | None = None,
+    shrink: Sequence[int] = (),
+    right: Sequence[int] = (),
+) -> str:
+    """Lay out rows under a header; columns in ``right`` are aligned to the right.
+
+    With ``width``, columns in ``shrink`` are cut, the widest first, until a line fits.
+    """
+    cells = [[_one_line(cell) for cell in row] for row in (header, *rows)]
+    widths = [max(_cells(row[index]) for row in cells) for index in range(len(header))]
+    while width is not None and sum(widths) + _GAP * (len(widths) - 1) > width:
+        widest = max(shrink, key=lambda index: widths[index], default=None)
+        if widest is None or widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+    lines = (
+        (" " * _GAP).join(
+            _fit(cell, columns, right=index in right)
+            for index, (cell, columns) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
+def _cells(text: str) -> int:
+    """How many terminal columns a text takes: East Asian wide characters two, marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def _fit(text: str, columns: int, *, right: bool) -> str:
+    if _cells(text) > columns:
+        while _cells(text) > columns - 1:
+            text = text[:-1]
+        text += "…"
+    space = " " * (columns - _cells(text))
+    return space + text if right else text + space

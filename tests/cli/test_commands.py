@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from epochal.cli.main import main
+from epochal.journal.layout import read_json
+from tests.store.journals import Journal
+
+Capture = pytest.CaptureFixture[str]
+
+
+def test_ls_fits_80_columns(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path, "n" * 90, project="p" * 60).metrics(123456, loss=0.123456)
+    Journal(tmp_path, "b").epoch(2, loss=1e-9).finish("failed")
+    assert main(["--dir", str(tmp_path), "ls"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["NAME", "PROJECT", "STATUS", "STEP", "LOSS", "AGE"]
+    assert any("failed" in line and "ep 2/100" in line for line in lines)
+    assert any("running" in line and "0.1235" in line for line in lines)
+
+
+def test_ls_of_an_empty_folder_says_what_to_do(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["ls", "--dir", str(tmp_path / "none")]) == 0
+    assert "epochal demo" in capsys.readouterr().out
+
+
+def test_ls_lists_a_damaged_run_with_its_reason(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path, "good").metrics(1, loss=1)
+    Journal(tmp_path, "bad").folder.identity.write_text("{")
+    assert main(["ls", "--dir", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    assert "unreadable" in captured.out
+    assert "not valid JSON" in captured.err
+
+
+def test_ls_json_is_for_programs(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path).metrics(3, loss=0.5)
+    main(["ls", "--json", "--dir", str(tmp_path)])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["info"]["step"], row["loss"], row["info"]["status"]["state"]) == (3, 0.5, "running")
+
+
+def test_ls_hides_what_is_hidden(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path, "seen")
+    Journal(tmp_path, "unseen").folder.labels.write_text('{"hidden":true}')
+    main(["ls", "--dir", str(tmp_path)])
+    assert "unseen" not in capsys.readouterr().out
+    main(["ls", "--all", "--dir", str(tmp_path)])
+    assert "unseen" in capsys.readouterr().out
+
+
+def test_show_prints_status_config_and_metrics(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path, config={"net": {"depth": 3}}).metrics(1, loss=2.0).metrics(2, loss=1.0)
+    assert main(["show", "x", "--dir", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "running" in out
+    assert "net.depth  3" in out
+    assert "1.0000 at 2" in out
+
+
+def test_show_json_has_summaries(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path).metrics(1, loss=float("nan")).metrics(2, loss=1.0)
+    main(["show", "x", "--json", "--dir", str(tmp_path)])
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["metrics"][0]["summary"]["nonfinite"] == 1
+    assert shown["metrics"][0]["best"] == [2, 1.0]
+
+
+def test_tail_prints_the_latest_of_all_writers_by_time(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path)
+    for step in range(30):
+        journal.metrics(step, a=step).metrics(step, a=step, writer="rank-0001")
+    main(["tail", "x", "-n", "3", "--dir", str(tmp_path)])
+    lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "[rank-0001]  metrics  step 28  a=28.0000",
+        "metrics  step 29  a=29.0000",
+        "[rank-0001]  metrics  step 29  a=29.0000",
+    ]
+
+
+def test_tail_follows_until_the_run_has_ended(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path).metrics(1, a=1).finish()
+    assert main(["tail", "x", "-f", "--json", "--dir", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["log"] == "finish"
+
+
+def test_export_writes_a_file(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path).epoch(1, loss=0.5)
+    target = tmp_path / "out.csv"
+    assert main(["export", "x", "--output", str(target), "--dir", str(tmp_path)]) == 0
+    assert target.read_text().startswith("epoch,duration_s,loss,")
+    assert "1 run written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["csv", "jsonl", "json", "log"])
+def test_export_writes_to_stdout(name: str, tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path).metrics(1, loss=0.5)
+    assert main(["export", "x", "--format", name, "--dir", str(tmp_path)]) == 0
+    assert "loss" in capsys.readouterr().out
+
+
+def test_export_into_a_missing_folder_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path)
+    target = str(tmp_path / "none" / "out.csv")
+    assert main(["export", "x", "-o", target, "--dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("epochal: ")
+
+
+def test_repair_reports_without_touching_a_living_run(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    with journal.path().open("ab") as file:
+        file.write(b'{"log":')
+    assert main(["repair", "x", "--dir", str(tmp_path)]) == 1
+    assert "nothing was changed" in capsys.readouterr().out
+
+
+def test_repair_mends_and_then_finds_nothing(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path).finish()
+    journal.folder.identity.unlink()
+    assert main(["repair", "x", "--dry-run", "--dir", str(tmp_path)]) == 1
+    assert not journal.folder.identity.exists()
+    assert main(["repair", "x", "--dir", str(tmp_path)]) == 0
+    assert main(["repair", "x", "--json", "--dir", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["whole"] is True
+
+
+def test_rm_refuses_a_running_run(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    assert main(["rm", "x", "--yes", "--dir", str(tmp_path)]) == 1
+    assert "still running" in capsys.readouterr().err
+    assert main(["rm", "x", "--yes", "--force", "--dir", str(tmp_path)]) == 0
+    assert not journal.folder.path.exists()
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])
+def test_rm_asks(answer: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path).finish()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    assert main(["rm", "x", "--dir", str(tmp_path)]) == code
+    assert journal.folder.path.exists() == bool(code)
+
+
+def test_labels_are_changed_beside_the_run(tmp_path: Path, capsys: Capture) -> None:
+    journal = Journal(tmp_path, tags=["old"])
+    before = journal.folder.identity.read_bytes()
+    common = ["--dir", str(tmp_path)]
+    assert main(["rename", "x", "better", *common]) == 0
+    assert main(["tag", "better", "new", "--remove", "old", *common]) == 0
+    assert main(["note", "better", "a note", *common]) == 0
+    capsys.readouterr()
+    assert main(["note", "better", *common]) == 0
+    assert capsys.readouterr().out == "a note\n"
+    assert journal.folder.identity.read_bytes() == before
+    labels = read_json(journal.folder.labels)
+    assert labels == {"name": "better", "tags": ["new"], "notes": "a note"}
+
+
+def test_removing_a_tag_that_is_not_there_says_so(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path)
+    assert main(["tag", "x", "--remove", "t", "--dir", str(tmp_path)]) == 1
+    assert "no tag 't'" in capsys.readouterr().err

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from epochal.cli.table import table
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    assert table(("A", "B"), [("xyz", "1"), ("x", "22")], right=(1,)) == "A     B\nxyz   1\nx    22"
+
+
+def test_wide_cells_are_cut_to_fit() -> None:
+    text = table(("NAME", "N"), [("a" * 50, "12345")], width=20, shrink=(0,))
+    assert text.splitlines()[1] == "a" * 12 + "…  12345"
+
+
+def test_wide_characters_count_twice() -> None:
+    lines = table(("A", "B"), [("漢字", "1"), ("abcd", "2")]).splitlines()
+    assert lines[1:] == ["漢字  1", "abcd  2"]
+
+
+def test_control_characters_cannot_break_a_row() -> None:
+    assert "\x1b" not in table(("A",), [("\x1b[31m\n",)])
