@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import math
+import shlex
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from epochal.cli.main import COMMANDS, main
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import PartReader
 from epochal.recipes.demo import text as demo_text
@@ -248,3 +251,49 @@ def test_a_second_made_up_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     ids = {read_json(RunFolder(path).identity)["id"] for path in (first, second)}
     assert second.name == "every-kind-2"
     assert len(ids) == 2
+
+
+def suggested(output: str) -> list[list[str]]:
+    lines = [line.strip() for line in output.splitlines() if line.startswith("  epochal ")]
+    return [shlex.split(line.split("   ")[0])[1:] for line in lines]
+
+
+def test_the_command_says_what_to_do_next_and_that_works(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--fast", "--dir", str(tmp_path / "some runs")]) == 0
+    commands = suggested(capsys.readouterr().out)
+    assert {"show", "tail", "export"} <= {words[0] for words in commands} <= set(COMMANDS)
+    for words in commands:
+        if words[0] != "serve":  # which does not return
+            assert main(words) == 0
+
+
+def test_the_command_names_the_run_for_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--fast", "--json", "--dir", str(tmp_path)]) == 0
+    named = json.loads(capsys.readouterr().out)
+    assert named["name"] == "sentences"
+    assert RunFolder(Path(named["folder"])).identity.exists()
+
+
+def test_the_command_writes_every_kind(tmp_path: Path) -> None:
+    assert main(["demo", "--all-kinds", "--seed", "5", "--dir", str(tmp_path)]) == 0
+    folder = tmp_path / "demo" / "every-kind"
+    assert {record["log"] for record in records(folder)} == set(KINDS)
+
+
+def test_a_negative_seed_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--fast", "--seed", "-1", "--dir", str(tmp_path)]) == 1
+    assert "--seed" in capsys.readouterr().err
+
+
+def test_nothing_is_suggested_when_nothing_is_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_MODE", "off")
+    assert main(["demo", "--fast", "--dir", str(tmp_path)]) == 0
+    assert "Nothing was recorded" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []

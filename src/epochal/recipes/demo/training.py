@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from epochal.console.verbosity import Verbosity
 from epochal.monitor import Monitor
 from epochal.recipes.demo import text as demo_text
 from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip
@@ -66,7 +67,13 @@ class Examples:
         return len(self.targets)
 
 
-def train(plan: Plan, *, seed: int = 0, directory: str | Path | None = None) -> Run:
+def train(
+    plan: Plan,
+    *,
+    seed: int = 0,
+    directory: str | Path | None = None,
+    verbosity: Verbosity | None = None,
+) -> Run:
     """Train the model of the plan once, recorded under ``directory``; gives the finished run."""
     trainer = Trainer(plan, seed=seed)
     with Monitor(
@@ -79,6 +86,7 @@ def train(plan: Plan, *, seed: int = 0, directory: str | Path | None = None) -> 
         tags=["demo"],
         notes="A small character model learns sentences. Every number is of a real training.",
         line_every_s=_SECONDS_BETWEEN_LINES,
+        verbosity=verbosity,
     ) as monitor:
         trainer.run_all(monitor)
     return monitor.run
@@ -215,7 +223,7 @@ class Trainer:
 
     def _picture(self, run: Run, *, step: int) -> None:
         weights = self.model.parameters["hidden.weight"]
-        run.log_image("hidden.weight", colour_matrix(weights), step, caption="blue < 0 < red")
+        run.log_image("hidden.weight", colour_matrix(weights.T), step, caption="blue < 0 < red")
 
 
 def learning_rate(step: int, *, plan: Plan, num_steps: int) -> float:

@@ -52,10 +52,15 @@ _HOT = Finding(
 _SPIKE = Finding(
     rule="loss-spike",
     severity="warning",
-    sentence=f"train/loss jumped by 6.0 at step {story.SPIKE_STEP} and came back at once.",
+    sentence=f"train/loss jumped by {story.SPIKE_RISE} at step {story.SPIKE_STEP} and came back.",
     series="train/loss",
     steps=(story.SPIKE_STEP, story.SPIKE_STEP),
-    evidence={"loss": 9.1, "mean": 3.1, "norm": 34.0, "norm_mean": 0.85},
+    evidence={
+        "loss": story.expected_loss(story.SPIKE_STEP) + story.SPIKE_RISE,
+        "usual_loss": story.expected_loss(story.SPIKE_STEP),
+        "norm": story.SPIKE_NORM,
+        "usual_norm": 0.85,
+    },
     advice="Clip gradients at a lower norm, or lower the learning rate a little.",
 )
 _FLAT = Finding(

@@ -21,6 +21,8 @@ PAUSE_S = 90.0
 
 NAN_STEP = 150
 SPIKE_STEP = 310
+SPIKE_RISE = 6.0
+SPIKE_NORM = 34.0
 LATE_METRIC_FROM = 120
 HOT_GPU = 1
 HOT_STEPS = range(165, 190)
@@ -84,7 +86,7 @@ def tell_steps(attempt: Attempt, *, rank: int, seed: int) -> Iterator[Step]:
         if step == NAN_STEP:
             loss, norm = math.nan, math.inf
         elif step == SPIKE_STEP:
-            loss, norm = loss + 6.0, norm * 40.0
+            loss, norm = expected_loss(step) + SPIKE_RISE, SPIKE_NORM
         yield Step(
             step=step,
             seconds=attempt.seconds_at(step),
