@@ -21,7 +21,7 @@ from epochal.recipes.demo.pictures import colour_matrix, draw_layers
 from epochal.run.run import Run
 
 _LARGEST_NORM = 0.5
-_TEMPERATURE = 0.7
+_TEMPERATURE = 0.6
 _SECONDS_BETWEEN_LINES = 0.4
 
 
