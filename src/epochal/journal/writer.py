@@ -75,6 +75,7 @@ class JournalWriter:
         self._reason = ""
         self._retry_open_at = 0.0
         self._closed = False
+        self._wants_new_attempt = False
         _register_fork(self)
 
     @property
@@ -87,10 +88,15 @@ class JournalWriter:
         """Whether close() was called."""
         return self._closed
 
-    def open(self) -> None:
-        """Create the first part; the only call here that raises for an environmental fault."""
+    def open(self, *, new_attempt: bool = False) -> None:
+        """Create the first part; the only call here that raises for an environmental fault.
+
+        ``new_attempt``: should another process have begun this attempt already, take the next one.
+        """
         with self._lock:
+            self._wants_new_attempt = new_attempt
             self._open_part()
+            self._wants_new_attempt = False
 
     def append(self, line: bytes, at: float) -> None:
         """Write one line; ``at`` is the time of the call in Unix seconds. Never raises OSError."""
@@ -176,7 +182,10 @@ class JournalWriter:
             try:
                 return name, os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
             except FileExistsError:
-                name = _next(name)
+                if self._wants_new_attempt:
+                    name = name._replace(attempt=name.attempt + 1)
+                else:
+                    name = _next(name)
             except FileNotFoundError:
                 if made_folder:
                     raise

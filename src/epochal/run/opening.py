@@ -47,9 +47,6 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     else:
         identity, folder, attempt = _resumed_run(found, request)
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
-    if launch.world_size > 1:
-        meeting = ranks.Meeting(folder, attempt)
-        ranks.publish(request.root, _launch_id(launch, request), meeting)
     _add_provenance(identity, folder, settings)
     write_json(folder.identity, identity)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
@@ -64,6 +61,9 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         last_step=last_step,
         resume_step=request.resume_step,
     )
+    if launch.world_size > 1:
+        meeting = ranks.Meeting(folder, run.attempt)
+        ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(run, last_step)
     return run
 
@@ -282,7 +282,7 @@ def _open_run(
         on_fault=console.notice,
         restore=restore,
     )
-    journal.open()
+    journal.open(new_attempt=writer == LOOP)
     return Run(
         identity=identity,
         folder=folder,
@@ -290,7 +290,7 @@ def _open_run(
         console=console,
         totals=totals,
         rank=rank,
-        attempt=attempt,
+        attempt=journal.name.attempt,
         last_step=last_step,
         resume_step=resume_step,
     )
