@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
@@ -130,10 +131,17 @@ def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
 
 def plain_json(value: Any, *, depth: int = 0) -> Any:
     """A configuration value as JSON can hold it; what it cannot becomes its repr."""
-    if value is None or isinstance(value, (str, bool, int)):
+    if isinstance(value, Enum):
+        return plain_json(value.value, depth=depth + 1)
+    if value is None or isinstance(value, bool):
         return value
+    # Subclasses (numpy has some) are made plain: the encoder takes none.
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else nonfinite_word(value)
+        return float(value) if math.isfinite(value) else nonfinite_word(value)
     if depth > 20:
         return repr(value)
     if isinstance(value, Mapping):

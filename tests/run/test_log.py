@@ -1,7 +1,8 @@
+import itertools
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
@@ -233,13 +234,14 @@ def test_an_empty_dict_is_a_step_without_metrics(run: Run) -> None:
 
 def test_logging_after_the_end_raises_and_says_what_to_do(run: Run) -> None:
     run.finish()
-    for call in (
+    calls: list[Callable[[], None]] = [
         lambda: run.log({"a": 1}),
         lambda: run.log_text("a", "b"),
         lambda: run.message("a"),
         lambda: run.log_image("a", b"GIF89a"),
         lambda: run.event("a"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(RunFinishedError, match=r"is finished: start another.*resume='must'"):
             call()
     assert [record["log"] for record in records(run.dir)] == ["run", "finish"]
@@ -249,7 +251,8 @@ def test_a_clock_that_goes_back_changes_nothing_but_the_time(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step, seconds in enumerate((2_000_000_000, 1_000_000_000, 0)):
-        monkeypatch.setattr("epochal.run.run._time_ns", lambda s=seconds: s * 10**9)
+        clock = itertools.repeat(seconds * 10**9)
+        monkeypatch.setattr("epochal.run.run._time_ns", clock.__next__)
         run.log({"a": 1}, step=step)
     found = of_kind(run.dir, "metrics")
     assert [r["step"] for r in found] == [0, 1, 2]

@@ -54,6 +54,8 @@ def checked_request(
     _check_texts(project=project, name=name)
     if notes is not None and not isinstance(notes, str):
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
+    if not isinstance(tags, Iterable):
+        raise ValueTypeError(f"tags must be a list of texts, not {type(tags).__name__}.")
     given = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
     return Request(
         root=Path(settings.dir if folder is None else folder).expanduser().absolute(),

@@ -55,7 +55,6 @@ def init(
     joined = opening.join_parent(console)
     if joined is not None:
         return joined
-    _replace_current()
     asked = request.checked_request(
         settings,
         project=project,
@@ -72,6 +71,7 @@ def init(
             console, settings, launch, verbosity=verbosity, line_every_s=line_every_s
         ),
     )
+    _replace_current()
     if not settings.enabled:
         run = opening.switched_off(asked)
     elif launch.rank == 0:
