@@ -97,7 +97,9 @@ def test_whole_milliseconds_are_never_lost_to_rounding(milliseconds: int) -> Non
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "00h00m"),
+        (0, "0s"),
+        (59.9, "59s"),
+        (60, "00h01m"),
         (15 * MINUTE_S, "00h15m"),
         (2 * HOUR_S + 15 * MINUTE_S + 59, "02h15m"),
         (DAY_S - 1, "23h59m"),

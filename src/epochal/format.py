@@ -57,10 +57,12 @@ def format_duration(seconds: float) -> str:
 def format_clock(seconds: float) -> str:
     """Write the time left in a step line as ``02h15m``, or ``3d02h`` from one day on, rounded down.
 
-    A negative, non-finite or absurdly long duration is unknown and gives an em dash.
+    Under a minute it is ``42s``. A negative, non-finite or absurdly long duration is unknown and gives an em dash.
     """
     if not 0 <= seconds < _LONGEST_S:
         return UNKNOWN
+    if seconds < 60:
+        return f"{int(seconds)}s"
     hours, minutes = divmod(int(seconds) // 60, 60)
     days, hours = divmod(hours, 24)
     return f"{days}d{hours:02d}h" if days else f"{hours:02d}h{minutes:02d}m"

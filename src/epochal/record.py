@@ -196,11 +196,12 @@ def _free_metrics(
 
 
 def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    prefix = f"memory/gpu{record['id']}/" if "id" in record else "memory/"
     for segment in record.get("stats") or ():
         if not isinstance(segment, Mapping):
             continue
         for place in ("device", "managed", "pinned", "pageable"):
-            yield from _scalar(f"memory/{segment.get('name')}/{place}", segment.get(place), None)
+            yield from _scalar(f"{prefix}{segment.get('name')}/{place}", segment.get(place), None)
 
 
 def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, float]]:

@@ -66,6 +66,7 @@ class Pace:
             self._loss_count += 1
         percent, eta_s = self.percent(record), self._eta.remaining_s()
         self.has_printed = True
+        self._console.progress(int(record["step"]), now=now, loss=loss, eta_s=eta_s)
         self._console.step(
             lambda: step_line(
                 int(record["step"]),
