@@ -98,6 +98,28 @@ def test_steps_that_are_no_whole_numbers_are_left_to_the_raw_records(tmp_path: P
     assert sum(1 for _ in run.records()) == 6
 
 
+def test_a_record_of_the_wrong_shape_is_counted(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    journal.add({"log": "metrics", "step": 2, "m": {"a": None}, "nonfinite": ["a"]})
+    journal.add({"log": "allocator", "step": 2, "stats": 5}, {"log": "epoch", "epoch": 1, "m": 3})
+    run = load_run(journal.folder.path)
+    assert (run.info.damaged, len(run.series("a"))) == (2, 1)
+
+
+def test_what_a_rank_wrote_aside_belongs_to_its_run(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1, attempt=2)
+    aside = Journal(tmp_path, "launch-7", project=".launch", identity=False)
+    aside.metrics(1, a=5, writer="rank-0001")
+    write_json(tmp_path / ".launch" / "launch-7.json", {"folder": "p/x", "attempt": 2})
+    store = LocalStore(tmp_path)
+    (run,) = store.runs()
+    assert run.series("a", rank=1).values.tolist() == [5]
+    aside.path("rank-0001").rename(journal.path("rank-0001", attempt=2))
+    store.refresh()
+    assert run.series("a", rank=1).values.tolist() == [5]
+    assert run.info.records == 4
+
+
 def test_labels_overlay_the_runs_own_words(tmp_path: Path) -> None:
     journal = Journal(tmp_path, tags=["a"], notes="n")
     run = load_run(journal.folder.path)

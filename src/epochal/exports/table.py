@@ -69,8 +69,9 @@ def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
     names = list(dict.fromkeys(series.name for run in runs for series in columns[id(run)]))
     table.writerow([*_first(named, "run"), "step", "t", *names])
     for run in runs:
+        first = _first(named, _name(run))
         for row in _step_rows(columns[id(run)], names):
-            table.writerow([*_first(named, _name(run)), *row])
+            table.writerow([*first, *row])
 
 
 def _step_series(run: RunView) -> list[Series]:

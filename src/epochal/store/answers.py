@@ -60,8 +60,8 @@ class RunInfo:
     """One run in one row; times in Unix seconds.
 
     ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
-    are the last ones of rank 0; ``damaged`` counts lines that could not be read; ``problem`` is a
-    sentence about a run that cannot be read, wholly or in part.
+    are the highest of rank 0's newest attempt; ``damaged`` counts lines that could not be read;
+    ``problem`` is a sentence about a run that cannot be read, wholly or in part.
     """
 
     id: str

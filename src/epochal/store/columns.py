@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +54,8 @@ class Columns:
 
     def __init__(self) -> None:
         self._columns: dict[SeriesKey, dict[Origin, Column]] = {}
+        # The same columns again, found by one lookup of a name: this runs once per point.
+        self._by_name: dict[tuple[Origin, Axis], dict[str, Column]] = {}
 
     def __iter__(self) -> Iterator[SeriesKey]:
         return iter(self._columns)
@@ -66,19 +69,16 @@ class Columns:
 
     def add(self, record: Record, *, axis: Axis, at: int, t: float, origin: Origin) -> None:
         """Append every scalar of a record at a step, or at a time with ``at`` as its step."""
-        for name, value in scalars_of(record):
-            self._append(SeriesKey(name, axis), origin, at, t, value)
-        if record["log"] == "epoch":
-            for name, value in _epoch_extras(record):
-                self._append(SeriesKey(name, axis), origin, at, t, value)
-
-    def _append(self, key: SeriesKey, origin: Origin, at: int, t: float, value: float) -> None:
-        column = self._columns.setdefault(key, {}).get(origin)
-        if column is None:
-            column = self._columns[key][origin] = Column()
-        column.steps.append(at)
-        column.times.append(t)
-        column.values.append(value)
+        by_name = self._by_name.setdefault((origin, axis), {})
+        for name, value in _all_scalars(record):
+            column = by_name.get(name)
+            if column is None:
+                column = by_name[name] = Column()
+                self._columns.setdefault(SeriesKey(name, axis), {})[origin] = column
+            # The value first: one too large for 64 bits raises before anything is added.
+            column.values.append(value)
+            column.times.append(t)
+            column.steps.append(at)
 
 
 def whole_number(value: Any) -> int | None:
@@ -92,6 +92,17 @@ def seconds(record: Record) -> float:
     """A record's time in Unix seconds; nan when it has none."""
     t = record.get("t")
     return float(t) if isinstance(t, (int, float)) else float("nan")
+
+
+def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:
+    if record["log"] == "metrics" and "nonfinite" not in record:
+        metrics: Mapping[str, Any] = record.get("m") or {}
+        # What run.log writes: all numbers, nothing to look up.
+        if all(type(value) is float or type(value) is int for value in metrics.values()):
+            return metrics.items()
+    if record["log"] == "epoch":
+        return chain(scalars_of(record), _epoch_extras(record))
+    return scalars_of(record)
 
 
 def _epoch_extras(record: Record) -> Iterator[tuple[str, float]]:

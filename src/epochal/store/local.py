@@ -8,6 +8,7 @@ from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder, is_run_folder, run_folders
+from epochal.store.adoption import asides_below
 from epochal.store.local_run import LocalRun
 from epochal.store.lookup import choose
 from epochal.store.store import RunView
@@ -45,7 +46,7 @@ class LocalStore:
         if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
             folder = path.absolute().resolve()
             known = {run.path.resolve(): run for run in self.runs()}
-            return known.get(folder) or LocalRun(RunFolder(folder))
+            return known.get(folder) or load_run(folder)
         runs = self.runs()
         return runs[choose(key, [run.brief() for run in runs])]
 
@@ -66,9 +67,16 @@ class LocalStore:
     def _look(self) -> None:
         self._looked = True
         found = {folder.path: folder for root in self._roots for folder in run_folders(root)}
+        asides = {
+            run: asides
+            for root in {path.parent.parent for path in found}
+            for run, asides in asides_below(root).items()
+        }
         self._runs = {
             path: self._runs.get(path) or LocalRun(folder) for path, folder in found.items()
         }
+        for path, run in self._runs.items():
+            run.asides = asides.get(path, ())
 
 
 def open_store(path: str | Path) -> LocalStore:
@@ -83,4 +91,4 @@ def load_run(folder: str | Path) -> LocalRun:
     path = Path(folder).expanduser().absolute()
     if not is_run_folder(path):
         raise UsageError(f"{str(folder)!r} is not a run folder: it has no run.json and no journal.")
-    return LocalRun(RunFolder(path))
+    return LocalRun(RunFolder(path), asides_below(path.parent.parent).get(path, ()))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import difflib
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.journal.reader import NewerFormatError
 from epochal.record import FORMAT_VERSION, Axis, Position, Record
+from epochal.store.adoption import Aside
 from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey, whole_number
 from epochal.store.labels import read_labels, write_labels
@@ -29,8 +30,9 @@ _UNREADABLE = Status("unreadable", "unreadable")
 class LocalRun:
     """A run in a folder; nothing of its journal is read before the first question about it."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, asides: Sequence[Aside] = ()) -> None:
         self._folder = folder
+        self.asides = asides
         self._identity: dict[str, Any] = {}
         self._labels = Labels()
         self._problems: dict[str, str] = {}
@@ -71,12 +73,13 @@ class LocalRun:
     def _poll(self) -> None:
         self._problems.pop("journal", None)
         try:
-            names = self._folder.parts()
+            names = self._part_names()
         except OSError as error:
             self._problems["journal"] = f"the journal cannot be listed: {error}"
             return
-        for name in names:
-            path = self._folder.part_path(name)
+        if any(path not in names for path in self._parts):
+            self._forget()  # parts went elsewhere; what they held is read again from there
+        for path, name in names.items():
             if path not in self._parts:
                 self._parts[path] = TailedPart(path, name)
         for index, part in enumerate(self._parts.values()):
@@ -86,6 +89,12 @@ class LocalRun:
                         self._state.add(position, record, part=index, span=span)
             except OSError as error:
                 self._problems["journal"] = f"a part of the journal cannot be read: {error}"
+
+    def _part_names(self) -> dict[Path, PartName]:
+        names = {self._folder.part_path(name): name for name in self._folder.parts()}
+        for aside in self.asides:
+            names.update(aside.parts())
+        return names
 
     def _read_small_files(self) -> None:
         for what, read in (("run.json", self._read_identity), ("labels.json", self._read_labels)):
@@ -174,7 +183,7 @@ class LocalRun:
             total_steps=whole_number(totals.get("steps")),
             num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
             records=state.num_records,
-            damaged=sum(part.damaged for part in self._parts.values()),
+            damaged=state.num_misshapen + sum(p.damaged for p in self._parts.values()),
             config=self.config,
             problem=" ".join(self._problems.values()) or None,
         )

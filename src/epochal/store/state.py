@@ -29,9 +29,11 @@ class RunState:
         self.columns = Columns()
         self.places: dict[str, Places] = {}
         self.num_records = 0
+        self.num_misshapen = 0
         self.updated: float | None = None
         # By writer and attempt; empty where the first line of its file is damaged.
         self._headers: dict[tuple[str, int], Record] = {}
+        self._origins: dict[tuple[str, int], Origin] = {}
         self._finishes: dict[tuple[str, int], Record] = {}
         self._configs: dict[int, dict[str, Any]] = {}
         self._definitions: dict[str, dict[str, Any]] = {}
@@ -56,13 +58,16 @@ class RunState:
         origin = self._origin(position)
         at = whole_number(record.get("epoch" if axis == "epoch" else "step"))
         if position.writer == LOOP and at is not None and axis in self._reached:
-            self._reached[axis][position.attempt] = at
+            reached = self._reached[axis]
+            reached[position.attempt] = max(at, reached.get(position.attempt, at))
             if axis == "epoch":
                 self._takeovers[axis].setdefault(position.attempt, at)
         if axis == "time" or (at is not None and axis != "none"):
-            self.columns.add(
-                record, axis=axis, at=NO_STEP if at is None else at, t=t, origin=origin
-            )
+            step = NO_STEP if at is None else at
+            try:
+                self.columns.add(record, axis=axis, at=step, t=t, origin=origin)
+            except (AttributeError, TypeError, ValueError, OverflowError):
+                self.num_misshapen += 1  # valid JSON, but not what this kind of record holds
         if kind not in DENSE_KINDS:
             place = Place(
                 part,
@@ -97,7 +102,12 @@ class RunState:
             self._configs.setdefault(attempt, {})[str(record["name"])] = record.get("value")
 
     def _origin(self, position: Position) -> Origin:
-        return Origin(self._rank(position), position.writer.startswith(_CHILD), position.attempt)
+        origin = self._origins.get(position[:2])
+        if origin is None:
+            is_child = position.writer.startswith(_CHILD)
+            origin = Origin(self._rank(position), is_child, position.attempt)
+            self._origins[position[:2]] = origin
+        return origin
 
     def _rank(self, position: Position) -> int:
         writer = position.writer
@@ -135,7 +145,7 @@ class RunState:
         return merged
 
     def reached(self, axis: Axis) -> int | None:
-        """The last step or epoch rank 0 logged in its newest attempt that logged any."""
+        """The highest step or epoch of rank 0 in the newest attempt that logged any."""
         reached = self._reached[axis]
         return reached[max(reached)] if reached else None
 
