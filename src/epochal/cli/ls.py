@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import time
 from typing import TYPE_CHECKING
 
 from epochal.cli.command import add_json, print_json, runs_dir, store_of
-from epochal.cli.table import table
+from epochal.cli.table import table, terminal_columns
 from epochal.console.verbosity import msg
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
@@ -17,8 +16,6 @@ from epochal.store.status import format_age
 
 if TYPE_CHECKING:
     from epochal.store.store import RunView
-
-_PLAIN_COLUMNS = 80
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +59,7 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
         for info, loss in rows
     ]
     header = ("NAME", "PROJECT", "STATUS", "STEP", "LOSS", "AGE")
-    terminal = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-    width = terminal if sys.stdout.isatty() else _PLAIN_COLUMNS
-    print(table(header, cells, width=width, shrink=(0, 1), right=(3, 4, 5)))
+    print(table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(3, 4, 5)))
     for info, _ in rows:
         if info.problem:
             print(f"{info.project}/{info.name}: {info.problem}", file=sys.stderr)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
-from epochal.cli.table import table
+from epochal.cli.table import table, terminal_columns
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo, Series
 from epochal.store.store import RunView
@@ -91,7 +91,7 @@ def _metrics(series: list[Series]) -> str:
         for one in series
     ]
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
-    return table(header, rows, right=(2, 3, 4, 5))
+    return table(header, rows, width=terminal_columns(), shrink=(0,), right=(2, 3, 4, 5))
 
 
 def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import unicodedata
 from collections.abc import Sequence
 
 _GAP = 2
+_PLAIN_COLUMNS = 80
 _NARROWEST = 8
 
 
@@ -36,6 +39,13 @@ def table(
         for row in cells
     )
     return "\n".join(line.rstrip() for line in lines)
+
+
+def terminal_columns() -> int:
+    """How wide a table may be: the terminal's width, 80 columns for a pipe or a file."""
+    if not sys.stdout.isatty():
+        return _PLAIN_COLUMNS
+    return shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
 
 
 def _one_line(text: str) -> str:
