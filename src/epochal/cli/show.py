@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
-from epochal.cli.table import table, terminal_columns
+from epochal.cli.table import table
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo, Series
 from epochal.store.store import RunView
+
+_LONGEST_NAME = 48
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +84,7 @@ def _metrics(series: list[Series]) -> str:
         return ""
     rows = [
         (
-            f"  {one.name}" + (f" (rank {one.rank})" if one.rank else ""),
+            f"  {_short(one.name)}" + (f" (rank {one.rank})" if one.rank else ""),
             one.axis,
             str(len(one)),
             *(_number(x) for x in (one.summary.last, one.summary.min, one.summary.max)),
@@ -91,7 +93,7 @@ def _metrics(series: list[Series]) -> str:
         for one in series
     ]
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
-    return table(header, rows, width=terminal_columns(), shrink=(0,), right=(2, 3, 4, 5))
+    return table(header, rows, right=(2, 3, 4, 5))
 
 
 def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:
@@ -112,6 +114,10 @@ def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, An
         ],
         "findings": [entry.record for entry in view.findings()],
     }
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
 def _number(value: float | None) -> str:
