@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TextIO
 
 MAX_CAPTURED_BYTES = 8 * 1024 * 1024
+_MAX_LINE_CHARACTERS = 64 * 1024
 
 
 class Tee:
@@ -28,10 +29,11 @@ class Tee:
         """Print, and keep the lines that are complete."""
         written = self._stream.write(text)
         with self._lock:
-            *lines, self._rest = (self._rest + text).split("\n")
+            *lines, rest = (self._rest + text).split("\n")
+            # A bar that is redrawn for hours must not pile up here.
+            self._rest = _last_state(rest) + ("\r" if rest.endswith("\r") else "")
         for line in lines:
-            # A progress bar redraws one line many times; only its last state is worth keeping.
-            self._keep(line.rstrip("\r").rpartition("\r")[2])
+            self._keep(_last_state(line))
         return written
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -42,11 +44,16 @@ class Tee:
     def end(self) -> None:
         """Keep an unfinished last line."""
         if self._rest:
-            self._keep(self._rest.rpartition("\r")[2])
+            self._keep(_last_state(self._rest))
             self._rest = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _last_state(line: str) -> str:
+    """What a line shows in the end: a progress bar redraws one line many times."""
+    return line.rstrip("\r").rpartition("\r")[2][:_MAX_LINE_CHARACTERS]
 
 
 class Capture:
@@ -77,8 +84,9 @@ class Capture:
             return  # full, or a line printed by the keeping itself
         self._busy.now = True
         try:
-            self._left -= len(line) + 1
-            self._keep(stream, line)
+            kept = line[: self._left]
+            self._left -= len(kept) + 1
+            self._keep(stream, kept)
             if self._left <= 0:
                 self._keep("stderr", "[epochal] captured output is full; the rest is not kept")
         finally:

@@ -60,12 +60,13 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> Meeting | Non
 def _look(root: Path, launch_id: str) -> Meeting | None:
     try:
         told = read_json(_published(root, launch_id))
-    except FileNotFoundError:
+        meeting = Meeting(RunFolder(root / str(told["folder"])), int(told["attempt"]))
+        published_at, seen = float(told["t"]), liveness(told["by"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # nothing yet, or nothing that this version wrote
+    if seen == "dead" or (seen == "unknown" and time.time() - published_at > _STALE_AFTER_S):
         return None
-    seen = liveness(told["by"])
-    if seen == "dead" or (seen == "unknown" and time.time() - float(told["t"]) > _STALE_AFTER_S):
-        return None
-    return Meeting(RunFolder(root / str(told["folder"])), int(told["attempt"]))
+    return meeting
 
 
 def waiting_room(root: Path, launch_id: str) -> RunFolder:

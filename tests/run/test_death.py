@@ -1,0 +1,168 @@
+"""How a run says that its process ended: real processes, real signals."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartRun
+from tests.doubles.journals import of_kind, records
+from tests.doubles.scripts import run_folder, run_script, start_script
+
+
+def ending(folder: Path) -> dict[str, Any]:
+    (finish,) = of_kind(run_folder(folder), "finish")
+    assert records(run_folder(folder))[-1] == finish
+    return finish
+
+
+def test_a_script_that_simply_ends_has_finished(tmp_path: Path) -> None:
+    code, _, err = run_script(tmp_path, "start().log({'a': 1}, step=7)")
+    assert (code, err) == (0, "")
+    finish = ending(tmp_path)
+    assert (finish["status"], finish["last_step"]) == ("finished", 7)
+
+
+@pytest.mark.parametrize("body", ["run = start()", "with start() as run:"])
+def test_an_exception_is_recorded_with_its_traceback(tmp_path: Path, body: str) -> None:
+    indent = "    " if body.startswith("with") else ""
+    source = f"{body}\n{indent}run.log({{'a': 1}})\n{indent}raise RuntimeError('out of memory')\n"
+    code, _, err = run_script(tmp_path, source)
+    assert code == 1
+    assert err.endswith("RuntimeError: out of memory\n")
+    finish = ending(tmp_path)
+    assert (finish["status"], finish["reason"]) == ("failed", "RuntimeError: out of memory")
+    (event,) = of_kind(run_folder(tmp_path), "event")
+    assert event["name"] == "exception"
+    assert event["traceback"].startswith("Traceback (most recent call last)")
+
+
+def test_an_exception_with_a_text_that_is_no_utf8_is_recorded(start_run: StartRun) -> None:
+    run = start_run()
+    with pytest.raises(ValueError, match="odd"), run:
+        raise ValueError("odd \udcff")
+    assert of_kind(run.dir, "finish")[0]["reason"] == "ValueError: odd \\udcff"
+
+
+@pytest.mark.parametrize("body", ["run = start()", "with start() as run:"])
+def test_leaving_with_sys_exit_is_an_end_not_a_failure(tmp_path: Path, body: str) -> None:
+    indent = "    " if body.startswith("with") else ""
+    code, _, err = run_script(tmp_path, f"{body}\n{indent}sys.exit()\n")
+    assert (code, err) == (0, "")
+    assert ending(tmp_path)["status"] == "finished"
+
+
+@pytest.mark.parametrize("with_block", [False, True])
+def test_ctrl_c_is_an_interruption(tmp_path: Path, with_block: bool) -> None:
+    wait = "print('ready', flush=True); time.sleep(60)"
+    source = f"with start() as run:\n    {wait}" if with_block else f"run = start()\n{wait}"
+    with start_script(tmp_path, source) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == -signal.SIGINT
+    assert ending(tmp_path)["status"] == "interrupted"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_ends_the_process_as_it_would_have_and_is_recorded(
+    tmp_path: Path, name: str
+) -> None:
+    number = getattr(signal, name)
+    with start_script(tmp_path, "run = start(); print(flush=True); time.sleep(60)") as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        process.communicate(timeout=30)
+    assert process.returncode == -number
+    assert (ending(tmp_path)["status"], ending(tmp_path)["reason"]) == ("terminated", name)
+
+
+def test_the_programs_own_handler_is_still_called(tmp_path: Path) -> None:
+    source = """
+    def mine(number, frame):
+        print("mine", number)
+        sys.exit(3)
+
+    signal.signal(signal.SIGTERM, mine)
+    run = start()
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+    """
+    code, out, _ = run_script(tmp_path, source)
+    assert (code, out) == (3, "mine 15\n")
+    (event,) = of_kind(run_folder(tmp_path), "event")
+    assert (event["name"], event["reason"]) == ("signal", "SIGTERM received")
+
+
+def test_a_handler_that_goes_on_leaves_the_run_open(tmp_path: Path) -> None:
+    source = """
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    run = start()
+    os.kill(os.getpid(), signal.SIGTERM)
+    run.log({"a": 1})
+    """
+    assert run_script(tmp_path, source)[0] == 0
+    assert len(of_kind(run_folder(tmp_path), "metrics")) == 1
+    assert ending(tmp_path)["status"] == "finished"
+
+
+def test_an_ignored_signal_stays_ignored(tmp_path: Path) -> None:
+    source = """
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    run = start()
+    os.kill(os.getpid(), signal.SIGHUP)
+    run.log({"a": 1})
+    """
+    assert run_script(tmp_path, source)[0] == 0
+    assert ending(tmp_path)["status"] == "finished"
+
+
+def test_hooks_are_put_back_when_the_run_ends(tmp_path: Path) -> None:
+    source = """
+    before = sys.excepthook, signal.getsignal(signal.SIGTERM)
+    for _ in range(3):
+        start().finish()
+        assert (sys.excepthook, signal.getsignal(signal.SIGTERM)) == before
+    """
+    code, _, err = run_script(tmp_path, source)
+    assert (code, err.count("Traceback")) == (0, 0)
+
+
+def test_an_earlier_exception_hook_still_runs(tmp_path: Path) -> None:
+    source = """
+    sys.excepthook = lambda kind, error, trace: print("mine", error)
+    run = start()
+    raise ValueError("x")
+    """
+    code, out, _ = run_script(tmp_path, source)
+    assert (code, out) == (1, "mine x\n")
+    assert ending(tmp_path)["status"] == "failed"
+
+
+def test_a_run_started_in_a_thread_ends_with_its_process(tmp_path: Path) -> None:
+    source = """
+    import threading
+    thread = threading.Thread(target=lambda: start().log({"a": 1}))
+    thread.start()
+    thread.join()
+    """
+    assert run_script(tmp_path, source)[0] == 0
+    assert ending(tmp_path)["status"] == "finished"
+
+
+def test_a_child_killed_by_a_signal_does_not_end_the_run(tmp_path: Path) -> None:
+    source = """
+    run = start()
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+    os.kill(child, signal.SIGTERM)
+    assert os.waitpid(child, 0)[1] == signal.SIGTERM
+    run.log({"a": 1})
+    """
+    code, _, err = run_script(tmp_path, source)
+    assert (code, err) == (0, "")
+    assert ending(tmp_path)["status"] == "finished"

@@ -1,0 +1,130 @@
+"""Ranks of one launch: real processes that find each other through the folder."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from epochal.journal.layout import RunFolder
+from epochal.journal.process import process_identity
+from epochal.run import ranks
+from tests.doubles.journals import of_kind, records, steps
+from tests.doubles.scripts import run_folder, run_script, start_script
+
+LOG = "run = start(); run.log({'loss': run.rank}, step=run.rank); print(run.attempt, run.rank)"
+
+
+def rank(number: int, world_size: int = 2) -> dict[str, str]:
+    return {
+        "RANK": str(number),
+        "WORLD_SIZE": str(world_size),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "29500",
+    }
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_ranks_write_into_one_run_whoever_starts_first(tmp_path: Path, first: int) -> None:
+    source = LOG + "; input()"
+    early = start_script(tmp_path, source, **rank(first))
+    time.sleep(0.3)
+    late = start_script(tmp_path, source, **rank(1 - first))
+    for process in (early, late):
+        assert process.stdout is not None
+        process.stdout.readline()
+    for process in (early, late):
+        assert process.communicate("\n", timeout=60)[1] == ""
+    folder = RunFolder(run_folder(tmp_path))
+    assert [part.writer for part in folder.parts()] == ["loop", "rank-0001"]
+    assert steps(folder) == [0, 1]
+    assert [r["rank"] for r in of_kind(folder, "run")] == [0, 1]
+    assert len({r["id"] for r in of_kind(folder, "run")}) == 1
+
+
+def test_all_ranks_of_a_resumed_run_write_the_same_attempt(tmp_path: Path) -> None:
+    assert run_script(tmp_path, LOG)[0] == 0
+    source = LOG.replace("start()", "start(resume='must')") + "; input()"
+    processes = [start_script(tmp_path, source, **rank(number)) for number in (0, 1)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("2 ")
+    for process in processes:
+        process.communicate("\n", timeout=60)
+    parts = RunFolder(run_folder(tmp_path)).parts()
+    assert [part.stem for part in parts] == [
+        "loop.0001.0000",
+        "loop.0002.0000",
+        "rank-0001.0002.0000",
+    ]
+
+
+def test_only_rank_0_prints(tmp_path: Path) -> None:
+    source = "run = start(console=True); run.log_step(1, 1., 2, 3., 4., 5., 6.); print(); input()"
+    processes = [start_script(tmp_path, source, **rank(number)) for number in (0, 1)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    errors = [process.communicate("\n", timeout=60)[1] for process in processes]
+    assert "is recorded in" in errors[0]
+    assert errors[1] == ""
+
+
+def test_a_world_of_one_writes_no_launch_file(tmp_path: Path) -> None:
+    assert run_script(tmp_path, LOG, **rank(0, 1))[0] == 0
+    assert not (tmp_path / ".launch").exists()
+
+
+def test_what_a_dead_process_published_is_not_believed(tmp_path: Path) -> None:
+    meeting = ranks.Meeting(RunFolder(tmp_path / "p" / "old"), 1)
+    ranks.publish(tmp_path, "launch", meeting)
+    assert ranks.find(tmp_path, "launch", wait_s=0) == meeting
+    file = tmp_path / ".launch" / "launch.json"
+    told = json.loads(file.read_bytes())
+    file.write_text(json.dumps({**told, "by": {**told["by"], "pid_start": 1.0}}))
+    assert ranks.find(tmp_path, "launch", wait_s=0) is None
+
+
+def test_what_another_machine_published_is_believed_for_some_minutes(tmp_path: Path) -> None:
+    ranks.publish(tmp_path, "launch", ranks.Meeting(RunFolder(tmp_path / "p" / "old"), 3))
+    file = tmp_path / ".launch" / "launch.json"
+    told = json.loads(file.read_bytes())
+    told["by"] = {**process_identity(), "host": "elsewhere"}
+    file.write_text(json.dumps(told))
+    found = ranks.find(tmp_path, "launch", wait_s=0)
+    assert found is not None
+    assert found.attempt == 3
+    file.write_text(json.dumps({**told, "t": told["t"] - 3600}))
+    assert ranks.find(tmp_path, "launch", wait_s=0) is None
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"folder": "x"}'])
+def test_a_launch_file_that_is_rubbish_is_waited_over(tmp_path: Path, content: str) -> None:
+    (tmp_path / ".launch").mkdir()
+    (tmp_path / ".launch" / "launch.json").write_text(content)
+    assert ranks.find(tmp_path, "launch", wait_s=0) is None
+
+
+def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path) -> None:
+    alone = """
+    from epochal.run import ranks
+    ranks.find.__kwdefaults__["wait_s"] = 0.1
+    run = start()
+    run.log({"a": 1}, step=1)
+    print(flush=True)
+    input()
+    run.log({"a": 1}, step=2)
+    """
+    late = start_script(tmp_path, alone, **rank(1))
+    assert late.stdout is not None
+    late.stdout.readline()
+    assert steps(RunFolder(next((tmp_path / ".launch").iterdir()))) == [1]
+    zero = start_script(tmp_path, LOG + "; sys.stdout.flush(); input()", **rank(0))
+    assert zero.stdout is not None
+    zero.stdout.readline()
+    _, err = late.communicate("\n", timeout=60)
+    assert "found no run of rank 0" in err
+    zero.communicate("\n", timeout=60)
+    folder = run_folder(tmp_path)
+    assert steps(folder) == [0, 1, 2]
+    assert [r["log"] for r in records(folder)].count("finish") == 2
