@@ -16,11 +16,13 @@ Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are rea
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from epochal.errors import UsageError
 
+_WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _PARENT_RUN = "EPOCHAL_PARENT_RUN"
 _FALSE = frozenset({"0", "false", "no", "off"})
 _TRUE = frozenset({"1", "true", "yes", "on", ""})
@@ -110,7 +112,7 @@ def read_parent_run(environ: Mapping[str, str] | None = None) -> ParentRun | Non
     """The run this process's parent announced, if any."""
     env = os.environ if environ is None else environ
     parts = env.get(_PARENT_RUN, "").split(":", 2)
-    if len(parts) != 3 or not (parts[0].isdigit() and parts[1].isdigit()):
+    if len(parts) != 3 or not all(_WHOLE_NUMBER.fullmatch(part) for part in parts[:2]):
         return None
     return ParentRun(pid=int(parts[0]), attempt=int(parts[1]), folder=parts[2])
 
@@ -142,7 +144,7 @@ def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
 def _first_int(env: Mapping[str, str], *names: str) -> int | None:
     for name in names:
         text = env.get(name, "").strip()
-        if text.lstrip("-").isdigit():
+        if _WHOLE_NUMBER.fullmatch(text):
             return int(text)
     return None
 
