@@ -42,22 +42,44 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int)
     finite = array[np.isfinite(array)]
     record: Record = {"log": "histogram", "t": at, "step": step, "name": checked_name(name)}
     if finite.size:
-        counts, edges = np.histogram(finite, bins=bins)
-        record.update(
-            lo=float(edges[0]),
-            hi=float(edges[-1]),
-            counts=counts.tolist(),
-            min=float(finite.min()),
-            max=float(finite.max()),
-            mean=float(finite.mean()),
-            std=float(finite.std()),
-        )
+        lo, hi, counts = _binned(finite, bins)
+        with np.errstate(over="ignore", invalid="ignore"):
+            record.update(
+                lo=lo,
+                hi=hi,
+                counts=counts,
+                min=float(finite.min()),
+                max=float(finite.max()),
+                mean=float(finite.mean()),
+                std=float(finite.std()),
+            )
     else:
         record.update(lo=0.0, hi=0.0, counts=[])
     record["count"] = int(finite.size)
     if finite.size != array.size:
         record["nonfinite_count"] = int(array.size - finite.size)
     return record
+
+
+def _binned(finite: npt.NDArray[np.float64], bins: int) -> tuple[float, float, list[int]]:
+    """Lowest and highest edge of equal bins, and the counts.
+
+    Values that hardly differ get bins wide enough for floats to tell apart.
+    """
+    import numpy as np
+
+    scale = 0.125  # the width of the widest range must still be a float
+    scaled = finite * scale
+    lo, hi = float(scaled.min()), float(scaled.max())
+    if lo == hi:
+        lo, hi = lo - 0.5 * scale, hi + 0.5 * scale
+    narrowest = 2.0 * bins * float(np.spacing(max(abs(lo), abs(hi))))
+    if hi - lo < narrowest:
+        lo, hi = lo - narrowest, hi + narrowest
+    counts, edges = np.histogram(scaled, bins=bins, range=(lo, hi))
+    largest = float(np.finfo(np.float64).max)
+    low, high = (max(-largest, min(largest, float(edge) / scale)) for edge in edges[[0, -1]])
+    return low, high, counts.tolist()
 
 
 def image_record(
