@@ -240,6 +240,10 @@ def test_commit_and_uncommitted_changes_are_kept(
     dirty = init("tests", "dirty", dir=tmp_path / "runs", console=False)
     assert identity(dirty)["git"]["dirty"] is True
     assert [b"+lr = 2" in blob.read_bytes() for blob in dirty.folder.blobs.iterdir()] == [True]
+    (repository / "train.py").write_text("lr = 3\n")
+    resumed = init("tests", "dirty", dir=tmp_path / "runs", console=False, resume="must")
+    patch = resumed.folder.blobs / identity(resumed)["git"]["patch"]
+    assert b"+lr = 3" in patch.read_bytes()
 
 
 def test_a_folder_outside_git_has_no_commit(

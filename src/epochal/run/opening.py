@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import secrets
@@ -140,8 +141,12 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
         return
     facts, patch = provenance.describe_git(Path.cwd())
     identity["git"] = facts
-    if patch:
-        store_blob(folder, "uncommitted.patch", patch)
+    if facts is not None and patch:
+        # A resumed run may come from other code than the attempt before it.
+        is_first = not (folder.blobs / "uncommitted.patch").exists()
+        digest = hashlib.sha256(patch).hexdigest()[:8]
+        facts["patch"] = "uncommitted.patch" if is_first else f"uncommitted-{digest}.patch"
+        store_blob(folder, facts["patch"], patch)
 
 
 def _greet(run: Run, last_step: int) -> None:
