@@ -54,7 +54,7 @@ def killed_run(folder: Path, load: Load, *, seed: int) -> list[int]:
 
 def acknowledged(counters: Path) -> list[int]:
     text = counters.read_bytes()
-    return list(struct.unpack(f"<{len(text) // 8}q", text))
+    return list(struct.unpack(f"={len(text) // 8}q", text))
 
 
 def wait_for_first(counters: Path, child: subprocess.Popen[bytes]) -> None:
