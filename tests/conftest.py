@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from hypothesis import settings
 
 from epochal.run.current import CURRENT
 from epochal.run.run import Run
@@ -17,15 +18,23 @@ _LAUNCHERS = ("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_", "MASTER_", "EPOCHAL_")
 _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
 
 
+# No test depends on how fast the machine is; a failing example is the same on every machine.
+settings.register_profile("house", deadline=None, derandomize=True)
+settings.load_profile("house")
+
+
 class StartRun(Protocol):
     def __call__(self, name: str = ..., **arguments: Any) -> Run: ...
 
 
 @pytest.fixture(autouse=True)
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     for name in list(os.environ):
         if name.startswith(_LAUNCHERS) or name in _RANKS:
             monkeypatch.delenv(name)
+    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(autouse=True)

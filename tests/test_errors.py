@@ -11,6 +11,7 @@ from epochal import errors
         (errors.ValueTypeError, ValueError),
         (errors.RunFinishedError, RuntimeError),
         (errors.RunNotFoundError, LookupError),
+        (errors.MetricNotFoundError, LookupError),
         (errors.FormatError, ValueError),
     ],
 )

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from epochal.errors import UsageError
@@ -5,6 +7,7 @@ from epochal.settings import (
     Launch,
     Settings,
     announce_run,
+    cache_folder,
     read_launch,
     read_parent_run,
     read_settings,
@@ -115,3 +118,9 @@ def test_a_run_is_announced_to_children_and_withdrawn_by_its_own_process_only() 
 @pytest.mark.parametrize("text", ["", "5", "a:1:/x", "²:1:/x"])
 def test_a_malformed_announcement_is_none(text: str) -> None:
     assert read_parent_run({"EPOCHAL_PARENT_RUN": text}) is None
+
+
+def test_the_cache_folder_is_the_given_one_else_the_users() -> None:
+    assert cache_folder({"EPOCHAL_CACHE_DIR": "/data/c", "XDG_CACHE_HOME": "/x"}) == Path("/data/c")
+    assert cache_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/epochal")
+    assert cache_folder({}).is_relative_to(Path.home())

@@ -1,11 +1,12 @@
 """Every error Epochal raises on purpose, one sentence each.
 
-    EpochalError ├── UsageError (also ValueError)      the caller's mistake: names the argument and
-    what is accepted │   └── ValueTypeError (also TypeError)   a value of a kind that cannot be
-    logged ├── RunFinishedError                  something was logged after finish() ├──
-    RunNotFoundError (also LookupError)   a run that was asked for by name, id or path is not there
-    └── FormatError (also ValueError)     a file that is not what it should be: names the file and
-    the place
+    EpochalError
+    ├── UsageError (also ValueError)            the caller's mistake: names argument and remedy
+    │   └── ValueTypeError (also TypeError)     a value of a kind that cannot be logged
+    ├── RunFinishedError                        something was logged after finish()
+    ├── RunNotFoundError (also LookupError)     no run of that name, id or path
+    ├── MetricNotFoundError (also LookupError)  no series of that name in the run
+    └── FormatError (also ValueError)           a file that is not what it should be
 
 Nothing environmental (a full disk, a folder that vanished) is ever raised into a training loop
 after ``init``: such faults are counted and said once by the journal writer.
@@ -32,6 +33,10 @@ class RunFinishedError(EpochalError, RuntimeError):
 
 class RunNotFoundError(EpochalError, LookupError):
     """A run asked for by name, id or path does not exist."""
+
+
+class MetricNotFoundError(EpochalError, LookupError):
+    """A series that was asked for is not in the run; the sentence names near ones."""
 
 
 class FormatError(EpochalError, ValueError):

@@ -8,6 +8,7 @@
     EPOCHAL_MODE       on | off: off makes every run a no-op on disk
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
+    EPOCHAL_CACHE_DIR  folder for what can be made again         default: the user's cache folder
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
 
 Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read here too.
@@ -17,8 +18,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from epochal.errors import UsageError
 
@@ -77,6 +80,20 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         console=_flag(env, "EPOCHAL_CONSOLE", default=True),
         git=_flag(env, "EPOCHAL_GIT", default=True),
     )
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where an index and other things that can be made again are kept; it may not exist yet."""
+    env = os.environ if environ is None else environ
+    if given := env.get("EPOCHAL_CACHE_DIR"):
+        return Path(given).expanduser().absolute()
+    if shared := env.get("XDG_CACHE_HOME"):
+        return Path(shared).absolute() / "epochal"
+    if sys.platform == "win32":
+        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "epochal"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "epochal"
+    return Path.home() / ".cache" / "epochal"
 
 
 def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | None:

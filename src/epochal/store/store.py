@@ -40,13 +40,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from epochal.errors import EpochalError
+from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.record import Axis, Position, Record
 from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series
-
-
-class MetricNotFoundError(EpochalError, LookupError):
-    """A series that was asked for is not in the run; the sentence names near ones."""
 
 
 class RunView(Protocol):
