@@ -117,7 +117,7 @@ def test_csv_has_a_column_for_a_metric_that_appears_late(
         monitor.log(0, 0.049, {"loss": 1.5})
         monitor.log(1, 0.028, {"loss": 1.25, "acc": 0.5})
         monitor.export_csv(tmp_path / "out.csv")
-    rows = list(csv.DictReader((tmp_path / "out.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert list(rows[0]) == [
         *("epoch", "duration_s", "loss", "acc"),
         *("cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"),

@@ -37,7 +37,7 @@ def test_a_run_without_epochs_gives_step_lines(tmp_path: Path) -> None:
 def test_epoch_records_at_hand_give_the_same_log(tmp_path: Path) -> None:
     path = tmp_path / "t.log"
     log.write_epoch_log(path, [{"epoch": 1, "total": 3, "duration_s": 2, "m": {"loss": 1}}])
-    assert path.read_text().splitlines()[1] == "epoch   1/3  loss=1.0000  [2s]"
+    assert path.read_text().splitlines()[1] == "epoch 1/3  loss=1.0000  [2s]"
 
 
 def test_a_name_cannot_break_a_line(tmp_path: Path) -> None:

@@ -38,7 +38,8 @@ def write_epoch_log(path: str | Path, records: Iterable[Mapping[str, Any]]) -> N
 def _epoch_lines(rows: Iterable[EpochRow]) -> Iterator[str]:
     seconds = 0.0
     for row in rows:
-        place = f"{row.epoch:>3}" if row.total is None else f"{row.epoch:>3}/{row.total}"
+        total = row.total
+        place = f"{row.epoch:3d}" if total is None else f"{row.epoch:{len(str(total))}d}/{total}"
         seconds += row.duration_s or 0.0
         took = "" if row.duration_s is None else f"  [{format_duration(row.duration_s)}]"
         yield f"epoch {place}{_figures(row.metrics)}{took}"
