@@ -1,0 +1,187 @@
+"""Gradient clipping that never waits for the GPU.
+
+What is returned and what :class:`ClipStats` keeps are tensors on the gradients' device; they are
+numbers only once somebody reads them. `Run.log` takes them as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from epochal.errors import UsageError, ValueTypeError
+
+Parameters = Tensor | torch.nn.Module | Iterable[Tensor]
+NonFinite = Literal["keep", "zero"]
+
+# As in torch.nn.utils: keeps the quotient finite, at a relative cost of a millionth.
+_EPSILON = 1e-6
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+class ClipStats:
+    """The figures around clipping: before, after, and how often it acted.
+
+    Everything stays on the device, in one tensor that is updated in place, so that it also counts
+    inside a replayed CUDA graph. `metrics()` hands out tensors and waits for nothing; the
+    properties are numbers and do wait.
+    """
+
+    def __init__(self) -> None:
+        self._figures: Tensor | None = None
+
+    def record(self, before: Tensor, *, limit: float) -> None:
+        """Take the value before clipping and the limit it was clipped to."""
+        before = before.detach().to(torch.float64)
+        if self._figures is None:
+            self._figures = torch.zeros(4, dtype=torch.float64, device=before.device)
+        clipped = before.isfinite() & (before > limit)
+        after = torch.where(clipped, torch.full_like(before, limit), before)
+        self._figures[0].add_(1)
+        self._figures[1].add_(clipped)
+        self._figures[2].copy_(before)
+        self._figures[3].copy_(after)
+
+    def metrics(self) -> dict[str, Tensor]:
+        """Return `norm`, `norm_clipped` and `clip_rate` for `log`; empty before the first step."""
+        if self._figures is None:
+            return {}
+        # Copies: the figures change in place with the next step.
+        steps, clipped, before, after = self._figures.clone().unbind()
+        return {"norm": before, "norm_clipped": after, "clip_rate": clipped / steps}
+
+    def reset(self) -> None:
+        """Count the steps anew from here."""
+        if self._figures is not None:
+            self._figures.zero_()
+
+    @property
+    def steps(self) -> int:
+        """How many steps were counted; waits for the GPU."""
+        return 0 if self._figures is None else int(self._figures[0].item())
+
+    @property
+    def clipped_steps(self) -> int:
+        """How many of them were clipped; waits for the GPU."""
+        return 0 if self._figures is None else int(self._figures[1].item())
+
+    @property
+    def clip_rate(self) -> float:
+        """The share of clipped steps, nan before the first; waits for the GPU."""
+        steps = self.steps
+        return self.clipped_steps / steps if steps else math.nan
+
+
+def clip_grad_norm(
+    params: Parameters,
+    max_norm: float,
+    *,
+    nonfinite: NonFinite = "keep",
+    stats: ClipStats | None = None,
+) -> Tensor:
+    """Scale all gradients so that their joint L2 norm is at most `max_norm`.
+
+    Returns the norm before clipping, 0-d, on the gradients' device. Half-precision gradients are
+    summed up in float32. A norm that is not finite leaves the gradients as they are ('keep', so
+    that a grad scaler or a search for the cause still sees them) or makes them all zero ('zero').
+    Gradients on CPU and GPU in one call do wait for the GPU, and so do sparse ones.
+    """
+    _check_limit(max_norm, name="max_norm")
+    if nonfinite not in get_args(NonFinite):
+        raise UsageError(f"nonfinite must be 'keep' or 'zero', got {nonfinite!r}.")
+    with torch.no_grad():
+        groups = _gradient_groups(params)
+        norms = [norm for group in groups for norm in _norms(group, 2.0)]
+        total: Tensor = torch.linalg.vector_norm(_together(norms), 2.0)
+        finite = total.isfinite()
+        scale = (max_norm / (total + _EPSILON)).clamp(max=1.0)
+        scale = torch.where(finite, scale, torch.ones_like(scale))
+        for group in groups:
+            torch._foreach_mul_(group, scale.to(group[0].device))
+            if nonfinite == "zero":
+                spoilt = (~finite).to(group[0].device)
+                for gradient in group:
+                    gradient.masked_fill_(spoilt, 0.0)
+        if stats is not None:
+            stats.record(total, limit=max_norm)
+    return total
+
+
+def clip_grad_value(
+    params: Parameters, max_value: float, *, stats: ClipStats | None = None
+) -> Tensor:
+    """Clamp every element of the gradients to between -`max_value` and `max_value`.
+
+    Returns the largest absolute element before clipping, 0-d, on the gradients' device; nan if one
+    is nan. A nan stays one, an infinity becomes the limit.
+    """
+    _check_limit(max_value, name="max_value")
+    with torch.no_grad():
+        groups = _gradient_groups(params)
+        largest = _together([norm for group in groups for norm in _norms(group, math.inf)]).amax()
+        for group in groups:
+            torch._foreach_clamp_min_(group, -max_value)
+            torch._foreach_clamp_max_(group, max_value)
+        if stats is not None:
+            stats.record(largest, limit=max_value)
+    return largest
+
+
+def _gradient_groups(params: Parameters) -> list[list[Tensor]]:
+    """The gradients that there are, each once, in groups of one device and dtype."""
+    groups: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    seen: set[int] = set()
+    for param in _tensors(params):
+        gradient = param.grad
+        if gradient is None or id(param) in seen or not gradient.numel():
+            continue
+        seen.add(id(param))
+        if gradient.is_sparse:
+            # Only summed-up entries have a norm; the parameter keeps the summed form.
+            param.grad = gradient.coalesce()
+            gradient = param.grad.values()
+        groups.setdefault((gradient.device, gradient.dtype), []).append(gradient)
+    # A host value goes to the GPU without waiting, the other way round it cannot.
+    return sorted(groups.values(), key=lambda group: group[0].device.type == "cpu")
+
+
+def _tensors(params: Parameters) -> Iterable[Tensor]:
+    if isinstance(params, torch.nn.Module):
+        return params.parameters()
+    if isinstance(params, Tensor):
+        return [params]
+    tensors = list(params)
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor):
+            raise ValueTypeError(
+                "params must be a module, a tensor or an iterable of tensors, it holds a "
+                f"{type(tensor).__name__}."
+            )
+    return tensors
+
+
+def _norms(group: list[Tensor], order: float) -> Iterable[Tensor]:
+    if group[0].dtype in _NARROW:
+        return torch._foreach_norm(group, order, dtype=torch.float32)
+    return torch._foreach_norm(group, order)
+
+
+def _together(norms: list[Tensor]) -> Tensor:
+    """Norms of several devices and dtypes in one tensor, on the first one's device."""
+    if not norms:
+        return torch.zeros(1)
+    wide = torch.float64 if any(norm.dtype == torch.float64 for norm in norms) else torch.float32
+    place = norms[0].device
+    return torch.stack([norm.to(device=place, dtype=wide, non_blocking=True) for norm in norms])
+
+
+def _check_limit(limit: float, *, name: str) -> None:
+    # A tensor is refused because comparing it would wait for the GPU at every step.
+    if not isinstance(limit, (int, float)):
+        raise ValueTypeError(f"{name} must be a plain number, got a {type(limit).__name__}.")
+    if not limit > 0:
+        raise UsageError(f"{name} must be above 0, got {limit!r}.")
