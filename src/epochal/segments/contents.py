@@ -1,0 +1,123 @@
+"""What a segment says about itself: a JSON document in the Parquet file's own metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.journal.line import decode_json, encode_json
+from epochal.record import Axis
+from epochal.segments.shape import Path, Shape
+
+METADATA_KEY = b"epochal.segment"
+SEGMENT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where points of a series lie: a column of one kind's records; of one GPU's where it says."""
+
+    kind: str
+    path: Path
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesSources:
+    """All the places that hold points of one series; ``long``: also in long form."""
+
+    name: str
+    axis: Axis
+    sources: tuple[Source, ...]
+    long: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The table of contents of a segment."""
+
+    part: str
+    num_records: int
+    num_damaged: int
+    journal_bytes: int
+    first_step: int | None
+    last_step: int | None
+    kinds: Mapping[str, int]
+    columns: Mapping[Path, str]
+    shapes: tuple[Shape, ...]
+    # The kinds of each row group; none for the one that holds long points and damage.
+    groups: tuple[tuple[str, ...], ...]
+    series: tuple[SeriesSources, ...]
+
+    def encode(self) -> bytes:
+        """The document; paths are written once and meant by their number."""
+        paths = {path: number for number, path in enumerate(self.columns)}
+        document = {
+            "v": SEGMENT_VERSION,
+            "part": self.part,
+            "num_records": self.num_records,
+            "num_damaged": self.num_damaged,
+            "journal_bytes": self.journal_bytes,
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "kinds": self.kinds,
+            "columns": [[*path, name] for path, name in self.columns.items()],
+            "shapes": self.shapes,
+            "groups": self.groups,
+            "series": [
+                {
+                    "name": series.name,
+                    "axis": series.axis,
+                    "long": series.long,
+                    "from": [[s.kind, paths[s.path], s.gpu] for s in series.sources],
+                }
+                for series in self.series
+            ],
+        }
+        return encode_json(document)
+
+
+def decode_contents(text: bytes | None, *, file: str) -> Contents:
+    """Read the document back; raises FormatError naming the file."""
+    if text is None:
+        raise FormatError(f"{file} is a Parquet file, but not a sealed journal part.")
+    try:
+        document = decode_json(text)
+        version = document["v"]
+        if version > SEGMENT_VERSION:
+            raise FormatError(
+                f"{file} was sealed by a newer Epochal (segment format {version}, this one reads up"
+                f" to {SEGMENT_VERSION}): upgrade with 'pip install -U epochal'."
+            )
+        return _contents(document)
+    except (KeyError, TypeError, IndexError) as error:
+        raise FormatError(f"{file} has a damaged table of contents: {error!r}") from error
+
+
+def _contents(document: dict[str, Any]) -> Contents:
+    columns = {tuple(path): name for *path, name in document["columns"]}
+    paths = list(columns)
+    series = tuple(
+        SeriesSources(
+            entry["name"],
+            entry["axis"],
+            tuple(Source(kind, paths[number], gpu) for kind, number, gpu in entry["from"]),
+            entry["long"],
+        )
+        for entry in document["series"]
+    )
+    return Contents(
+        part=document["part"],
+        num_records=document["num_records"],
+        num_damaged=document["num_damaged"],
+        journal_bytes=document["journal_bytes"],
+        first_step=document["first_step"],
+        last_step=document["last_step"],
+        kinds=document["kinds"],
+        columns=columns,
+        shapes=tuple(Shape(kind, tuple(names), codes) for kind, names, codes in document["shapes"]),
+        groups=tuple(map(tuple, document["groups"])),
+        series=series,
+    )

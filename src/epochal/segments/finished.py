@@ -1,0 +1,76 @@
+"""Which journal parts nobody writes any more."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from epochal.journal.layout import LOOP, PartName, RunFolder
+from epochal.journal.line import decode
+from epochal.journal.process import liveness
+
+# A thread may be inside a write while another has already turned to the next part.
+_SETTLED_S = 5.0
+# Companions go on for half a minute after their run has finished.
+_OUT_OF_SIGHT_S = 120.0
+_END_BYTES = 64 * 1024
+
+
+def sealable_parts(folder: RunFolder) -> list[PartName]:
+    """The journal parts that are complete.
+
+    These are parts that a later one of the same writer and attempt follows, and the newest part of
+    a writer that has said it finished or whose process is gone. A writer on another machine that
+    has not finished counts as living.
+    """
+    parts = folder.parts()
+    newest = set({part[:2]: part for part in parts}.values())
+    return [
+        part
+        for part in parts
+        if (_has_ended(folder, part) if part in newest else _is_settled(folder, part))
+    ]
+
+
+def _is_settled(folder: RunFolder, part: PartName) -> bool:
+    return _age_s(folder, part) >= _SETTLED_S
+
+
+def _has_ended(folder: RunFolder, part: PartName) -> bool:
+    if _has_finish(folder, part):
+        return True
+    header = decode(_read(folder, part, end=False).partition(b"\n")[0]) or {}
+    seen = liveness(header)
+    if seen != "unknown":
+        return seen == "dead" and _age_s(folder, part) >= 0
+    if part.writer == LOOP or _age_s(folder, part) < _OUT_OF_SIGHT_S:
+        return False
+    loop = [p for p in folder.parts() if p[:2] == (LOOP, part.attempt)]
+    return bool(loop) and _has_finish(folder, loop[-1])
+
+
+def _has_finish(folder: RunFolder, part: PartName) -> bool:
+    for line in _read(folder, part, end=True).split(b"\n")[:-1]:
+        record = decode(line) if b'"finish"' in line else None
+        if record is not None and record["log"] == "finish":
+            return True
+    return False
+
+
+def _read(folder: RunFolder, part: PartName, *, end: bool) -> bytes:
+    try:
+        with open(folder.part_path(part), "rb") as file:
+            if end:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - _END_BYTES))
+            return file.read(_END_BYTES)
+    except FileNotFoundError:
+        return b""
+
+
+def _age_s(folder: RunFolder, part: PartName) -> float:
+    """How long ago a part was written to; less than 0 when it is gone."""
+    try:
+        return max(0.0, time.time() - folder.part_path(part).stat().st_mtime)
+    except FileNotFoundError:
+        return -1.0

@@ -1,0 +1,314 @@
+"""Reads sealed journal parts: one column at a time, or every record as it was written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from epochal.errors import FormatError
+from epochal.record import Axis, Record, axis_of
+from epochal.segments import columns as c
+from epochal.segments.contents import METADATA_KEY, SeriesSources, Source, decode_contents
+from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for
+
+NO_STEP = -1
+_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentSeries:
+    """The points of one series in file order: times in Unix seconds, nan where there is none.
+
+    ``steps`` are epochs on the epoch axis, and -1 on the time axis where a record had none.
+    """
+
+    ordinals: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
+class Segment:
+    """One sealed part; its table of contents is read at once, everything else when asked for.
+
+    Raises FormatError, naming the file, for one that is damaged or of a newer format.
+    """
+
+    def __init__(self, path: FilePath) -> None:
+        self.path = path
+        with self._translated():
+            self._file = pq.ParquetFile(path, page_checksum_verification=True)
+        metadata = self._file.schema_arrow.metadata or {}
+        self._contents = decode_contents(metadata.get(METADATA_KEY), file=str(path))
+
+    def __enter__(self) -> Segment:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # -- what there is ----------------------------------------------------------------------------
+
+    @property
+    def num_records(self) -> int:
+        """How many records the part holds."""
+        return self._contents.num_records
+
+    @property
+    def num_damaged(self) -> int:
+        """How many damaged lines a reader of the journal part would have counted."""
+        return self._contents.num_damaged
+
+    @property
+    def journal_bytes(self) -> int:
+        """How large the journal part was: a larger one has grown since it was sealed."""
+        return self._contents.journal_bytes
+
+    @property
+    def step_range(self) -> tuple[int, int] | None:
+        """The lowest and the highest step of any record; None where no record has one."""
+        first, last = self._contents.first_step, self._contents.last_step
+        return None if first is None or last is None else (first, last)
+
+    @property
+    def header(self) -> Record | None:
+        """The first record, when it is the one that opens a part."""
+        if "run" not in self._contents.kinds:
+            return None
+        ordinal, record = next(self.entries("run"))
+        return record if ordinal == 0 else None
+
+    def kinds(self) -> Mapping[str, int]:
+        """How many records there are of each kind."""
+        return dict(self._contents.kinds)
+
+    def names(self, axis: Axis | None = None) -> tuple[str, ...]:
+        """The scalar series, on one axis or on any, in order of first appearance."""
+        found = (s.name for s in self._contents.series if axis in (None, s.axis))
+        return tuple(dict.fromkeys(found))
+
+    def axes(self, name: str) -> tuple[Axis, ...]:
+        """The axes a series has points on."""
+        found = {series.axis for series in self._contents.series if series.name == name}
+        return tuple(axis for axis in _AXES if axis in found)
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def series(self, name: str, *, axis: Axis | None = None) -> SegmentSeries:
+        """Every point of one scalar series; without an axis, on the first it has points on.
+
+        A name that is not here has no points.
+        """
+        axes = self.axes(name) if axis is None else (axis,)
+        pieces: list[SegmentSeries] = []
+        for entry in self._contents.series:
+            if entry.name == name and axes and entry.axis == axes[0]:
+                pieces += self._pieces(entry)
+        return _joined(pieces)
+
+    def field(self, kind: str, *path: str) -> SegmentSeries:
+        """Every number a kind's records hold in a field, ``("epoch", "resources", "rss")``."""
+        if tuple(path) not in self._contents.columns:
+            return _joined([])
+        axis: Axis = axis_of({"log": kind, "step": 0})
+        return _joined(list(self._wide(Source(kind, tuple(path)), axis)))
+
+    def _pieces(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
+        """Members of objects first, then fields: the order of a record's own scalars."""
+        members = [source for source in entry.sources if len(source.path) > 1]
+        fields = [source for source in entry.sources if len(source.path) == 1]
+        for source in members:
+            yield from self._wide(source, entry.axis)
+        if entry.long:
+            yield from self._from_long(entry)
+        for source in fields:
+            yield from self._wide(source, entry.axis)
+
+    def _wide(self, source: Source, axis: Axis) -> Iterator[SegmentSeries]:
+        name = self._contents.columns[source.path]
+        along = self._contents.columns.get(("epoch",), "") if axis == "epoch" else c.STEP
+        wanted = {c.ORDINAL, c.TIME, along, name}
+        if source.gpu is not None and ("id",) in self._contents.columns:
+            wanted.add(self._contents.columns["id",])
+        for group, kinds in enumerate(self._contents.groups):
+            if source.kind not in kinds:
+                continue
+            shared = {c.LOG} if len(kinds) > 1 else set()
+            table = self._table([group], sorted(wanted | shared))
+            table = _kept(table, self._conditions(table, source, name))
+            yield _points(table, along=along, value=name, axis=axis)
+
+    def _conditions(self, table: pa.Table, source: Source, name: str) -> Iterator[Any]:
+        if not _is_number(table.schema.field(name).type):
+            yield pa.scalar(False)
+        if table.column(name).null_count:
+            yield table.column(name).is_valid()
+        if c.LOG in table.column_names:
+            yield pc.equal(table.column(c.LOG), source.kind)
+        if source.gpu is not None:
+            yield self._is_gpu(table, source.gpu)
+
+    def _is_gpu(self, table: pa.Table, gpu: str) -> Any:
+        name = self._contents.columns.get(("id",))
+        if name is None:
+            return pa.scalar(gpu == "0")
+        column = table.column(name)
+        if not pa.types.is_string(column.type):
+            column = column.cast(pa.int64(), safe=False).cast(pa.string())
+        return pc.equal(column.fill_null("0"), gpu)
+
+    def _from_long(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
+        names = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
+        table = self._long_table(names, only=entry.name)
+        conditions = [
+            pc.equal(table.column(c.LONG_NAME), entry.name),
+            pc.equal(table.column(c.LONG_AXIS), entry.axis),
+        ]
+        found = _kept(table, conditions).sort_by(c.ORDINAL)
+        yield _points(found, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
+        """Every record from an ordinal on, as it was written, with its ordinal."""
+        groups = list(range(len(self._contents.groups)))
+        if not groups:
+            return
+        names = columns_for(self._contents, set(self._contents.kinds))
+        table = self._table(groups, names)
+        rows = np.flatnonzero(table.column(c.ORDINAL).to_numpy() >= first)
+        yield from self._rebuilder(table).records(rows)
+
+    def entries(self, *kinds: str, name: str | None = None) -> Iterator[tuple[int, Record]]:
+        """The records of some kinds, in file order; of one ``name`` when given."""
+        groups = [g for g, held in enumerate(self._contents.groups) if set(held) & set(kinds)]
+        if not groups:
+            return
+        table = self._table(groups, columns_for(self._contents, set(kinds)))
+        table = _kept(table, [pc.is_in(table.column(c.LOG), pa.array(kinds, pa.string()))])
+        for ordinal, record in self._rebuilder(table).records():
+            if name is None or record.get("name") == name:
+                yield ordinal, record
+
+    def histograms(self, name: str | None = None) -> list[tuple[int, Record]]:
+        """The histograms, of one name or of all, each with its ordinal."""
+        return list(self.entries("histogram", name=name))
+
+    def texts(self, name: str | None = None) -> list[tuple[int, Record]]:
+        """The texts, of one name or of all, each with its ordinal."""
+        return list(self.entries("text", name=name))
+
+    def damage(self) -> list[tuple[int, bytes]]:
+        """What no reader hands out: the bytes, and the ordinal of the record they stand before."""
+        table = self._trailing([c.ORDINAL, c.DAMAGE])
+        table = _kept(table, [table.column(c.DAMAGE).is_valid()])
+        return list(
+            zip(
+                table.column(c.ORDINAL).to_pylist(), table.column(c.DAMAGE).to_pylist(), strict=True
+            )
+        )
+
+    def _rebuilder(self, table: pa.Table) -> Rebuilder:
+        has_long = any("w" in shape.codes for shape in self._contents.shapes)
+        long = self._long_table(list(LONG_COLUMNS)) if has_long else None
+        return Rebuilder(self._contents, table, long)
+
+    # -- the file ---------------------------------------------------------------------------------
+
+    def _long_table(self, names: list[str], *, only: str | None = None) -> pa.Table:
+        table = self._trailing(names, only=only)
+        return _kept(table, [table.column(c.LONG_NAME).is_valid()])
+
+    def _trailing(self, names: list[str], *, only: str | None = None) -> pa.Table:
+        """Columns of the row groups that hold no records: long points, by name, and damage."""
+        groups = range(len(self._contents.groups), self._file.metadata.num_row_groups)
+        return self._table([g for g in groups if self._may_hold(g, only)], names)
+
+    def _may_hold(self, group: int, name: str | None) -> bool:
+        if name is None:
+            return True
+        place = self._file.schema_arrow.get_field_index(c.LONG_NAME)
+        # Lists take one leaf each, so leaves and fields are numbered alike.
+        statistics = self._file.metadata.row_group(group).column(place).statistics
+        if statistics is None or not statistics.has_min_max:
+            return True
+        return bool(statistics.min <= name <= statistics.max)
+
+    def _table(self, groups: list[int], names: list[str]) -> pa.Table:
+        with self._translated():
+            table = self._file.read_row_groups(groups, columns=names, use_threads=False)
+        return table.select(names)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise FormatError(f"{self.path} is damaged: {error}") from error
+
+
+def _kept(table: pa.Table, conditions: Iterable[Any]) -> pa.Table:
+    """The rows that meet all conditions: masks of the whole table, or one truth for all of it."""
+    mask = None
+    for condition in conditions:
+        if isinstance(condition, pa.Scalar):
+            if not condition.as_py():
+                return table.slice(0, 0)
+        else:
+            mask = condition if mask is None else pc.and_(mask, condition)
+    return table if mask is None else table.filter(mask)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    )
+
+
+def _points(table: pa.Table, *, along: str, value: str, axis: Axis) -> SegmentSeries:
+    """The rows of a table as points; on a step axis, those that have no step stand nowhere."""
+    steps = table.column(along)
+    if steps.null_count and axis != "time":
+        table = table.filter(steps.is_valid())
+        steps = table.column(along)
+    times = table.column(c.TIME)
+    return SegmentSeries(
+        ordinals=table.column(c.ORDINAL).to_numpy(),
+        steps=steps.fill_null(NO_STEP).to_numpy().astype(np.int64, copy=False),
+        times=times.cast(pa.float64()).fill_null(float("nan")).to_numpy() / 1000,
+        values=table.column(value).to_numpy().astype(np.float64, copy=False),
+    )
+
+
+def _joined(pieces: list[SegmentSeries]) -> SegmentSeries:
+    if len(pieces) == 1:
+        return pieces[0]
+    ordinals = np.concatenate([np.empty(0, np.int64), *(p.ordinals for p in pieces)])
+    order = np.argsort(ordinals, kind="stable")
+    return SegmentSeries(
+        ordinals=ordinals[order],
+        steps=np.concatenate([np.empty(0, np.int64), *(p.steps for p in pieces)])[order],
+        times=np.concatenate([np.empty(0, np.float64), *(p.times for p in pieces)])[order],
+        values=np.concatenate([np.empty(0, np.float64), *(p.values for p in pieces)])[order],
+    )

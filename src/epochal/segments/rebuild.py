@@ -1,0 +1,164 @@
+"""Puts records together from the columns of a segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from epochal.journal.line import decode_json
+from epochal.record import Record
+from epochal.segments import columns as c
+from epochal.segments.contents import Contents
+from epochal.segments.shape import (
+    NUMBERS,
+    VALUED,
+    LongPoint,
+    Path,
+    Shape,
+    put_together,
+)
+
+# Records are made a window at a time: as objects they take ten times the memory of the columns.
+_WINDOW = 8192
+_NUMBER_TYPES = {"f": np.float64, "x": np.float64, "i": np.int64, "l": np.int64, "b": np.bool_}
+_ABS_MAX = "abs_max/"
+LONG_COLUMNS = (
+    c.ORDINAL,
+    c.LONG_NAME,
+    c.LONG_FIELD,
+    c.LONG_PLACE,
+    c.LONG_TYPE,
+    c.LONG_VALUE,
+)
+
+
+def columns_for(contents: Contents, kinds: set[str]) -> list[str]:
+    """The names of the columns that records of these kinds are made of."""
+    used: dict[str, None] = dict.fromkeys((c.LOG, c.ORDINAL, c.STEP, c.TIME, c.SHAPE, c.DOCUMENT))
+    for shape in contents.shapes:
+        if shape.kind in kinds:
+            for path in shape.paths():
+                if path in contents.columns:
+                    used[contents.columns[path]] = None
+    return list(used)
+
+
+class Rebuilder:
+    """Makes records of rows; ``table`` holds their columns, ``long`` every long point."""
+
+    def __init__(self, contents: Contents, table: pa.Table, long: pa.Table | None) -> None:
+        self._contents = contents
+        self._table = table.combine_chunks()
+        self._numbers: dict[str, NDArray[Any]] = {}
+        self._ordinals = self._plain(c.ORDINAL)
+        self._shapes = self._plain(c.SHAPE, absent=-1)
+        self._long = _LongPoints(long) if long is not None else None
+
+    def records(self, rows: NDArray[np.int64] | None = None) -> Iterator[tuple[int, Record]]:
+        """The records of some rows, or of all, in file order, each with its ordinal."""
+        chosen = np.arange(self._ordinals.size) if rows is None else rows
+        order = chosen[np.argsort(self._ordinals[chosen], kind="stable")]
+        for start in range(0, order.size, _WINDOW):
+            window = order[start : start + _WINDOW]
+            yield from zip(self._ordinals[window].tolist(), self._made(window), strict=True)
+
+    def _made(self, window: NDArray[np.int64]) -> list[Record]:
+        made: list[Any] = [None] * window.size
+        shapes = self._shapes[window]
+        for number in np.unique(shapes).tolist():
+            places = np.flatnonzero(shapes == number)
+            rows = window[places]
+            records = self._documents(rows) if number < 0 else self._of_shape(number, rows)
+            for place, record in zip(places.tolist(), records, strict=True):
+                made[place] = record
+        return made
+
+    def _documents(self, rows: NDArray[np.int64]) -> list[Record]:
+        return [decode_json(text) for text in self._objects(c.DOCUMENT, rows)]
+
+    def _of_shape(self, number: int, rows: NDArray[np.int64]) -> list[Record]:
+        shape = self._contents.shapes[number]
+        documents = self._documents(rows) if "j" in shape.codes else []
+        columns = [
+            self._cells(path, code, rows, documents)
+            for path, code in zip(shape.paths(), shape.codes, strict=True)
+            if code in VALUED
+        ]
+        long = self._long_points(shape, rows) if "w" in shape.codes else None
+        return put_together(shape, columns, size=rows.size, long=long)
+
+    def _cells(
+        self, path: Path, code: str, rows: NDArray[np.int64], documents: list[Record]
+    ) -> Sequence[Any]:
+        if code == "j":
+            return [_inside(document, path) for document in documents]
+        if code in "tT":
+            return self._plain(c.TIME)[rows].tolist()  # type: ignore[no-any-return]
+        if code == "s":
+            return self._plain(c.STEP)[rows].tolist()  # type: ignore[no-any-return]
+        name = self._contents.columns[path]
+        if code in NUMBERS:
+            numbers: NDArray[Any] = self._plain(name)[rows].astype(_NUMBER_TYPES[code])
+            return numbers.tolist()  # type: ignore[no-any-return]
+        return self._objects(name, rows)
+
+    def _long_points(
+        self, shape: Shape, rows: NDArray[np.int64]
+    ) -> list[Mapping[str, list[LongPoint]]]:
+        assert self._long is not None
+        return [self._long.of(ordinal) for ordinal in self._ordinals[rows].tolist()]
+
+    def _plain(self, name: str, *, absent: int = 0) -> NDArray[Any]:
+        """A number column as an array; what a null becomes is never looked at, but for shapes."""
+        if name not in self._numbers:
+            column = self._table.column(name)
+            filled = column.fill_null(_as(column.type, absent)) if column.null_count else column
+            self._numbers[name] = filled.to_numpy()
+        return self._numbers[name]
+
+    def _objects(self, name: str, rows: NDArray[np.int64]) -> list[Any]:
+        return self._table.column(name).take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+
+
+class _LongPoints:
+    """Long points that are part of a record, found by its ordinal."""
+
+    def __init__(self, table: pa.Table) -> None:
+        own = table.filter(table.column(c.LONG_PLACE).is_valid())
+        ordinals = own.column(c.ORDINAL).to_numpy()
+        order = np.argsort(ordinals, kind="stable")
+        self._ordinals = ordinals[order]
+        self._table = own.take(pa.array(order)).combine_chunks()
+
+    def of(self, ordinal: int) -> dict[str, list[LongPoint]]:
+        """The long points of a record, by the object they are members of."""
+        start, end = np.searchsorted(self._ordinals, [ordinal, ordinal + 1])
+        points: dict[str, list[LongPoint]] = {}
+        for row in self._table.slice(start, end - start).to_pylist():
+            field = row[c.LONG_FIELD]
+            name = row[c.LONG_NAME]
+            key = name[len(_ABS_MAX) :] if field == "values" else name
+            value = _typed(row[c.LONG_VALUE], row[c.LONG_TYPE])
+            points.setdefault(field, []).append(LongPoint(row[c.LONG_PLACE], key, value))
+        return points
+
+
+def _as(kind: pa.DataType, number: int) -> Any:
+    return bool(number) if pa.types.is_boolean(kind) else number
+
+
+def _typed(value: float, code: str) -> float | int | bool:
+    if code == "i":
+        return int(value)
+    return bool(value) if code == "b" else value
+
+
+def _inside(document: Record, path: Path) -> Any:
+    value: Any = document
+    for name in path:
+        value = value[name]
+    return value

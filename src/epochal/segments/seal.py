@@ -1,0 +1,162 @@
+"""Turns a finished journal part into a segment, so that no moment exists without its records.
+
+The segment is written under a name no reader looks at, read back and compared with the journal
+record by record, brought to the disk, and renamed; only then does the journal part go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from epochal.errors import FormatError, UsageError
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.line import decode, encode_json
+from epochal.journal.reader import read_part
+from epochal.segments.collect import Collected, collect, whole_lines
+from epochal.segments.finished import sealable_parts
+from epochal.segments.plan import make_plan
+from epochal.segments.read import Segment
+from epochal.segments.table import write_segment
+
+
+@dataclass(frozen=True, slots=True)
+class SealReport:
+    """What sealing one part came to; ``kept_bytes`` are those of damaged lines and torn ends."""
+
+    name: PartName
+    path: Path
+    num_records: int
+    num_damaged: int
+    kept_bytes: int
+    journal_bytes: int
+    segment_bytes: int
+
+
+def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) -> SealReport:
+    """Seal one part; with ``into``, a copy in that folder, and the journal part stays.
+
+    Raises UsageError for a part that may still be written, FormatError when the segment does not
+    give back what the journal holds; the journal is then as it was.
+    """
+    journal = folder.part_path(name)
+    target = (folder.segments if into is None else into) / f"{name.stem}.parquet"
+    if into is None and name not in sealable_parts(folder):
+        raise UsageError(
+            f"{journal} may still be written, or is not there: only finished parts can be sealed."
+        )
+    covered = _covers(target, journal, name) if target.exists() else False
+    if not covered:
+        _write(journal, name, target)
+    size = journal.stat().st_size
+    report = _report(target, name)
+    if size != report.journal_bytes:
+        if into is None and not covered:
+            target.unlink()
+        raise UsageError(f"{journal} was written to while it was being sealed: try again later.")
+    if into is None:
+        with contextlib.suppress(FileNotFoundError):  # another process has sealed it as well
+            journal.unlink()
+        _sync_folder(journal.parent)
+    return report
+
+
+def _write(journal: Path, name: PartName, target: Path) -> None:
+    """Make a segment appear under its name, whole and checked."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        found = collect(journal)
+        write_segment(temporary, found, make_plan(found), part=name.stem)
+        _compare(temporary, journal, found)
+        _sync_file(temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    _sync_folder(target.parent)
+    _sync_folder(target.parent.parent)
+
+
+def _covers(target: Path, journal: Path, name: PartName) -> bool:
+    """Whether a segment that is already there holds just what the journal part holds.
+
+    One that holds less, or that cannot be read, is written anew from the journal. One that holds
+    something else is never replaced: raises UsageError.
+    """
+    try:
+        with Segment(target) as segment:
+            sealed = list(segment.records())
+            journal_bytes = segment.journal_bytes
+    except FormatError:
+        return False
+    written = 0
+    for position, record in read_part(journal, name):
+        if written == len(sealed):
+            return False
+        if sealed[written] != (position.ordinal, record):
+            raise UsageError(f"{target} and {journal} hold different records: move one away.")
+        written += 1
+    if written < len(sealed):
+        raise UsageError(f"{target} holds more records than {journal}: move one away.")
+    return journal_bytes == journal.stat().st_size
+
+
+def _compare(segment_path: Path, journal: Path, found: Collected) -> None:
+    """Raise FormatError unless the segment gives back every record; JSON text tells types apart."""
+    lines = whole_lines(journal.read_bytes())
+    with Segment(segment_path) as segment:
+        for expected, (ordinal, record) in enumerate(segment.records()):
+            text = encode_json(record)
+            if ordinal != expected or not _is_next(text, lines):
+                raise FormatError(f"{journal} was not sealed: record {expected} came out wrong.")
+        if any(decode(line) is not None for line in lines):
+            raise FormatError(f"{journal} was not sealed: records are missing at its end.")
+        if segment.damage() != found.damage:
+            raise FormatError(f"{journal} was not sealed: its damaged lines came out wrong.")
+
+
+def _is_next(text: bytes, lines: Iterator[bytes]) -> bool:
+    """Whether the next whole record of the lines has this JSON text."""
+    for line in lines:
+        if line == text:
+            return True
+        record = decode(line)
+        if record is not None:
+            return encode_json(record) == text
+    return False
+
+
+def _report(target: Path, name: PartName) -> SealReport:
+    with Segment(target) as segment:
+        return SealReport(
+            name=name,
+            path=target,
+            num_records=segment.num_records,
+            num_damaged=segment.num_damaged,
+            kept_bytes=sum(len(text) for _, text in segment.damage()),
+            journal_bytes=segment.journal_bytes,
+            segment_bytes=target.stat().st_size,
+        )
+
+
+def _sync_file(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(path: Path) -> None:
+    if os.name == "nt":
+        return  # folders cannot be opened there, and renames are journalled
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""Finished journal parts for tests of sealing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.layout import PartName, RunFolder
+from epochal.journal.line import encode_json
+from epochal.journal.reader import read_part
+from epochal.record import FORMAT_VERSION, Record
+from epochal.segments.read import Segment
+from epochal.segments.seal import SealReport, seal_part
+
+NAME = PartName("loop", 1, 0)
+HEADER: Record = {"log": "run", "t": 1700000000.125, "v": FORMAT_VERSION, "writer": "loop"}
+FINISH: Record = {"log": "finish", "t": 1700000999.5, "status": "finished"}
+
+
+def lines(*records: Any) -> bytes:
+    return b"".join(encode_json(record) + b"\n" for record in records)
+
+
+def write_part(folder: Path, text: bytes, *, name: PartName = NAME) -> RunFolder:
+    run_folder = RunFolder(folder)
+    run_folder.journal.mkdir(parents=True, exist_ok=True)
+    run_folder.part_path(name).write_bytes(text)
+    return run_folder
+
+
+def finished_part(folder: Path, *records: Record) -> RunFolder:
+    return write_part(folder, lines(HEADER, *records, FINISH))
+
+
+def sealed(folder: Path, *records: Record) -> Segment:
+    return Segment(seal_part(finished_part(folder, *records), NAME).path)
+
+
+def copied(folder: RunFolder, into: Path) -> SealReport:
+    return seal_part(folder, NAME, into=into)
+
+
+def journal_texts(folder: RunFolder) -> list[bytes]:
+    records = read_part(folder.part_path(NAME), NAME)
+    return [encode_json(record) for _, record in records]
+
+
+def texts(records: Iterable[tuple[int, Record]]) -> list[bytes]:
+    """JSON text tells ints from floats from bools, and holds the order of keys."""
+    return [encode_json(record) for _, record in records]
+
+
+def metrics(step: int, **values: Any) -> Record:
+    return {"log": "metrics", "t": 1700000000 + step / 8, "step": step, "m": values}

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from epochal.errors import FormatError
+from epochal.record import Record
+from epochal.segments.read import Segment
+from epochal.segments.seal import seal_part
+from tests.segments.parts import HEADER, NAME, finished_part, metrics, sealed
+
+
+def test_a_series_is_read_with_steps_and_times(tmp_path: Path) -> None:
+    series = sealed(tmp_path, metrics(3, loss=1.5, acc=1), metrics(4, loss=0.1)).series("loss")
+    assert series.steps.tolist() == [3, 4]
+    assert series.times.tolist() == [1700000000.375, 1700000000.5]
+    assert series.values.tolist() == [1.5, 0.1]
+    assert series.ordinals.tolist() == [1, 2]
+
+
+def test_a_series_that_is_not_here_has_no_points(tmp_path: Path) -> None:
+    assert sealed(tmp_path, metrics(0, loss=1.5)).series("other").values.size == 0
+
+
+def test_nan_and_infinity_are_values_of_their_series(tmp_path: Path) -> None:
+    record: Record = metrics(0, a=None, b=None)
+    record["nonfinite"] = {"b": "-inf", "a": "nan"}
+    segment = sealed(tmp_path, record)
+    assert math.isnan(segment.series("a").values[0])
+    assert segment.series("b").values.tolist() == [-math.inf]
+
+
+def test_gpus_are_told_apart(tmp_path: Path) -> None:
+    segment = sealed(
+        tmp_path,
+        *({"log": "gpu", "t": 1.5 + i, "id": i % 2, "power": 100 * i} for i in range(4)),
+    )
+    assert segment.names() == ("gpu/0/power", "gpu/1/power")
+    series = segment.series("gpu/1/power")
+    assert series.values.tolist() == [100.0, 300.0]
+    assert series.steps.tolist() == [-1, -1]
+
+
+def test_epochs_are_the_steps_of_what_is_logged_by_epoch(tmp_path: Path) -> None:
+    record = {"log": "epoch", "t": 5.5, "epoch": 7, "duration_s": 1.5, "m": {"loss": 0.5}}
+    segment = sealed(tmp_path, {**record, "resources": {"rss": 10}}, metrics(2, loss=0.25))
+    assert segment.axes("loss") == ("step", "epoch")
+    assert segment.series("loss", axis="epoch").steps.tolist() == [7]
+    assert segment.series("loss").steps.tolist() == [2]
+    assert segment.field("epoch", "resources", "rss").values.tolist() == [10.0]
+    assert segment.field("epoch", "duration_s").steps.tolist() == [7]
+
+
+def test_memory_by_segment_is_a_series(tmp_path: Path) -> None:
+    stats = [{"name": "weights", "device": 5, "managed": 0, "pinned": 0, "pageable": 0}]
+    record = {"log": "allocator", "t": 1.5, "step": 3, "stats": stats, "m": {"a": 1.5}}
+    segment = sealed(tmp_path, record)
+    assert segment.series("a").values.tolist() == [1.5]
+    assert segment.series("memory/weights/device").values.tolist() == [5.0]
+
+
+def test_histograms_and_texts_are_found_by_name(tmp_path: Path) -> None:
+    histogram = {"log": "histogram", "t": 1.5, "step": 1, "name": "w", "counts": [1, 2, 3]}
+    text = {"log": "text", "t": 1.5, "step": 1, "name": "sample", "text": "héllo"}
+    segment = sealed(tmp_path, histogram, {**histogram, "name": "v"}, text)
+    assert segment.histograms("w") == [(1, histogram)]
+    assert segment.texts() == [(3, text)]
+    assert segment.kinds() == {"histogram": 2, "text": 1, "run": 1, "finish": 1}
+
+
+def test_what_a_segment_says_of_itself(tmp_path: Path) -> None:
+    segment = sealed(tmp_path, metrics(5, a=1), metrics(-2, a=1))
+    assert segment.header == HEADER
+    assert segment.num_records == 4
+    assert segment.step_range == (-2, 5)
+
+
+def test_records_can_be_read_from_an_ordinal_on(tmp_path: Path) -> None:
+    segment = sealed(tmp_path, *(metrics(step, a=step) for step in range(5)))
+    assert [ordinal for ordinal, _ in segment.records(first=4)] == [4, 5, 6]
+
+
+def test_a_thousand_metrics_stay_below_the_limit_of_columns(tmp_path: Path) -> None:
+    many = {f"layer.{number}": number / 7 for number in range(1000)}
+    segment = sealed(tmp_path, metrics(0, **many), metrics(1, **many))
+    assert len(pq.read_schema(segment.path)) < 520
+    assert [segment.series(name).values[1] for name in many] == list(many.values())
+
+
+def test_metrics_that_come_and_go_are_found_again(tmp_path: Path) -> None:
+    generator = np.random.default_rng(3)
+    names = [f"task/{number}" for number in range(300)]
+    written = [
+        metrics(step, **{name: float(step) for name in generator.permutation(names)[:9]})
+        for step in range(3000)
+    ]
+    segment = sealed(tmp_path, *written)
+    assert [record for _, record in segment.records()][1:-1] == written
+    expected = [record["step"] for record in written if "task/7" in record["m"]]
+    assert segment.series("task/7").values.tolist() == expected
+
+
+def test_ints_floats_and_bools_of_one_metric_keep_their_types(tmp_path: Path) -> None:
+    values = [1, 1.0, True, 2**53, 2**60, -0.0]
+    segment = sealed(tmp_path, *(metrics(step, a=value) for step, value in enumerate(values)))
+    found = [record["m"]["a"] for _, record in segment.entries("metrics")]
+    assert list(map(repr, found)) == list(map(repr, values))
+
+
+def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(FormatError, match=r"other\.parquet"):
+        Segment(tmp_path / "other.parquet")
+
+
+def test_arrow_sees_sensible_columns(tmp_path: Path) -> None:
+    folder = finished_part(
+        tmp_path, {"log": "step", "t": 2.5, "step": 3, "loss": 0.1, "m": {"acc": 1}}
+    )
+    table = pq.read_table(seal_part(folder, NAME).path)
+    assert table.column_names[:6] == ["log", "ordinal", "step", "t", "loss", "m.acc"]
+    row = next(row for row in table.to_pylist() if row["log"] == "step")
+    assert (row["ordinal"], row["step"], row["t"]) == (1, 3, 2500)
+    assert (row["loss"], row["m.acc"]) == (0.1, 1)
+
+
+def test_duckdb_answers_questions_about_a_segment(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    written = [metrics(step, loss=step / 3, Loss=step) for step in range(100)]
+    path = seal_part(finished_part(tmp_path, *written), NAME).path
+    question = f"SELECT step, \"m.loss\" FROM '{path}' WHERE log = 'metrics' ORDER BY step"
+    answer = duckdb.sql(question).fetchall()
+    assert answer == [(step, step / 3) for step in range(100)]

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epochal.journal.line import decode, encode
+from epochal.record import Record, axis_of, scalars_of
+from epochal.segments import plan
+from epochal.segments.read import Segment
+from tests.segments.parts import (
+    FINISH,
+    HEADER,
+    copied,
+    finished_part,
+    journal_texts,
+    lines,
+    metrics,
+    texts,
+    write_part,
+)
+
+_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+_FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+_SCALAR = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.integers(-3, 3)
+    | _FLOAT
+    | st.floats(width=32, allow_nan=False, allow_infinity=False)
+    | _TEXT
+)
+_JSON = st.recursive(
+    _SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3)
+)
+_KEY = st.sampled_from(["loss", "a", "m.loss", "", "log", "t", "ordinal", "LOSS", "id"]) | _TEXT
+_KINDS = st.sampled_from(["metrics", "step", "gpu", "epoch", "abs-maxes", "allocator", "eval"])
+
+
+@st.composite
+def _records(draw: st.DrawFn) -> Record:
+    record: dict[str, Any] = {"log": draw(_KINDS | _TEXT)}
+    fields = st.sampled_from(["t", "step", "m", "values", "nonfinite", "epoch", "resources"]) | _KEY
+    for name in draw(st.lists(fields, max_size=6, unique=True)):
+        if name == "log":
+            continue
+        if name in ("m", "values", "nonfinite", "resources"):
+            inner = st.sampled_from(["nan", "inf"]) if name == "nonfinite" else _SCALAR
+            record[name] = draw(st.dictionaries(_KEY, inner, max_size=5) | _JSON)
+        else:
+            record[name] = draw(_JSON | st.integers(0, 9) | st.just(1700000000.123))
+    if draw(st.booleans()):
+        record = dict(reversed(record.items()))
+    return record
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(_records(), max_size=12))
+def test_every_record_comes_back_as_it_was(records: list[Record]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run_folder = finished_part(Path(folder), *records)
+        with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
+            assert texts(segment.records()) == journal_texts(run_folder)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.dictionaries(_KEY, _SCALAR, max_size=6), max_size=20))
+def test_long_form_gives_back_every_record(objects: list[dict[str, Any]]) -> None:
+    records = [{**metrics(step), "m": values} for step, values in enumerate(objects)]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "MAX_COLUMNS", 2)
+        run_folder = finished_part(Path(folder), *records)
+        with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
+            assert texts(segment.records()) == journal_texts(run_folder)
+
+
+_NUMBER = st.floats() | st.integers(-(2**53), 2**53) | st.booleans()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["metrics", "step", "moe", "gpu", "unknown"]),
+            st.integers(0, 20),
+            st.dictionaries(st.sampled_from(["loss", "power", "aux_loss", "moe_x"]), _NUMBER),
+            st.dictionaries(st.sampled_from(["loss", "train/loss", "acc"]), _NUMBER | _SCALAR),
+        ),
+        max_size=15,
+    ),
+    st.sampled_from([2, 500]),
+)
+def test_series_are_what_the_records_say(entries: list[Any], max_columns: int) -> None:
+    written = [
+        {"log": kind, "t": 1700000000.5 + step, "step": step, "id": step % 2, **fields, "m": inner}
+        for kind, step, fields, inner in entries
+    ]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "MAX_COLUMNS", max_columns)
+        text = lines(HEADER) + b"".join(map(encode, written)) + lines(FINISH)
+        run_folder = write_part(Path(folder), text)
+        expected: dict[tuple[str, str], list[tuple[int, float, str]]] = {}
+        for line in text.splitlines():
+            record = decode(line)
+            assert record is not None
+            for name, value in scalars_of(record):
+                points = expected.setdefault((name, axis_of(record)), [])
+                points.append((record["step"], record["t"], repr(value)))
+        with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
+            found = {
+                (name, axis): [
+                    (step, t, repr(value))
+                    for step, t, value in zip(
+                        *(column.tolist() for column in _columns(segment, name, axis)), strict=True
+                    )
+                ]
+                for name in segment.names()
+                for axis in segment.axes(name)
+            }
+        assert found == expected
+
+
+def _columns(segment: Segment, name: str, axis: Any) -> tuple[Any, Any, Any]:
+    series = segment.series(name, axis=axis)
+    return series.steps, series.times, series.values
