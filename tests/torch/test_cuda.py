@@ -118,7 +118,7 @@ def trained(*, captured: bool, steps: int = 8) -> tuple[list[float], float, Clip
     def step() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=False)
         loss: torch.Tensor = (model(inputs) - inputs.sum(1, keepdim=True)).pow(2).mean()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         clip_grad_norm(model, 0.1, stats=stats)
         optimizer.step()
         return loss.detach()

@@ -39,6 +39,7 @@ class Rng:
     @classmethod
     def from_entropy(cls) -> Rng:
         """Make a generator that the operating system seeds."""
+        # The lowest bit keeps the state from being all 0, which the generator never leaves.
         return cls.from_state([secrets.randbits(64) | 1, *(secrets.randbits(64) for _ in range(3))])
 
     @classmethod
