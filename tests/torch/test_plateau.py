@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import PlateauScheduler, Scheduler
@@ -47,7 +47,6 @@ def test_nothing_is_bad_while_cooling_down() -> None:
     assert [plateau.observe(1.0) for _ in range(5)] == [1.0, 0.5, 0.5, 0.5, 0.25]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.floats(-5, 5) | st.just(math.nan), max_size=60),
     st.integers(1, 4),

@@ -6,7 +6,7 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import Rng
@@ -69,13 +69,11 @@ def test_a_state_travels_as_json() -> None:
     assert restored.u64() == rng.u64()
 
 
-@settings(deadline=None)
 @given(st.integers(), st.integers(1, 2**64))
 def test_usize_stays_below_its_bound(seed: int, n: int) -> None:
     assert 0 <= Rng(seed).usize(n) < n
 
 
-@settings(deadline=None)
 @given(st.integers(), st.integers(-1000, 1000), st.integers(1, 1000))
 def test_range_stays_within_its_bounds(seed: int, low: int, width: int) -> None:
     assert low <= Rng(seed).range(low, low + width) < low + width
@@ -111,7 +109,6 @@ def test_bernoulli_is_as_often_true_as_told() -> None:
     assert all(rng.bernoulli(1.0) for _ in range(100))
 
 
-@settings(deadline=None)
 @given(st.integers(), st.lists(st.integers()))
 def test_shuffle_keeps_every_item(seed: int, items: list[int]) -> None:
     shuffled = list(items)

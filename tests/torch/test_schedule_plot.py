@@ -36,7 +36,7 @@ def test_fewer_steps_than_columns_are_joined() -> None:
     assert sum(any(cell != "⠀" for cell in column) for column in columns) > 25
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(any_schedule(), st.integers(1, 500))
 def test_every_schedule_can_be_drawn(schedule: Scheduler, steps: int) -> None:
     lines = draw_schedule(schedule, steps=steps, width=20, height=5).splitlines()
@@ -48,7 +48,6 @@ def test_a_rate_without_end_is_not_drawn() -> None:
         draw_schedule(ExponentialLR(1.0, 10.0), steps=1000)
 
 
-@settings(deadline=None)
 @given(any_schedule())
 def test_every_schedule_says_how_much_to_show(schedule: Scheduler) -> None:
     assert schedule.horizon() >= 1

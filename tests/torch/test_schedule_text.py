@@ -4,7 +4,7 @@ import json
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import (
@@ -38,19 +38,16 @@ def test_defaults_are_not_written() -> None:
     assert format_schedule(schedule) == "warmup(onecycle(0.01,50),5,target_lr=0.5)"
 
 
-@settings(deadline=None)
 @given(any_schedule())
 def test_a_schedule_is_read_as_it_was_written(schedule: Scheduler) -> None:
     assert parse_schedule(format_schedule(schedule)) == schedule
 
 
-@settings(deadline=None)
 @given(any_schedule())
 def test_a_schedule_comes_back_from_its_state(schedule: Scheduler) -> None:
     assert Scheduler.from_state(json.loads(json.dumps(schedule.state()))) == schedule
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="cosine(1e-3,)[]=warmup.+_ 5", max_size=40))
 def test_any_text_is_a_schedule_or_a_value_error(text: str) -> None:
     with suppress(ValueError):

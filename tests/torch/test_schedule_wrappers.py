@@ -4,7 +4,7 @@ import math
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import (
@@ -58,7 +58,6 @@ def test_warm_up_goes_around_a_plateau() -> None:
     assert [schedule.lr(0), schedule.lr(2)] == [0.5, 0.5]
 
 
-@settings(deadline=None)
 @given(st.integers(1, 300), st.integers(50, 3000))
 def test_warm_up_meets_the_schedule_without_a_jump(warmup: int, total: int) -> None:
     schedule = WarmupScheduler(CosineScheduler(1.0, 0.0, total), None, warmup)

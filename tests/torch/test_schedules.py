@@ -6,7 +6,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.torch import (
@@ -93,13 +93,11 @@ def test_constant_and_linear_are_what_they_say() -> None:
     assert [LinearLR(0.0, 1.0, 4).lr(step) for step in (0, 1, 4, 5)] == [0, 0.25, 1, 1]
 
 
-@settings(deadline=None)
 @given(any_schedule(), st.integers(0, 10_000))
 def test_no_rate_is_negative_or_nan(schedule: Scheduler, step: int) -> None:
     assert schedule.lr(step) >= 0
 
 
-@settings(deadline=None)
 @given(rates(), rates(), st.integers(1, 500), st.integers(0, 1000))
 def test_cosine_stays_within_its_bounds(one: float, other: float, total: int, step: int) -> None:
     low, high = sorted((one, other))
@@ -107,14 +105,12 @@ def test_cosine_stays_within_its_bounds(one: float, other: float, total: int, st
     assert low - slack <= CosineScheduler(high, low, total).lr(step) <= high + slack
 
 
-@settings(deadline=None)
 @given(st.integers(20, 2000))
 def test_cosine_moves_in_small_steps_only(total: int) -> None:
     curve = [CosineScheduler(1.0, 0.0, total).lr(step) for step in range(total + 1)]
     assert max(abs(b - a) for a, b in pairwise(curve)) <= math.pi / 2 / total + 1e-12
 
 
-@settings(deadline=None)
 @given(st.integers(1, 500), st.integers(1, 500))
 def test_cyclic_moves_in_small_steps_only(up: int, down: int) -> None:
     schedule = CyclicLR.asymmetric(0.0, 1.0, up, down)
