@@ -137,3 +137,12 @@ def test_duckdb_answers_questions_about_a_segment(tmp_path: Path) -> None:
     question = f"SELECT step, \"m.loss\" FROM '{path}' WHERE log = 'metrics' ORDER BY step"
     answer = duckdb.sql(question).fetchall()
     assert answer == [(step, step / 3) for step in range(100)]
+
+
+def test_how_far_each_kind_reaches_is_known_without_reading_it(tmp_path: Path) -> None:
+    many = [metrics(step, loss=1.0) for step in range(5000)]
+    text: Record = {"log": "text", "t": 1700009999.5, "step": 7, "name": "s", "text": "x"}
+    extents = sealed(tmp_path, *many, text).extents()
+    assert extents["metrics"] == (4999, 1700000000 + 4999 / 8)
+    assert extents["text"] == (7, 1700009999.5)
+    assert extents["finish"] == (None, 1700000999.5)

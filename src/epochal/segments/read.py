@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,13 @@ class SegmentSeries:
     steps: NDArray[np.int64]
     times: NDArray[np.float64]
     values: NDArray[np.float64]
+
+
+class Extent(NamedTuple):
+    """The highest step and the latest time (Unix seconds) of some records, where they have any."""
+
+    step: int | None
+    time: float | None
 
 
 class Segment:
@@ -96,6 +103,29 @@ class Segment:
             return None
         ordinal, record = next(self.entries("run"))
         return record if ordinal == 0 else None
+
+    def extents(self) -> dict[str, Extent]:
+        """How far the records of each kind reach."""
+        found: dict[str, Extent] = {}
+        for group, kinds in enumerate(self._contents.groups):
+            if len(kinds) == 1:  # the file's statistics say it
+                step, milliseconds = (self._largest(group, name) for name in (c.STEP, c.TIME))
+                found[kinds[0]] = _extent(step, milliseconds)
+                continue
+            table = self._table([group], [c.LOG, c.STEP, c.TIME])
+            for kind in kinds:
+                rows = table.filter(pc.equal(table.column(c.LOG), kind))
+                step, milliseconds = (pc.max(rows.column(n)).as_py() for n in (c.STEP, c.TIME))
+                found[kind] = _extent(step, milliseconds)
+        return found
+
+    def _largest(self, group: int, name: str) -> int | None:
+        place = self._file.schema_arrow.get_field_index(name)
+        statistics = self._file.metadata.row_group(group).column(place).statistics
+        if statistics is not None and statistics.has_min_max:
+            return int(statistics.max)
+        largest = pc.max(self._table([group], [name]).column(name)).as_py()
+        return None if largest is None else int(largest)
 
     def kinds(self) -> Mapping[str, int]:
         """How many records there are of each kind."""
@@ -266,6 +296,10 @@ class Segment:
             raise
         except (pa.ArrowException, OSError) as error:
             raise FormatError(f"{self.path} is damaged: {error}") from error
+
+
+def _extent(step: int | None, milliseconds: int | None) -> Extent:
+    return Extent(step, None if milliseconds is None else milliseconds / 1000)
 
 
 def _kept(table: pa.Table, conditions: Iterable[Any]) -> pa.Table:
