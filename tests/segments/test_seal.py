@@ -190,6 +190,16 @@ def test_unfinished_files_are_no_segments(tmp_path: Path) -> None:
     assert folder.sealed_parts() == []
 
 
+def test_what_a_killed_attempt_left_is_removed_an_hour_later(tmp_path: Path) -> None:
+    folder = finished_part(tmp_path)
+    folder.segments.mkdir()
+    left = folder.segments / ".loop.0001.0000.parquet.7.tmp"
+    left.write_bytes(b"PAR1")
+    os.utime(left, (1.0, 1.0))
+    seal_part(folder, NAME)
+    assert os.listdir(folder.segments) == ["loop.0001.0000.parquet"]
+
+
 def _chunks(path: Path, column: str) -> Iterator[Any]:
     metadata = pq.read_metadata(path)
     for place in range(metadata.num_columns):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
 from epochal.journal.line import decode, decode_json, encode_json
@@ -13,7 +13,7 @@ from epochal.journal.reader import check_version
 from epochal.record import Axis, Record, axis_of, scalars_of
 from epochal.segments.lanes import Lane, signature_of
 from epochal.segments.long import NO_NUMBER, LongForm, LongKey
-from epochal.segments.shape import VALUED, Shape, put_together, take_apart
+from epochal.segments.shape import VALUED, Path, Shape, put_together, take_apart
 
 _INT64 = 2**63
 _LATEST_MS = 2**62
@@ -43,6 +43,10 @@ class Bucket:
     shape: Shape
     ordinals: array[int] = field(default_factory=lambda: array("q"))
     values: list[Any] = field(default_factory=list)
+    paths: list[Path] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.paths = self.shape.paths()
 
     @property
     def size(self) -> int:
@@ -125,7 +129,7 @@ class Collected:
             self.keep_whole(ordinal, record)
 
 
-def collect(path: Path) -> Collected:
+def collect(path: FilePath) -> Collected:
     """Read a whole part; raises NewerFormatError for one of a newer format."""
     text = path.read_bytes()
     found = Collected(journal_bytes=len(text))

@@ -42,7 +42,7 @@ def _has_ended(folder: RunFolder, part: PartName) -> bool:
     header = decode(_read(folder, part, end=False).partition(b"\n")[0]) or {}
     seen = liveness(header)
     if seen != "unknown":
-        return seen == "dead" and _age_s(folder, part) >= 0
+        return seen == "dead"
     if part.writer == LOOP or _age_s(folder, part) < _OUT_OF_SIGHT_S:
         return False
     loop = [p for p in folder.parts() if p[:2] == (LOOP, part.attempt)]

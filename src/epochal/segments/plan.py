@@ -24,7 +24,8 @@ _FREE_CELLS = 4_000_000
 _MAX_LETTERS = 20_000
 # Classes of letters that can share a column, the first of a path's classes wins.
 _CLASSES = (NUMBERS, frozenset("u"), frozenset("I"), frozenset("F"))
-_OWN_COLUMN = frozenset("tTsj")
+# What has a value, but for times, steps and JSON, which have columns of their own.
+_IN_COLUMNS = VALUED - frozenset("tTsj")
 
 
 @dataclass(slots=True)
@@ -55,28 +56,27 @@ def make_plan(found: Collected) -> Plan:
             found.dissolve(bucket)
             continue
         plan.pieces.append(piece)
-        for path, code in zip(piece.shape.paths(), piece.shape.codes, strict=True):
-            if code in VALUED and code not in _OWN_COLUMN:
-                plan.codes.setdefault(path, set()).add(code)
+        for path, code in _columns_of(piece.shape.paths(), piece.shape.codes):
+            plan.codes.setdefault(path, set()).add(code)
     return plan
 
 
-def _columns_of(shape: Shape) -> Iterable[tuple[Path, str]]:
-    for path, code in zip(shape.paths(), shape.codes, strict=True):
-        if code in VALUED and code not in _OWN_COLUMN:
-            yield path, code
+def _columns_of(paths: list[Path], codes: str) -> list[tuple[Path, str]]:
+    return [(path, code) for path, code in zip(paths, codes, strict=True) if code in _IN_COLUMNS]
 
 
 def _of_one_class(buckets: list[Bucket], found: Collected) -> list[Bucket]:
     """Dissolve buckets that have a text where others have a number, and the like."""
     codes: dict[Path, set[str]] = {}
     for bucket in buckets:
-        for path, code in _columns_of(bucket.shape):
+        for path, code in _columns_of(bucket.paths, bucket.shape.codes):
             codes.setdefault(path, set()).add(code)
     accepted = {path: _accepted(used) for path, used in codes.items()}
     kept = []
     for bucket in buckets:
-        if all(code in accepted[path] for path, code in _columns_of(bucket.shape)):
+        if all(
+            code in accepted[path] for path, code in _columns_of(bucket.paths, bucket.shape.codes)
+        ):
             kept.append(bucket)
         else:
             found.dissolve(bucket)
@@ -97,7 +97,7 @@ def _wide_paths(buckets: list[Bucket], num_long: int) -> set[Path]:
     kinds: dict[Path, set[str]] = {}
     for bucket in buckets:
         rows[bucket.shape.kind] += bucket.size
-        for path, _ in _columns_of(bucket.shape):
+        for path, _ in _columns_of(bucket.paths, bucket.shape.codes):
             counts[path] += bucket.size
             kinds.setdefault(path, set()).add(bucket.shape.kind)
     cells_left = max(_FREE_CELLS, _CELLS_PER_VALUE * (counts.total() + num_long))
@@ -119,7 +119,7 @@ def _affordable(
     known: set[Shape] = set()
     for bucket in sorted(buckets, key=lambda bucket: -bucket.size):
         for paths in (wide, fields):
-            shape = _reduced(bucket.shape, paths)
+            shape = _reduced(bucket, paths)
             letters = 0 if shape in known else len(shape.codes)
             if letters <= letters_left:
                 known.add(shape)
@@ -130,12 +130,15 @@ def _affordable(
             found.dissolve(bucket)
 
 
-def _reduced(shape: Shape, wide: set[Path]) -> Shape:
-    """The shape without the members that go to long form."""
+def _reduced(bucket: Bucket, wide: set[Path]) -> Shape:
+    """The bucket's shape without the members that go to long form."""
+    shape = bucket.shape
+    if all(path in wide for path, _ in _columns_of(bucket.paths, shape.codes)):
+        return shape
     names: list[str] = []
     codes: list[str] = []
     begun = 0
-    for path, name, code in zip(shape.paths(), shape.names, shape.codes, strict=True):
+    for path, name, code in zip(bucket.paths, shape.names, shape.codes, strict=True):
         if code == "o":
             begun = len(codes)
         if len(path) == 2 and code in NUMBERS and path not in wide:
@@ -149,19 +152,19 @@ def _reduced(shape: Shape, wide: set[Path]) -> Shape:
 def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
     """A bucket's records in table and long form; None when some value has no place in either."""
     shape = bucket.shape
-    reduced = _reduced(shape, wide)
-    if any(path not in wide for path, _ in _columns_of(reduced)):
+    reduced = _reduced(bucket, wide)
+    if any(path not in wide for path, _ in _columns_of(reduced.paths(), reduced.codes)):
         return None
     if reduced == shape:
         return Piece(shape, bucket.ordinals.tolist(), bucket.columns())
-    if not _fits_long(shape, wide):
+    if not _fits_long(bucket, wide):
         return None
     axis: Axis = axis_of({"log": shape.kind, "step": 0})
     columns = iter(bucket.columns())
     cells: list[list[Any]] = []
     moved: list[tuple[LongKey, int, str, list[Any]]] = []
     members = 0
-    for path, code in zip(shape.paths(), shape.codes, strict=True):
+    for path, code in zip(bucket.paths, shape.codes, strict=True):
         members = members + 1 if len(path) == 2 else 0
         values = next(columns) if code in VALUED else []
         if len(path) == 2 and code in NUMBERS and path not in wide:
@@ -183,16 +186,16 @@ def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
     return Piece(reduced, ordinals, cells)
 
 
-def _fits_long(shape: Shape, wide: set[Path]) -> bool:
+def _fits_long(bucket: Bucket, wide: set[Path]) -> bool:
     """Whether every member without a column may go to long form.
 
     The words of ``nonfinite`` are worked out from columns, and resources are no series.
     """
-    if "y" in shape.codes:
+    if "y" in bucket.shape.codes:
         return False
     return all(
         path in wide or len(path) == 1 or (path[0] != "resources" and code in LONG_CODES)
-        for path, code in _columns_of(shape)
+        for path, code in _columns_of(bucket.paths, bucket.shape.codes)
     )
 
 

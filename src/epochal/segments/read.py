@@ -326,13 +326,24 @@ def _points(table: pa.Table, *, along: str, value: str, axis: Axis) -> SegmentSe
     if steps.null_count and axis != "time":
         table = table.filter(steps.is_valid())
         steps = table.column(along)
-    times = table.column(c.TIME)
     return SegmentSeries(
         ordinals=table.column(c.ORDINAL).to_numpy(),
-        steps=steps.fill_null(NO_STEP).to_numpy().astype(np.int64, copy=False),
-        times=times.cast(pa.float64()).fill_null(float("nan")).to_numpy() / 1000,
+        steps=_filled(steps, NO_STEP).astype(np.int64, copy=False),
+        times=_seconds(table.column(c.TIME)),
         values=table.column(value).to_numpy().astype(np.float64, copy=False),
     )
+
+
+def _filled(column: pa.ChunkedArray, absent: int) -> NDArray[Any]:
+    filled: NDArray[Any] = (column.fill_null(absent) if column.null_count else column).to_numpy()
+    return filled
+
+
+def _seconds(milliseconds: pa.ChunkedArray) -> NDArray[np.float64]:
+    seconds: NDArray[np.float64] = _filled(milliseconds, 0) / 1000
+    if milliseconds.null_count:
+        seconds[milliseconds.is_null().to_numpy()] = np.nan
+    return seconds
 
 
 def _joined(pieces: list[SegmentSeries]) -> SegmentSeries:

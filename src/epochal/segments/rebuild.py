@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from epochal.journal.line import decode_json
@@ -132,19 +133,40 @@ class _LongPoints:
         ordinals = own.column(c.ORDINAL).to_numpy()
         order = np.argsort(ordinals, kind="stable")
         self._ordinals = ordinals[order]
-        self._table = own.take(pa.array(order)).combine_chunks()
+        own = own.take(pa.array(order))
+        self._places = own.column(c.LONG_PLACE).to_numpy()
+        self._values = own.column(c.LONG_VALUE).to_numpy()
+        self._names = _Words(own.column(c.LONG_NAME))
+        self._fields = _Words(own.column(c.LONG_FIELD))
+        self._types = _Words(own.column(c.LONG_TYPE))
 
     def of(self, ordinal: int) -> dict[str, list[LongPoint]]:
         """The long points of a record, by the object they are members of."""
-        start, end = np.searchsorted(self._ordinals, [ordinal, ordinal + 1])
+        start, end = np.searchsorted(self._ordinals, (ordinal, ordinal + 1))
         points: dict[str, list[LongPoint]] = {}
-        for row in self._table.slice(start, end - start).to_pylist():
-            field = row[c.LONG_FIELD]
-            name = row[c.LONG_NAME]
+        for place, name, field, code, value in zip(
+            self._places[start:end].tolist(),
+            self._names.between(start, end),
+            self._fields.between(start, end),
+            self._types.between(start, end),
+            self._values[start:end].tolist(),
+            strict=True,
+        ):
             key = name[len(_ABS_MAX) :] if field == "values" else name
-            value = _typed(row[c.LONG_VALUE], row[c.LONG_TYPE])
-            points.setdefault(field, []).append(LongPoint(row[c.LONG_PLACE], key, value))
+            points.setdefault(field, []).append(LongPoint(place, key, _typed(value, code)))
         return points
+
+
+class _Words:
+    """A text column that repeats itself: each word once, and where it stands."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        encoded = pc.dictionary_encode(column).combine_chunks()
+        self._words: list[str] = encoded.dictionary.to_pylist()
+        self._numbers = encoded.indices.to_numpy()
+
+    def between(self, start: int, end: int) -> list[str]:
+        return [self._words[number] for number in self._numbers[start:end].tolist()]
 
 
 def _as(kind: pa.DataType, number: int) -> Any:
