@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from epochal.journal.line import encode_json
 from epochal.segments import columns as c
 from epochal.segments.catalogue import catalogue
 from epochal.segments.collect import Collected
@@ -107,8 +108,6 @@ def _rows_of(piece: Piece, shapes: Mapping[Shape, int]) -> _Rows:
 
 def _json_texts(fields: Mapping[Path, list[Any]], size: int) -> list[str]:
     """For each record, one JSON object of the fields that have no column."""
-    from epochal.journal.line import encode_json
-
     texts = []
     for row in range(size):
         document: dict[str, Any] = {}
