@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from epochal.run.run import Run
     from epochal.run.start import init
     from epochal.series.trend import Trend, TrendGroup
+    from epochal.torch import *  # noqa: F403 (the list is kept in one place, epochal/torch)
     from epochal.training_log import TrainingRunLogger
 
 _HOMES = {
@@ -92,7 +93,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
+    home = _HOMES.get(name) or _torch_names().get(name)
     if home is None:
         raise AttributeError(f"module 'epochal' has no attribute {name!r}")
     value = getattr(import_module(home), name)
@@ -101,4 +102,9 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_torch_names()})
+
+
+def _torch_names() -> dict[str, str]:
+    """What sits around a PyTorch loop, and where; asking for the list does not import torch."""
+    return dict.fromkeys(import_module("epochal.torch").__all__, "epochal.torch")

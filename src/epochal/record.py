@@ -192,7 +192,12 @@ def _free_metrics(
     metrics = record.get("m")
     if isinstance(metrics, Mapping):
         for name, value in metrics.items():
-            yield from _scalar(name, value, words.get(name))
+            yield from _scalar(name, value, words.get(word_key(name, record)))
+
+
+def word_key(name: str, record: Mapping[str, Any]) -> str:
+    """Where ``nonfinite`` keeps the word of a name inside ``m``; a field of that name goes first."""
+    return f"m.{name}" if name in record else name
 
 
 def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -11,12 +12,14 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
+from epochal.record import Record
 from epochal.run.current import CURRENT
 from epochal.run.run import Run
 from epochal.run.start import init
+from epochal.run.vocabulary import Vocabulary
 
 
-class TrainingRunLogger:
+class TrainingRunLogger(Vocabulary):
     """Typed logging into ``path``, into a run, and to ``callback`` as JSON lines.
 
     The current run is used when there is one; otherwise a run named after the file is started. The
@@ -41,17 +44,23 @@ class TrainingRunLogger:
             current = init(name=Path(path).stem, console=console)
         self.run: Run = current
         self.run.on_line(self._on_line)
-        self.log_step = self.run.log_step
-        self.log_eval = self.run.log_eval
-        self.log_moe_stats = self.run.log_moe_stats
-        self.log_gpu_state = self.run.log_gpu_state
-        self.log_gpu_model = self.run.log_gpu_model
-        self.log_sol_estimate = self.run.log_sol_estimate
-        self.log_allocator = self.run.log_allocator
-        self.log_dataset = self.run.log_dataset
-        self.log_abs_maxes = self.run.log_abs_maxes
-        self.message = self.run.message
-        self.section = self.run.section
+
+    def write(self, record: Record) -> None:
+        """Append one record to the run, and with it to the file."""
+        self.run.write(record)
+
+    @property
+    def step(self) -> int:
+        """The last training step that was logged, -1 before the first."""
+        return self.run.step
+
+    def message(self, text: str, *, level: str = "info") -> None:
+        """Record a message for people, and print it at its level."""
+        self.run.message(text, level=level)
+
+    def section(self, name: str) -> AbstractContextManager[None]:
+        """Time a section: prints and records how long it took."""
+        return self.run.section(name)
 
     def log_cmd(self, arguments: list[str]) -> None:
         """Record the command line."""

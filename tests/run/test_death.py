@@ -156,9 +156,13 @@ def test_a_run_started_in_a_thread_ends_with_its_process(tmp_path: Path) -> None
 def test_a_child_killed_by_a_signal_does_not_end_the_run(tmp_path: Path) -> None:
     source = """
     run = start()
+    ready, tell = os.pipe()
     child = os.fork()
     if child == 0:
+        os.write(tell, b"!")
         time.sleep(60)
+        os._exit(0)  # never as far as the parent's lines: kill(0) would end this whole group
+    os.read(ready, 1)  # Python forgets a signal that comes while it is still forking
     os.kill(child, signal.SIGTERM)
     assert os.waitpid(child, 0)[1] == signal.SIGTERM
     run.log({"a": 1})

@@ -6,6 +6,8 @@ remembers its offset; a part that was looked at and has not grown costs one ``st
 
 from __future__ import annotations
 
+import contextlib
+
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
 from epochal.record import Position, Record
@@ -32,7 +34,10 @@ class Follower:
             if reader is None:
                 reader = PartReader(self.folder.part_path(name), name)
                 self._readers[name] = reader
-            if self._has_grown(reader):
+            if not self._has_grown(reader):
+                continue
+            # Sealed or removed between the look and the opening: what it held is elsewhere now.
+            with contextlib.suppress(FileNotFoundError):
                 for item in reader.read():
                     found.append(item)
                     if limit is not None and len(found) >= limit:

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.record import Record
+from epochal.record import Record, word_key
 from epochal.values import split_nonfinite
 
 # How every record starts. Nested objects of users may hold "log" too, but not in this order.
@@ -45,7 +45,7 @@ def encode(record: Mapping[str, Any]) -> bytes:
         numbers = clean.get(field)
         if isinstance(numbers, Mapping):
             clean[field], more_words = split_nonfinite(numbers)
-            words.update(more_words)
+            words.update({word_key(n, record): word for n, word in more_words.items()})
     if words:
         clean["nonfinite"] = words
     try:

@@ -139,7 +139,7 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
     identity["packages"] = provenance.describe_packages()
     if not settings.git:
         return
-    facts, patch = provenance.describe_git(Path.cwd())
+    facts, patch = provenance.describe_git(Path())
     identity["git"] = facts
     if facts is not None and patch:
         # A resumed run may come from other code than the attempt before it.
@@ -150,8 +150,7 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
 
 
 def _greet(run: Run, last_step: int) -> None:
-    shown = os.path.relpath(run.dir)
-    where = shown if not shown.startswith(os.pardir) else str(run.dir)
+    where = _shown_path(run.dir)
     if run.resumed:
         run.console.line(
             f"epochal: run {run.name!r} resumed after step {last_step}"
@@ -159,6 +158,15 @@ def _greet(run: Run, last_step: int) -> None:
         )
     else:
         run.console.line(f"epochal: run {run.name!r} is recorded in {where}")
+
+
+def _shown_path(path: Path) -> str:
+    """A path as a person in the working folder would write it."""
+    try:
+        relative = os.path.relpath(path)
+    except (OSError, ValueError):  # the working folder is gone, or on another drive
+        return str(path)
+    return str(path) if relative.startswith(os.pardir) else relative
 
 
 # -- other ranks, children, nothing ---------------------------------------------------------------

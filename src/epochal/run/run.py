@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -25,18 +25,21 @@ from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, encode_lines, now
 from epochal.journal.writer import JournalWriter
-from epochal.record import ROLES, Record
-from epochal.run import samples, typed
+from epochal.record import Record
+from epochal.run import samples
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.pace import Pace, Totals
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
+from epochal.run.vocabulary import Vocabulary
 from epochal.values import flatten, plain_int, plain_json
 
 _time_ns = time.time_ns
+# Kinds whose latest values the closing line repeats.
+_HEADLINES = frozenset({"step", "epoch"})
 
 
-class Run:
+class Run(Vocabulary):
     """One training run. Made by :func:`epochal.init`; a context manager that finishes itself."""
 
     def __init__(
@@ -183,149 +186,7 @@ class Run:
         flat = flatten(metrics)
         return flat, encode({"log": "metrics", "t": at, "step": step, "m": flat})
 
-    # -- typed records ----------------------------------------------------------------------------
-
-    def log_step(
-        self,
-        step: Any,
-        epoch: Any,
-        tokens: Any,
-        duration_ms: Any,
-        norm: Any,
-        loss: Any,
-        lr: Any,
-        *,
-        norm_clipped: Any = None,
-        kd_loss: Any = None,
-        sol: Any = None,
-        phase: str | None = None,
-        moe: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Append one optimisation step and print its line.
-
-        ``norm`` is the gradient norm before clipping, ``norm_clipped`` after; ``epoch`` counts
-        completed epochs with a fraction; ``moe`` holds router metrics, ``metrics`` anything else.
-        """
-        core = (step, epoch, tokens, duration_ms, norm, loss, lr)
-        more = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
-        record = typed.step_record(now(), *core, **more, phase=phase, moe=moe, metrics=metrics)
-        self._step = record["step"]
-        if "loss" in record:
-            self._latest = {"loss": record["loss"]}
-        self._write_and_show(record)
-
-    def log_eval(
-        self,
-        step: Any,
-        epoch: Any,
-        tokens: Any,
-        duration_ms: Any,
-        loss: Any,
-        *,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Append one evaluation and print its line with the gap to the training loss."""
-        core = (step, epoch, tokens, duration_ms, loss)
-        record = typed.eval_record(now(), *core, metrics=metrics)
-        self._write_and_show(record)
-
-    def log_epoch(
-        self,
-        epoch: int,
-        duration_s: float,
-        metrics: Mapping[str, Any],
-        *,
-        total: int | None = None,
-        resources: Mapping[str, Any] | None = None,
-        gpus: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
-        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
-        flat = flatten(metrics)
-        record = typed.epoch_record(now(), epoch, duration_s, flat, total=total)
-        if resources:
-            record["resources"] = dict(resources)
-        if gpus:
-            record["gpus"] = [dict(gpu) for gpu in gpus]
-        self._latest = flat
-        self._write_and_show(record)
-
-    def log_moe_stats(
-        self,
-        step: Any,
-        aux_loss: Any,
-        z_loss: Any,
-        utilization: Any,
-        imbalance: Any,
-        **more: Any,
-    ) -> None:
-        """Append router health: losses, share of experts used (0-1), max over mean load (>= 1)."""
-        fields = {
-            "aux_loss": aux_loss,
-            "z_loss": z_loss,
-            "expert_utilization": utilization,
-            "load_imbalance": imbalance,
-            **more,
-        }
-        self.write(typed.moe_record(now(), step=step, fields=fields))
-
-    def log_gpu_state(self, step: Any, gpu_id: Any = 0, **fields: Any) -> None:
-        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
-        self._write_and_show(typed.gpu_record(now(), step=step, gpu_id=gpu_id, fields=fields))
-
-    def log_gpu_model(self, **fields: Any) -> None:
-        """Append what a GPU is: name, sm_count, major, minor, memory (bytes), uuid, ecc, …"""
-        self._write_and_show(typed.facts_record("gpu-model", now(), fields))
-
-    def log_sol_estimate(
-        self,
-        *,
-        blocks: Any,
-        lm_head: Any,
-        attention: Any,
-        tps: Any,
-        dtype: str = "bf16",
-        **peaks: Any,
-    ) -> None:
-        """Append the speed-of-light estimate: FLOP per token by part, and tokens per second.
-
-        Peaks in TFLOP/s come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``.
-        """
-        fields = {"blocks": blocks, "lm_head": lm_head, "attention": attention, "tps": tps}
-        record = typed.facts_record("sol", now(), {**fields, **peaks, "dtype": dtype})
-        self._write_and_show(record)
-
-    def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
-        """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""
-        self._write_and_show(typed.allocator_record(now(), stats=stats, step=step, gpu=gpu))
-
-    def log_dataset(
-        self,
-        split: str,
-        *,
-        files: int | Sequence[Any] = 0,
-        tokens: Any = 0,
-        file_index: Any = None,
-        chunk_index: Any = None,
-        seed: Any = None,
-    ) -> None:
-        """Append a data split's facts; ``files`` is a count or the list of paths."""
-        place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
-        self._write_and_show(typed.dataset_record(now(), split, files, tokens=tokens, **place))
-
-    def log_text(self, name: str, text: str, step: int | None = None) -> None:
-        """Append a piece of text at a step."""
-        self.write(typed.text_record(now(), name=name, text=text, step=self._sample_step(step)))
-
-    def log_histogram(
-        self, name: str, values: Any, step: int | None = None, *, bins: int = 64
-    ) -> None:
-        """Append the distribution of many values (list, array, tensor) as counts in equal bins."""
-        self.write(
-            samples.histogram_record(
-                now(), name=name, values=values, step=self._sample_step(step), bins=bins
-            )
-        )
+    # -- samples and words ------------------------------------------------------------------------
 
     def log_image(
         self, name: str, image: Any, step: int | None = None, *, caption: str | None = None
@@ -340,7 +201,7 @@ class Run:
                 folder=self._folder,
                 name=name,
                 image=image,
-                step=self._sample_step(step),
+                step=self.sample_step(step),
                 caption=caption,
             )
         except OSError as error:
@@ -348,21 +209,6 @@ class Run:
             self.event("blob-lost", name_of=name, reason=str(error))
             return
         self.write(record)
-
-    def log_abs_maxes(self, step: Any, values: Mapping[str, Any]) -> None:
-        """Append the largest absolute value of each named tensor."""
-        flat = flatten(values)
-        self.write(
-            {"log": "abs-maxes", "t": now(), "step": plain_int(step, name="step"), "values": flat}
-        )
-
-    def log_graph(self, svg: str, *, name: str = "model", **facts: Any) -> None:
-        """Append a picture of a model as SVG text, with facts such as its hash."""
-        if not isinstance(svg, str):
-            raise ValueTypeError("log_graph takes the text of an SVG picture.")
-        self.write({"log": "graph", "t": now(), "name": name, "svg": svg, **plain_json(facts)})
-
-    # -- words ------------------------------------------------------------------------------------
 
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level."""
@@ -372,18 +218,6 @@ class Run:
         elif self.rank == 0:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
             self._console.message("%s", text, level=shown)
-
-    def event(self, name: str, **fields: Any) -> None:
-        """Append something that happened: a checkpoint, a restart, a change of data."""
-        self.write(
-            {
-                "log": "event",
-                "t": now(),
-                "name": typed.checked_name(name),
-                **({"step": self._step} if self._step >= 0 else {}),
-                **plain_json(fields),
-            }
-        )
 
     def keep_output(self, stream: str, line: str) -> None:
         """Append a line the program printed; what ``init(capture=True)`` does."""
@@ -407,21 +241,7 @@ class Run:
                     "duration_ms": round(seconds * 1000.0, 3),
                 }
             )
-            self._console.message(lambda: section_line(name, seconds=seconds))
-
-    def define(
-        self,
-        name: str,
-        *,
-        unit: str | None = None,
-        goal: str | None = None,
-        x: str | None = None,
-        role: str | None = None,
-    ) -> None:
-        """Say what a metric means: unit, goal ('min' or 'max'), x axis, role (loss, lr, norm)."""
-        self.write(
-            typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
-        )
+            self._console.line(lambda: section_line(name, seconds=seconds))
 
     def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
         """Add to the configuration after the start; one ``option`` record per key."""
@@ -437,14 +257,20 @@ class Run:
     # -- the way to disk --------------------------------------------------------------------------
 
     def write(self, record: Record) -> None:
-        """Append one complete record; for typed calls and for code that extends Epochal."""
+        """Append one complete record, and print what belongs to its kind."""
         try:
             line = encode(record)
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueTypeError(
                 f"a {record.get('log')} record cannot be stored: {error}"
             ) from error
+        if record["log"] == "step":
+            self._step = record["step"]
+        if record["log"] in _HEADLINES:
+            self._latest = record.get("m") or {"loss": record.get("loss", math.nan)}
         self._append(line, now())
+        if self.rank == 0:
+            self._shown.show(record)
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""
@@ -518,8 +344,15 @@ class Run:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None or isinstance(error, SystemExit):
+        if error is None:
             self.finish()
+            return
+        if isinstance(error, SystemExit):
+            code = error.code
+            failed = code not in (None, 0)
+            self.finish(
+                "failed" if failed else "finished", reason=f"exit code {code}" if failed else None
+            )
             return
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         self.died(status, reason=describe_error(error), details=describe_trace(error))
@@ -533,16 +366,6 @@ class Run:
         self._show_at = math.inf
         self._is_observed = False
         self.write_directly()
-
-    def _sample_step(self, step: Any) -> int:
-        if step is None:
-            return max(self._step, 0)
-        return plain_int(step, name="step")
-
-    def _write_and_show(self, record: Record) -> None:
-        self.write(record)
-        if self.rank == 0:
-            self._shown.show(record)
 
     def _check_open(self) -> None:
         if self._finished:

@@ -12,7 +12,14 @@ from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.record import Record
-from epochal.values import as_pairs, flatten, plain_float, plain_int, plain_number
+from epochal.values import (
+    as_pairs,
+    flatten,
+    plain_float,
+    plain_int,
+    plain_json,
+    plain_number,
+)
 
 _ALLOCATOR_PLACES = ("device", "managed", "pinned", "pageable")
 
@@ -96,7 +103,7 @@ def gpu_record(at: float, *, step: Any, gpu_id: Any, fields: Mapping[str, Any]) 
     if step is not None:
         record["step"] = plain_int(step, name="step")
     record["id"] = plain_int(gpu_id, name="gpu_id")
-    for name, value in fields.items():
+    for name, value in own_fields(fields).items():
         if isinstance(value, str):
             record[name] = value
         else:
@@ -218,3 +225,11 @@ def finite_float(value: Any, *, name: str) -> float:
     if not 0 <= number < float("inf"):
         raise UsageError(f"{name}={number!r} must be a finite number, 0 or more.")
     return number
+
+
+def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of the caller's own, as JSON can hold them; those every record has are refused."""
+    taken = sorted({"log", "t", "v", "nonfinite"} & fields.keys())
+    if taken:
+        raise UsageError(f"{taken[0]!r} is a field of every record: choose another name.")
+    return dict(plain_json(fields))
