@@ -45,6 +45,9 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.dev
+	$(BIN)/python tools/commands_page.py
+
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from epochal import record, settings
+from epochal.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
@@ -62,6 +63,21 @@ def test_the_readme_examples_run(number: int, tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_the_page_of_commands_has_every_option(command: str) -> None:
+    page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    section = page.partition(f"## epochal {command}\n")[2].partition("\n## ")[0]
+    shown = subprocess.run(
+        [sys.executable, "-m", "epochal", command, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    # Python's own layout of help differs between versions, so options are compared, not lines.
+    for option in set(re.findall(r"--[a-z][a-z-]*", shown)):
+        assert option in section, f"run 'make docs': {option} is missing"
 
 
 def test_the_readme_commands_exist() -> None:
