@@ -1,0 +1,126 @@
+"""``epochal serve``: the live page over one or many folders of runs."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import importlib
+import io
+import os
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from epochal.cli.command import runs_dir
+from epochal.console.verbosity import msg
+from epochal.errors import UsageError
+from epochal.serving import Place, find_place, serve
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``serve``."""
+    parser.add_argument(
+        "folders", metavar="DIR", nargs="*", help="folders of runs (default: the one of --dir)"
+    )
+    parser.add_argument(
+        "--port", type=int, help="port to listen on (default: 6060, or the next free one)"
+    )
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (default: 127.0.0.1, this machine only; others need a token)",
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument(
+        "--token", help="what a browser has to know (default: EPOCHAL_TOKEN, else made up)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a further name that the server may be reached by, as behind a proxy",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C; 0 at once when a server of ours serves these folders already."""
+    folders = _folders(args)
+    place = find_place(
+        folders,
+        port=args.port,
+        host=args.host,
+        token=args.token or os.environ.get("EPOCHAL_TOKEN") or None,
+        allow_hosts=args.allow_host,
+        may_move=args.port is None,
+    )
+    if place.listening is None:
+        msg("%s", "These runs are served already:")
+        print(place.url, flush=True)
+        _open(args, place)
+        return 0
+
+    def say() -> None:
+        _say(place, folders)
+        _open(args, place)
+
+    try:
+        serve(folders, place, on_ready=say)
+    except KeyboardInterrupt:
+        msg("%s", "Stopped.")
+    return 0
+
+
+def _folders(args: argparse.Namespace) -> list[Path]:
+    if not args.folders:
+        folder = runs_dir(args)
+        if not folder.is_dir():
+            msg(
+                "%s", f"There is no folder {str(folder)!r} yet; its runs will appear by themselves."
+            )
+        return [folder]
+    for folder in map(Path, args.folders):
+        if not folder.expanduser().is_dir():
+            raise UsageError(f"there is no folder {str(folder)!r}.")
+    return [Path(folder).expanduser() for folder in args.folders]
+
+
+def _say(place: Place, folders: list[Path]) -> None:
+    from epochal.server.address import is_loopback, own_addresses, url_of
+
+    if place.moved_from is not None:
+        msg("%s", f"Port {place.moved_from} is in use; {place.port} is taken instead.")
+    msg("%s", f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
+    if is_loopback(place.host):
+        print(place.url, flush=True)
+        where = f"{getpass.getuser()}@{socket.gethostname()}"
+        tunnel = f"ssh -N -L {place.port}:127.0.0.1:{place.port} {where}"
+        msg("%s", f"From another machine: {tunnel}, then the same address there.")
+        return
+    is_any = place.host in ("0.0.0.0", "::")
+    hosts = own_addresses() or ["127.0.0.1"] if is_any else [place.host]
+    urls = [url_of(host, place.port, token=place.token) for host in hosts]
+    for url in urls:
+        print(url, flush=True)
+    msg("%s", "Whoever has this address sees every run here: it holds the token.")
+    _show_qr_code(urls[0])
+
+
+def _show_qr_code(url: str) -> None:
+    if not sys.stdout.isatty():
+        return
+    try:
+        segno: Any = importlib.import_module("segno")
+    except ModuleNotFoundError:
+        msg("%s", "For a code that a phone can scan: pip install segno.")
+        return
+    drawing = io.StringIO()
+    segno.make(url, error="l").terminal(out=drawing, compact=True)
+    msg("%s", drawing.getvalue())
+
+
+def _open(args: argparse.Namespace, place: Place) -> None:
+    if args.open and not webbrowser.open(place.url):
+        msg("%s", "No browser could be opened here.")

@@ -1,0 +1,1 @@
+"""The page that people see, built from ``web/`` into one file."""

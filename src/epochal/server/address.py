@@ -1,0 +1,132 @@
+"""Where a server listens, what it goes by there, and whether one of ours listens already."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import ipaddress
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from epochal.errors import EpochalError, UsageError
+from epochal.server.access import LOOPBACK
+from epochal.server.wire import Health
+
+DEFAULT_PORT = 6060
+_PORTS_TRIED = 50
+_ANSWER_WITHIN_S = 1.0
+_MAX_ANSWER = 4096
+
+
+class PortTakenError(EpochalError):
+    """A port that was asked for is held by something else."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach a host."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes any. Raises ``PortTakenError`` or ``UsageError``."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:
+        raise UsageError(f"host={host!r} is not an address of this machine: {error}.") from error
+    try:
+        return socket.create_server(address[:2], family=family, backlog=1024)
+    except OverflowError as error:
+        raise UsageError(f"port={port} must be from 0 to 65535.") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortTakenError(f"port {port} is in use.") from error
+        raise UsageError(f"host={host!r} port={port} cannot be used: {error.strerror}.") from error
+
+
+def listen_near(host: str, port: int) -> socket.socket:
+    """The same on the first free port from this one on."""
+    for candidate in range(port, min(port + _PORTS_TRIED, 65536)):
+        try:
+            return listen(host, candidate)
+        except PortTakenError:
+            continue
+    raise PortTakenError(f"no port from {port} to {port + _PORTS_TRIED - 1} is free.")
+
+
+def folders_digest(folders: Iterable[str | Path]) -> str:
+    """One word for a set of folders, the same in every process."""
+    paths = sorted(str(Path(folder).expanduser().resolve()) for folder in folders)
+    return hashlib.blake2b("\0".join(paths).encode(), digest_size=12).hexdigest()
+
+
+def find_own(host: str, port: int, *, folders: str) -> bool:
+    """Whether the port is held by a server of this user over the same folders.
+
+    What answers there could be anybody's and say anything: so the process it names must be one
+    of this user that listens on the port.
+    """
+    health = _health(host, port)
+    return health is not None and health.folders == folders and _listens(health.pid, port)
+
+
+def names_of(host: str, *, more: Sequence[str] = ()) -> frozenset[str]:
+    """The names that a server bound to a host answers to."""
+    names = {*LOOPBACK, *(name.lower().strip("[]") for name in more)}
+    if host in ("", "0.0.0.0", "::"):
+        names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *own_addresses()}
+    else:
+        names.add(host.lower().strip("[]"))
+    return frozenset(names)
+
+
+def own_addresses() -> list[str]:
+    """This machine's addresses that others may reach, IPv4 first."""
+    import psutil  # heavy, and only needed where a server is open to others
+
+    found = [
+        address.address.partition("%")[0]
+        for addresses in psutil.net_if_addrs().values()
+        for address in addresses
+        if address.family in (socket.AF_INET, socket.AF_INET6)
+    ]
+    outside = [address for address in found if not is_loopback(address)]
+    return sorted(outside, key=lambda address: (":" in address, address))
+
+
+def url_of(host: str, port: int, *, token: str | None = None) -> str:
+    """The address of the page."""
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+
+
+def _health(host: str, port: int) -> Health | None:
+    target = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else host
+    connection = http.client.HTTPConnection(target, port, timeout=_ANSWER_WITHIN_S)
+    try:
+        connection.request("GET", "/healthz", headers={"Host": "localhost"})
+        return msgspec.json.decode(connection.getresponse().read(_MAX_ANSWER), type=Health)
+    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        return None
+    finally:
+        connection.close()
+
+
+def _listens(pid: int, port: int) -> bool:
+    import psutil  # heavy, and only needed when the port is taken
+
+    try:
+        connections = psutil.Process(pid).net_connections(kind="tcp")
+    except (psutil.Error, OSError, OverflowError, ValueError):
+        return False
+    return any(one.status == psutil.CONN_LISTEN and one.laddr.port == port for one in connections)

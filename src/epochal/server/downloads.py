@@ -1,0 +1,133 @@
+"""Answers with files: blobs, the picture of the model, exports."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from typing import IO
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.server.answer import answer, problem
+from epochal.server.handlers import run_id_of
+from epochal.server.reader import Catalog
+from epochal.server.served import ExportFormat, Served, served
+from epochal.store.store import RunView
+
+MAX_BLOB_BYTES = 256 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+# What a browser may show by itself; anything else is a download.
+_SHOWN = frozenset(
+    {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
+)
+# A picture is a picture: whatever script it holds has no origin and cannot run.
+_SANDBOX = {
+    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+async def blob(request: Request) -> Response:
+    """``…/blob/{file}``: the bytes of a blob that a record names."""
+    file, reader = str(request.path_params["file"]), served(request).reader
+
+    def question(run_id: str) -> tuple[bytes, str] | None:
+        return _blob(reader.catalog.run(run_id), file)
+
+    try:
+        found = await reader.ask(question, run_id_of(request))
+    except OSError as error:
+        return problem(404, f"the blob cannot be read: {error.strerror or error}.")
+    if found is None:
+        return problem(413, f"blobs over {MAX_BLOB_BYTES} bytes are not served.")
+    body, media_type = found
+    headers = dict(_SANDBOX)
+    if media_type not in _SHOWN:
+        media_type = "application/octet-stream"
+        headers["content-disposition"] = _attachment(file)
+    return await answer(request, body, media_type=media_type, headers=headers)
+
+
+async def graph_svg(request: Request) -> Response:
+    """``/graph.svg``: the newest picture of a run's model; of the newest run without ``run=``."""
+    reader = served(request).reader
+
+    def question(catalog: Catalog) -> str | None:
+        run = run_or_newest(catalog, request)
+        pictures = [e for e in run.entries("graph", rank=None) if e.record.get("svg")]
+        return str(max(pictures, key=lambda e: e.t or 0.0).record["svg"]) if pictures else None
+
+    svg = await reader.ask(question, reader.catalog)
+    if svg is None:
+        return problem(404, "this run has no picture of its model: watch(model) makes one.")
+    return await answer(request, svg.encode(), media_type="image/svg+xml", headers=dict(_SANDBOX))
+
+
+async def export(request: Request) -> Response:
+    """``…/export?format=``: a run as a file, made anew for each download."""
+    parts, run_id = served(request), run_id_of(request)
+    name = request.query_params.get("format", "")
+    chosen = parts.exports.get(name)
+    if chosen is None:
+        known = ", ".join(parts.exports) or "none on this server"
+        raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
+    run_name = await parts.reader.ask(lambda: parts.reader.catalog.run(run_id).info.name)
+    file = await asyncio.to_thread(_written, parts, run_id, chosen)
+    return StreamingResponse(
+        _chunks(file),
+        media_type=chosen.media_type,
+        headers={
+            "content-disposition": _attachment(f"{run_name}.{chosen.ending}"),
+            "cache-control": "no-store",
+            "content-length": str(file.seek(0, 2)),
+        },
+    )
+
+
+def run_or_newest(catalog: Catalog, request: Request) -> RunView:
+    """The run that ``run=`` names, else the newest."""
+    run_id = request.query_params.get("run")
+    return catalog.newest() if run_id is None else catalog.run(run_id)
+
+
+def _blob(run: RunView, file: str) -> tuple[bytes, str] | None:
+    for entry in run.entries("blob", rank=None):
+        if entry.record.get("file") == file:
+            size = entry.record.get("bytes")
+            if isinstance(size, (int, float)) and size > MAX_BLOB_BYTES:
+                return None
+            return run.blob(file), str(entry.record.get("media_type"))
+    raise RunNotFoundError(f"this run has no blob {file!r}.")
+
+
+def _written(parts: Served, run_id: str, chosen: ExportFormat) -> IO[bytes]:
+    """The export in a temporary file; read by a store of its own, so that others go on."""
+    run = Catalog(parts.open_store()).run(run_id)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
+    try:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        chosen.write(run, text)
+        text.flush()
+        text.detach()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+async def _chunks(file: IO[bytes]) -> AsyncIterator[bytes]:
+    with file:
+        file.seek(0)
+        while chunk := await asyncio.to_thread(file.read, _CHUNK_BYTES):
+            yield chunk
+
+
+def _attachment(name: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "_", name).lstrip(".") or "download"
+    return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"

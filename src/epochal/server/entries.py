@@ -1,0 +1,112 @@
+"""Answers with records that are not numbers: texts, histograms, findings, the log, raw records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.server import asked, wire
+from epochal.server.answer import json_answer
+from epochal.server.cursor import cursors_text, parse_cursors, position_text
+from epochal.server.handlers import run_id_of
+from epochal.server.news import entry_row
+from epochal.server.served import served
+from epochal.store.answers import Cursor, Entry
+from epochal.store.store import RunView
+
+MAX_ENTRIES = 5000
+DEFAULT_ENTRIES = 500
+MAX_RECORDS = 10_000
+LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
+
+Choose = Callable[[RunView, int | None], list[Entry]]
+
+
+async def histograms(request: Request) -> Response:
+    """``…/histograms``: of one ``name`` or of all; ``spread=1`` picks them evenly over steps."""
+    return await _entries(request, lambda run, rank: run.entries("histogram", rank=rank))
+
+
+async def texts(request: Request) -> Response:
+    """``…/texts``: text samples."""
+    return await _entries(request, lambda run, rank: run.entries("text", rank=rank))
+
+
+async def blobs(request: Request) -> Response:
+    """``…/blobs``: images and other blobs; their bytes are at ``…/blob/{file}``."""
+    return await _entries(request, lambda run, rank: run.entries("blob", rank=rank))
+
+
+async def findings(request: Request) -> Response:
+    """``…/findings``: what the health rules found, of all ranks, by time."""
+    return await _entries(request, lambda run, _: run.findings())
+
+
+async def graph(request: Request) -> Response:
+    """``…/graph``: pictures of the model, the newest last."""
+    return await _entries(request, lambda run, _: _by_time(run.entries("graph", rank=None)))
+
+
+async def log(request: Request) -> Response:
+    """``…/log``: epochs, evaluations, messages, events and findings of all ranks, by time."""
+    kinds = asked.texts(request, "kind", most=len(LOG_KINDS)) or LOG_KINDS
+    return await _entries(request, lambda run, _: _by_time(run.entries(*kinds, rank=None)))
+
+
+async def records(request: Request) -> Response:
+    """``…/records``: raw records after ``since``, in file order."""
+    limit = asked.whole(request, "limit", default=1000, most=MAX_RECORDS)
+    since = parse_cursors(asked.texts(request, "since", most=64))
+    reader = served(request).reader
+
+    def question(run_id: str) -> wire.RecordPage:
+        run = reader.catalog.run(run_id)
+        cursor: Cursor = since.get(run_id, {})
+        found = list(islice(run.records(cursor), limit + 1))
+        page = [wire.PositionedRecord(position_text(p), record) for p, record in found[:limit]]
+        reached = {**cursor, **{position.writer: position for position, _ in found[:limit]}}
+        return wire.RecordPage(page, cursors_text({run_id: reached}), more=len(found) > limit)
+
+    return await json_answer(request, await reader.ask(question, run_id_of(request)))
+
+
+async def _entries(request: Request, choose: Choose) -> Response:
+    """The newest ``limit`` entries before the newest ``offset``, in their order."""
+    name = asked.text(request, "name")
+    offset = asked.whole(request, "offset", default=0, most=10**9)
+    limit = asked.whole(request, "limit", default=DEFAULT_ENTRIES, most=MAX_ENTRIES)
+    spread = asked.flag(request, "spread")
+    ranks = asked.ranks(request)
+    reader = served(request).reader
+
+    def question(run_id: str) -> wire.EntryList:
+        found = choose(reader.catalog.run(run_id), ranks[0] if ranks else None)
+        names = Counter(entry.name for entry in found if entry.name is not None)
+        chosen = [entry for entry in found if name in (None, entry.name)]
+        shown = _spread(chosen, limit) if spread else _newest(chosen, offset, limit)
+        rows = [entry_row(entry) for entry in shown]
+        return wire.EntryList(rows, dict(names), total=len(chosen), offset=offset)
+
+    return await json_answer(request, await reader.ask(question, run_id_of(request)))
+
+
+def _newest(entries: Sequence[Entry], offset: int, limit: int) -> Sequence[Entry]:
+    end = max(len(entries) - offset, 0)
+    return entries[max(end - limit, 0) : end]
+
+
+def _spread(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
+    """At most ``limit`` entries, evenly apart, the first and the last among them."""
+    if len(entries) <= limit or limit == 0:
+        return entries[:limit] if limit == 0 else entries
+    last = len(entries) - 1
+    steps = max(limit - 1, 1)
+    return [entries[last - last * back // steps] for back in range(limit - 1, -1, -1)]
+
+
+def _by_time(entries: list[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda entry: entry.t or 0.0)

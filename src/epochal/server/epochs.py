@@ -1,0 +1,131 @@
+"""Epochs in the shape of the first dashboard: ``/events`` and ``/api/history``.
+
+Each epoch is an object of ``epoch`` (from 1), ``total``, ``duration`` and ``eta`` in seconds,
+``metrics``, ``resources`` and ``gpus``; what is not known is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.server.answer import json_answer, problem
+from epochal.server.downloads import run_or_newest
+from epochal.server.reader import Catalog
+from epochal.server.served import served
+from epochal.server.stream import EventStream
+from epochal.store.store import RunView
+
+POLL_S = 0.5
+HEARTBEAT_POLLS = 30
+MAX_STREAMS = 64
+_ENDED = ("finished", "failed", "interrupted", "terminated", "crashed")
+_RESOURCES = {
+    "cpu_pct": "cpu",
+    "ram_used": "ram_used",
+    "ram_total": "ram_total",
+    "gpu_pct": "gpu",
+    "vram_allocated_bytes": "vram_alloc",
+    "vram_total": "vram_total",
+}
+_GPUS = {
+    "device": "dev",
+    "id": "dev",
+    "name": "name",
+    "gpu_util": "util",
+    "dram_used": "vram_alloc",
+    "dram_total": "vram_total",
+    "throughput": "throughput",
+    "share": "chunk",
+    "batches": "shard",
+}
+
+
+async def history(request: Request) -> Response:
+    """``/api/history``: every epoch of a run, of the newest without ``run=``."""
+    reader = served(request).reader
+
+    def question(catalog: Catalog) -> list[dict[str, Any]]:
+        return epochs_of(run_or_newest(catalog, request))
+
+    return await json_answer(request, await reader.ask(question, reader.catalog))
+
+
+async def events(request: Request) -> Response:
+    """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``."""
+    reader = served(request).reader
+    run_id = await reader.ask(lambda: run_or_newest(reader.catalog, request).info.id)
+    last = request.headers.get("last-event-id", "0")
+    if not (last.isascii() and last.isdigit() and len(last) < 10):
+        return problem(400, "Last-Event-ID must be the number of an epoch.")
+    told = int(last)
+
+    def question() -> tuple[list[dict[str, Any]], str]:
+        run = reader.catalog.run(run_id)
+        return epochs_of(run), run.info.status.state
+
+    async def batches() -> AsyncIterator[bytes]:
+        sent, polls = told, 0
+        yield b"retry: 1000\n\n"
+        while True:
+            epochs, state = await reader.ask(question)
+            new = [epoch for epoch in epochs if epoch["epoch"] > sent]
+            if new:
+                yield b"".join(_event("epoch", epoch, epoch["epoch"]) for epoch in new)
+                sent = new[-1]["epoch"]
+            if state in _ENDED:
+                yield _event("complete", {"epochs": len(epochs), "status": state}, sent)
+                # Ending the stream would make the browser come back and hear it all again.
+                await asyncio.Event().wait()
+            polls += 1
+            if polls % HEARTBEAT_POLLS == 0:
+                yield b": alive\n\n"
+            await asyncio.sleep(POLL_S)
+
+    return EventStream(batches())
+
+
+def epochs_of(run: RunView) -> list[dict[str, Any]]:
+    """The epochs that stand, in order."""
+    records = [entry.record for entry in run.entries("epoch")]
+    spent: list[float] = []
+    epochs = []
+    for record in records:
+        duration = record.get("duration_s")
+        if isinstance(duration, (int, float)):
+            spent.append(float(duration))
+        if isinstance(record.get("epoch"), int):
+            epochs.append(_epoch(record, spent))
+    return epochs
+
+
+def _epoch(record: Mapping[str, Any], spent: Sequence[float]) -> dict[str, Any]:
+    number, total = record["epoch"], record.get("total")
+    event: dict[str, Any] = {"epoch": number}
+    if isinstance(total, int):
+        event["total"] = total
+    if spent:
+        event["duration"] = round(spent[-1], 4)
+        if isinstance(total, int) and number < total:
+            event["eta"] = round(sum(spent) / len(spent) * (total - number), 1)
+    event["metrics"] = {name: _rounded(v) for name, v in (record.get("m") or {}).items()}
+    event["resources"] = _renamed(record.get("resources") or {}, _RESOURCES)
+    event["gpus"] = [_renamed(gpu, _GPUS) for gpu in record.get("gpus") or ()]
+    return event
+
+
+def _renamed(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names[name]: value for name, value in fields.items() if name in names}
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 8) if isinstance(value, float) else value
+
+
+def _event(name: str, data: Mapping[str, Any], number: int) -> bytes:
+    return f"id: {number}\nevent: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"

@@ -1,0 +1,89 @@
+"""The latest values of live runs in the Prometheus text format."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.server.answer import answer
+from epochal.server.reader import Catalog
+from epochal.server.served import served
+from epochal.store.store import RunView
+
+MAX_SAMPLES_A_RUN = 2000
+LIVE = ("waiting", "running", "silent")
+_MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    family: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+
+
+async def metrics(request: Request) -> Response:
+    """``/metrics``: one gauge per series of every live run, and a few about the run itself."""
+    reader = served(request).reader
+    text = await reader.ask(_text, reader.catalog)
+    return await answer(request, text.encode(), media_type=_MEDIA_TYPE)
+
+
+def metric_name(name: str) -> str:
+    """A series' name as Prometheus takes it; the true name travels as the label ``metric``."""
+    return "epochal_" + re.sub(r"[^a-zA-Z0-9_:]", "_", name)
+
+
+def _text(catalog: Catalog) -> str:
+    catalog.look()
+    families: dict[str, list[_Sample]] = {}
+    for run in catalog.runs():
+        if run.info.status.state in LIVE:
+            run.refresh()
+            for sample in _samples(run):
+                families.setdefault(sample.family, []).append(sample)
+    lines = []
+    for family, samples in sorted(families.items()):
+        lines.append(f"# TYPE {family} gauge")
+        lines += [f"{family}{{{_labels(s)}}} {_number(s.value)}" for s in samples]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _samples(run: RunView) -> Iterator[_Sample]:
+    info = run.info
+    about = (("run", info.id), ("name", info.name), ("project", info.project))
+    for name, value in (
+        ("step", info.step),
+        ("epoch", info.epoch),
+        ("updated_seconds", info.updated),
+    ):
+        if value is not None:
+            yield _Sample(f"epochal_run_{name}", about, float(value))
+    left = MAX_SAMPLES_A_RUN
+    for metric in run.metrics():
+        for rank in metric.ranks[: max(left, 0)]:
+            series = run.series(metric.name, rank=rank, axis=metric.axis)
+            if len(series):
+                which = (("rank", str(rank)), ("metric", metric.name), ("axis", metric.axis))
+                labels = (*about, *which)
+                yield _Sample(metric_name(metric.name), labels, float(series.values[-1]))
+                left -= 1
+
+
+def _labels(sample: _Sample) -> str:
+    return ",".join(f'{name}="{_escaped(value)}"' for name, value in sample.labels)
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n").replace("\r", " ")
+
+
+def _number(value: float) -> str:
+    if math.isfinite(value):
+        return repr(value)
+    return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")

@@ -1,0 +1,145 @@
+"""Turns the store's answers into what travels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.record import ROLES
+from epochal.server import wire
+from epochal.server.cursor import cursors_text
+from epochal.server.news import nonfinite_word
+from epochal.store.answers import Labels, Metric, RunInfo, Series
+from epochal.store.store import MetricNotFoundError, RunView
+
+_ROLE = "role:"
+
+
+def run_row(
+    run: RunView, *, with_config: bool = False, summaries: Sequence[str] = ()
+) -> wire.RunRow:
+    """A run's row; ``summaries`` names metrics, or roles as ``role:loss``."""
+    info = run.info
+    return wire.RunRow(
+        id=info.id,
+        name=info.name,
+        project=info.project,
+        status=_status(info),
+        created=finite(info.created),
+        updated=finite(info.updated),
+        attempts=info.attempts,
+        step=info.step,
+        epoch=info.epoch,
+        total_steps=info.total_steps,
+        num_epochs=info.num_epochs,
+        records=info.records,
+        damaged=info.damaged,
+        tags=list(info.tags),
+        notes=info.notes,
+        hidden=info.hidden,
+        problem=info.problem,
+        config=dict(info.config) if with_config else None,
+        summary={
+            name: summary
+            for name in summaries
+            if (summary := _named_summary(run, name)) is not None
+        },
+    )
+
+
+def run_detail(
+    run: RunView, *, exports: Sequence[str] = (), with_summaries: bool = True
+) -> wire.RunDetail:
+    """Everything about a run but its points and entries."""
+    row = run_row(run)
+    metrics = run.metrics()
+    return wire.RunDetail(
+        row=row,
+        folder=run.info.folder,
+        config=dict(run.config),
+        facts=dict(run.facts),
+        labels=labels_row(run.labels),
+        metrics=[_metric_row(run, metric, with_summaries) for metric in metrics],
+        roles={metric.role: metric.name for metric in reversed(metrics) if metric.role},
+        hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
+        exports=list(exports),
+        position=cursors_text({row.id: run.end()}),
+    )
+
+
+def labels_row(labels: Labels) -> wire.Labels:
+    """Labels as they travel."""
+    return wire.Labels(
+        name=labels.name,
+        tags=None if labels.tags is None else list(labels.tags),
+        notes=labels.notes,
+        hidden=labels.hidden,
+    )
+
+
+def summary_row(series: Series) -> wire.Summary:
+    """What a series amounts to."""
+    summary = series.summary
+    best = series.best
+    return wire.Summary(
+        count=summary.count,
+        nonfinite=summary.nonfinite,
+        last=finite(summary.last),
+        last_nonfinite=None if summary.last is None else nonfinite_word(summary.last),
+        last_x=finite(summary.last_step),
+        min=summary.min,
+        min_x=finite(summary.min_step),
+        max=summary.max,
+        max_x=finite(summary.max_step),
+        mean=finite(summary.mean),
+        best=None if best is None else best[1],
+        best_x=None if best is None else finite(best[0]),
+    )
+
+
+def finite(value: float | None) -> float | None:
+    """A number that JSON can hold, else None."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _status(info: RunInfo) -> wire.Status:
+    status = info.status
+    return wire.Status(status.state, status.text, status.reason, finite(status.since))
+
+
+def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.MetricRow:
+    assert metric.axis != "none"
+    series = None
+    if with_summary and metric.ranks:
+        series = run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
+    return wire.MetricRow(
+        name=metric.name,
+        axis=metric.axis,
+        ranks=list(metric.ranks),
+        unit=metric.unit,
+        goal=metric.goal,
+        role=metric.role,
+        x=metric.x,
+        summary=None if series is None else summary_row(series),
+    )
+
+
+def _named_summary(run: RunView, name: str) -> wire.Summary | None:
+    if name.startswith(_ROLE):
+        role = name[len(_ROLE) :]
+        if role not in ROLES:
+            raise UsageError(f"summary={name!r} names no role: use one of {', '.join(ROLES)}.")
+        metric = run.role(role)
+        if metric is None or not metric.ranks:
+            return None
+        return summary_row(run.series(metric.name, rank=metric.ranks[0], axis=metric.axis))
+    try:
+        return summary_row(run.series(name))
+    except MetricNotFoundError:
+        return None
+
+
+def _fields(record: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in ("log", "t")}

@@ -1,0 +1,327 @@
+"""What travels between server and page: every JSON body, and the head of a series body.
+
+``spec/wire.md`` is the specification in words; ``web/src/wire.ts`` and ``spec/wire.schema.json``
+are generated from this file by ``tools/wire.py``. A field that may be absent is ``T | None`` and
+then travels as null. Times are Unix seconds. A number that JSON cannot hold (nan, infinities) is
+null, and a field beside it says which it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+WIRE_VERSION = 1
+SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
+
+XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
+AxisName = Literal["step", "epoch", "time"]
+Nonfinite = Literal["nan", "inf", "-inf"]
+StateName = Literal[
+    "waiting",
+    "running",
+    "finished",
+    "failed",
+    "interrupted",
+    "terminated",
+    "crashed",
+    "silent",
+    "unreadable",
+]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """How a run stands; ``text`` is for people, ``since`` the time of the newest record."""
+
+    state: StateName
+    text: str
+    reason: str | None
+    since: float | None
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What a series amounts to; ``*_x`` are steps, epochs or times, as its axis says."""
+
+    count: int
+    nonfinite: int
+    last: float | None
+    last_nonfinite: Nonfinite | None
+    last_x: float | None
+    min: float | None
+    min_x: float | None
+    max: float | None
+    max_x: float | None
+    mean: float | None
+    best: float | None
+    best_x: float | None
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """A run in one row of a list.
+
+    ``config`` is null unless the list was asked for with it. ``summary`` has the metrics that were
+    asked for and exist, by the name they were asked for with (``role:loss`` stays ``role:loss``).
+    """
+
+    id: str
+    name: str
+    project: str
+    status: Status
+    created: float | None
+    updated: float | None
+    attempts: int
+    step: int | None
+    epoch: int | None
+    total_steps: int | None
+    num_epochs: int | None
+    records: int
+    damaged: int
+    tags: list[str]
+    notes: str | None
+    hidden: bool
+    problem: str | None
+    config: dict[str, Any] | None
+    summary: dict[str, Summary]
+
+
+class RunList(msgspec.Struct, frozen=True):
+    """One page of runs; ``total`` counts all that the query fits."""
+
+    rows: list[RunRow]
+    total: int
+    offset: int
+
+
+class MetricRow(msgspec.Struct, frozen=True):
+    """A series that exists; ``summary`` is of its lowest rank, null unless asked for."""
+
+    name: str
+    axis: AxisName
+    ranks: list[int]
+    unit: str | None
+    goal: Literal["min", "max"] | None
+    role: str | None
+    x: str | None
+    summary: Summary | None
+
+
+class Labels(msgspec.Struct, frozen=True):
+    """What people change later; null means that the run's own word stands."""
+
+    name: str | None
+    tags: list[str] | None
+    notes: str | None
+    hidden: bool
+
+
+class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``PATCH …/labels``: what is left out stays as it is."""
+
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+    tags: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    notes: str | msgspec.UnsetType | None = msgspec.UNSET
+    hidden: bool | msgspec.UnsetType = msgspec.UNSET
+
+
+class RunDetail(msgspec.Struct, frozen=True):
+    """Everything about one run but its points and entries.
+
+    ``facts`` is what run.json says, ``hardware`` the fields of each ``gpu-model`` record, ``roles``
+    the metric name of each role. ``position`` is where the run's records ended at this answer.
+    """
+
+    row: RunRow
+    folder: str
+    config: dict[str, Any]
+    facts: dict[str, Any]
+    labels: Labels
+    metrics: list[MetricRow]
+    roles: dict[str, str]
+    hardware: list[dict[str, Any]]
+    exports: list[str]
+    position: str
+
+
+class EntryRow(msgspec.Struct, frozen=True):
+    """One record that is not a number; its fields are those of ``spec/journal.md``.
+
+    ``record`` is null in a stream when it is larger than a stream carries: ask for it.
+    """
+
+    position: str
+    kind: str
+    rank: int
+    t: float | None
+    step: int | None
+    name: str | None
+    record: dict[str, Any] | None
+
+
+class EntryList(msgspec.Struct, frozen=True):
+    """Entries by step, then time; ``names`` counts all there are, ``total`` those of the name."""
+
+    entries: list[EntryRow]
+    names: dict[str, int]
+    total: int
+    offset: int
+
+
+class PositionedRecord(msgspec.Struct, frozen=True):
+    """A record as it was written."""
+
+    position: str
+    record: dict[str, Any]
+
+
+class RecordPage(msgspec.Struct, frozen=True):
+    """Records in file order; ask again with ``since`` = ``position`` while there is ``more``."""
+
+    records: list[PositionedRecord]
+    position: str
+    more: bool
+
+
+class SeriesHead(msgspec.Struct, frozen=True):
+    """One series of a series body.
+
+    ``x`` says along what it is cut: a series that cannot be put on the axis asked for comes on its
+    own. ``count`` is the number of rows that follow (points when ``raw``, else slices), ``points``
+    how many points lie in the range, ``nonfinite`` how many marks follow and
+    ``nonfinite_points`` how many there are. ``lo`` and ``hi`` are the ends of the whole series.
+    """
+
+    run: str
+    name: str
+    rank: int
+    axis: AxisName
+    x: XKind
+    raw: bool
+    count: int
+    points: int
+    nonfinite: int
+    nonfinite_points: int
+    duplicates: int
+    hidden: int
+    lo: float | None
+    hi: float | None
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A series that was asked for and is not there."""
+
+    run: str
+    name: str
+    rank: int
+    reason: str
+
+
+class SeriesHeader(msgspec.Struct, frozen=True):
+    """The head of a series body; ``positions`` has each run's, for ``since`` of the stream."""
+
+    version: int
+    series: list[SeriesHead]
+    missing: list[Missing]
+    positions: dict[str, str]
+
+
+class Points(msgspec.Struct, frozen=True):
+    """New points of one series: columns of equal length.
+
+    ``x`` are steps, epochs or times. Where ``value`` is null, ``nonfinite`` has the word under the
+    index written in decimals.
+    """
+
+    name: str
+    axis: AxisName
+    rank: int
+    x: list[float]
+    t: list[float | None]
+    value: list[float | None]
+    nonfinite: dict[str, Nonfinite]
+
+
+class ReadyEvent(msgspec.Struct, frozen=True):
+    """``ready``: the stream stands at ``position``; whoever shows the list asks for it now."""
+
+    wire: int
+    version: str
+    position: str
+
+
+class RecordsEvent(msgspec.Struct, frozen=True):
+    """``records``: what one run recorded since the event before."""
+
+    run: str
+    points: list[Points]
+    entries: list[EntryRow]
+
+
+class StatusEvent(msgspec.Struct, frozen=True):
+    """``status``: a subscribed run's row has changed."""
+
+    row: RunRow
+
+
+class RunsEvent(msgspec.Struct, frozen=True):
+    """``runs``: the list has changed; with ``all`` too much of it to be told: ask for it."""
+
+    added: list[RunRow]
+    changed: list[RunRow]
+    removed: list[str]
+    all: bool
+
+
+class ResetEvent(msgspec.Struct, frozen=True):
+    """``reset``: what is known of ``run`` (of every run, when null) is to be asked for anew."""
+
+    run: str | None
+    reason: Literal["behind", "unknown", "resumed", "gone"]
+
+
+class HeartbeatEvent(msgspec.Struct, frozen=True):
+    """``heartbeat``: the server lives."""
+
+    t: float
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """The body of every answer that is an error."""
+
+    error: str
+
+
+class Health(msgspec.Struct, frozen=True):
+    """``/healthz``: ``folders`` tells servers of different folders apart, ``faults`` were ours."""
+
+    service: Literal["epochal"]
+    version: str
+    pid: int
+    folders: str
+    streams: int
+    faults: int
+
+
+# Event name and what its data is.
+EVENTS: dict[str, type[msgspec.Struct]] = {
+    "ready": ReadyEvent,
+    "records": RecordsEvent,
+    "status": StatusEvent,
+    "runs": RunsEvent,
+    "reset": ResetEvent,
+    "heartbeat": HeartbeatEvent,
+}
+
+# Every type that travels on its own; what they hold is found from here.
+BODIES: tuple[type[msgspec.Struct], ...] = (
+    RunList,
+    RunDetail,
+    Labels,
+    LabelsChange,
+    EntryList,
+    RecordPage,
+    SeriesHeader,
+    Problem,
+    Health,
+    *EVENTS.values(),
+)

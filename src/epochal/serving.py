@@ -1,0 +1,222 @@
+"""Starts the live page: in this process for a command, in one of its own beside a training.
+
+``python -m epochal.serving FOLDER… --port N [--parent PID] [--linger S]`` is the process beside a
+training. It writes one JSON line to stdout when it is ready, ``{"url": …}`` or ``{"error": …}``,
+and ends a while after the process it was started for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from epochal.console.verbosity import error, msg
+from epochal.errors import EpochalError, UsageError
+
+if TYPE_CHECKING:
+    import socket
+
+    from epochal.server.served import ExportFormat
+    from epochal.store.store import RunView
+
+READY_WITHIN_S = 20.0
+LINGER_S = 60.0
+_MIN_TOKEN = 8
+_MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "html": "text/html"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A server that listens, or one of ours that does already (``listening`` is None then)."""
+
+    url: str
+    host: str
+    port: int
+    listening: socket.socket | None
+    token: str | None = None
+    moved_from: int | None = None
+    names: frozenset[str] = field(default_factory=frozenset)
+
+
+def find_place(
+    folders: Sequence[str | Path],
+    *,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    allow_hosts: Sequence[str] = (),
+    may_move: bool = True,
+) -> Place:
+    """Listen somewhere, or find our own server over the same folders at the port.
+
+    Another host than this machine's own needs a token; without one given, one is made. Raises
+    ``UsageError`` for what cannot be, and ``PortTakenError`` unless another port will do.
+    """
+    from epochal.server import address
+
+    if token is not None and (len(token) < _MIN_TOKEN or not token.isascii() or " " in token):
+        raise UsageError(f"token must be {_MIN_TOKEN} or more ASCII characters without spaces.")
+    if token is None and not address.is_loopback(host):
+        token = secrets.token_urlsafe(24)
+    wanted = address.DEFAULT_PORT if port is None else port
+    try:
+        listening, moved_from = address.listen(host, wanted), None
+    except address.PortTakenError:
+        if address.find_own(host, wanted, folders=address.folders_digest(folders)):
+            return Place(address.url_of(host, wanted), host, wanted, None)
+        if not may_move:
+            raise
+        listening, moved_from = address.listen_near(host, wanted + 1), wanted
+    number = int(listening.getsockname()[1])
+    return Place(
+        url=address.url_of(host, number, token=token),
+        host=host,
+        port=number,
+        listening=listening,
+        token=token,
+        moved_from=moved_from,
+        names=address.names_of(host, more=allow_hosts),
+    )
+
+
+def serve(
+    folders: Sequence[str | Path],
+    place: Place,
+    *,
+    on_ready: Callable[[], None],
+    parent: int | None = None,
+    linger_s: float = LINGER_S,
+) -> None:
+    """Serve some folders of runs from this process until it is stopped."""
+    from epochal.server.access import Access
+    from epochal.server.address import folders_digest
+    from epochal.server.app import create_app
+    from epochal.server.process import run_server
+    from epochal.store.local import LocalStore
+
+    assert place.listening is not None
+    app = create_app(
+        lambda: LocalStore(*folders),
+        access=Access(hosts=place.names, token=place.token, port=place.port),
+        exports=export_formats(),
+        folders=folders_digest(folders),
+    )
+    with place.listening:
+        run_server(app, place.listening, on_ready=on_ready, parent=parent, linger_s=linger_s)
+
+
+def export_formats() -> Mapping[str, ExportFormat]:
+    """The formats that runs can be downloaded in."""
+    from epochal.exports.export import FORMATS, export_named
+    from epochal.server.served import ExportFormat
+
+    def writer(name: str) -> Callable[[RunView, TextIO], None]:
+        return lambda run, out: export_named(name).write([run], out)
+
+    return {
+        name: ExportFormat(name, _MEDIA_TYPES.get(name, "text/plain"), writer(name))
+        for name in FORMATS
+    }
+
+
+def serve_in_background(folder: str | Path, port: int | None = None) -> str | None:
+    """Start a server beside this process and say where; None, with a sentence said, on failure.
+
+    It goes on for a minute after this process ends, so that pages see how it ended.
+    """
+    command = [
+        *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
+        *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
+        *(() if port is None else ("--port", str(port))),
+    ]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is meant for the training
+        )
+    except OSError as failure:
+        error("%s", f"The live page could not be started: {failure}.")
+        return None
+    said = _first_line(process)
+    url = said.get("url")
+    if url is None:
+        process.kill()
+        process.wait()
+        why = said.get("error") or f"it said nothing within {READY_WITHIN_S:.0f} s"
+        error("%s", f"The live page could not be started: {why}")
+        return None
+    process.returncode = 0  # it outlives this process: nobody waits for it
+    if said.get("note"):
+        msg("%s", said["note"])
+    msg("%s", f"Live page: {url}")
+    return url
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The process beside a training."""
+    parser = argparse.ArgumentParser(prog="python -m epochal.serving")
+    parser.add_argument("folders", nargs="+")
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--parent", type=int)
+    parser.add_argument("--linger", type=float, default=LINGER_S)
+    args = parser.parse_args(argv)
+    try:
+        place = find_place(args.folders, port=args.port)
+    except (EpochalError, OSError) as failure:
+        _say({"error": str(failure)})
+        return 1
+    ready = {"url": place.url, "pid": str(os.getpid())}
+    if place.moved_from is not None:
+        ready["note"] = f"Port {place.moved_from} is in use; {place.port} is taken instead."
+    if place.listening is None:
+        _say(ready)
+        return 0
+    serve(
+        args.folders,
+        place,
+        on_ready=lambda: _say(ready),
+        parent=args.parent,
+        linger_s=args.linger,
+    )
+    return 0
+
+
+def _say(words: Mapping[str, str]) -> None:
+    sys.stdout.write(json.dumps(words) + "\n")
+    sys.stdout.flush()
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """What the process says first; nothing if it says nothing in time."""
+    pipe = process.stdout
+    assert pipe is not None
+    said: list[bytes] = []
+    # A thread, because a pipe cannot be waited for with a limit on every platform.
+    reading = threading.Thread(target=lambda: said.append(pipe.readline()), daemon=True)
+    reading.start()
+    reading.join(READY_WITHIN_S)
+    if reading.is_alive():
+        process.kill()
+        reading.join()
+    pipe.close()
+    try:
+        words = json.loads(b"".join(said))
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in words.items()} if isinstance(words, dict) else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

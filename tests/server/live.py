@@ -1,0 +1,196 @@
+"""A real server on loopback for tests, and clients that read it byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import numpy as np
+import uvicorn
+from numpy.typing import NDArray
+
+from epochal.server.access import LOOPBACK, Access
+from epochal.server.app import create_app
+from epochal.server.process import MAX_HEADER_BYTES
+from epochal.server.served import ExportFormat
+from epochal.store.local import LocalStore
+
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(slots=True)
+class Event:
+    name: str
+    data: Any
+    id: str | None
+
+
+@dataclass(slots=True)
+class Server:
+    """One server in a thread of this process."""
+
+    port: int
+
+    def ask(
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        **query: Any,
+    ) -> Answer:
+        target = f"{path}?{urlencode(query, doseq=True)}" if query else path
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        with contextlib.closing(connection):
+            given = headers or {}
+            connection.putrequest(
+                method,
+                target,
+                skip_host="Host" in given,
+                skip_accept_encoding="Accept-Encoding" in given,
+            )
+            sent = {} if body is None else {"Content-Length": str(len(body))}
+            for name, value in {**sent, **given}.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, response.read())
+
+    def patch(self, path: str, body: Any, **headers: str) -> Answer:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.ask(
+            path,
+            method="PATCH",
+            body=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", **named},
+        )
+
+    @contextlib.contextmanager
+    def listen(
+        self, path: str = "/api/events", *, headers: dict[str, str] | None = None, **query: Any
+    ) -> Iterator[Iterator[Event]]:
+        """The events of a stream, as they come; an end or a long silence raises."""
+        target = f"{path}?{urlencode(query, doseq=True)}"
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=WAIT_S)
+        with contextlib.closing(connection):
+            connection.request("GET", target, headers=headers or {})
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            yield events_of(response)
+
+
+def events_of(response: http.client.HTTPResponse) -> Iterator[Event]:
+    event = Event("message", None, None)
+    while line := response.readline():
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name == "event":
+            event.name = value
+        elif name == "id":
+            event.id = value
+        elif name == "data":
+            event.data = json.loads(value)
+        elif not line.strip() and event.data is not None:
+            yield event
+            event = Event("message", None, None)
+
+
+def until(events: Iterator[Event], name: str) -> Event:
+    others = []
+    for event in events:
+        if event.name == name:
+            return event
+        others.append(event.name)
+        # Heartbeats come whatever happens: two in a row are half a minute without the event.
+        assert others[-2:] != ["heartbeat", "heartbeat"], f"no {name!r} after {others}"
+    raise AssertionError(f"the stream ended after {others}")
+
+
+@contextlib.contextmanager
+def serving(
+    *folders: Path,
+    token: str | None = None,
+    hosts: frozenset[str] = LOOPBACK,
+    exports: dict[str, ExportFormat] | None = None,
+) -> Iterator[Server]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    app = create_app(
+        lambda: LocalStore(*folders),
+        access=Access(hosts=hosts, token=token, port=port),
+        exports=exports,
+        folders="test",
+    )
+    config = uvicorn.Config(
+        app.asgi,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        ws="none",
+        lifespan="on",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        timeout_graceful_shutdown=5,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        yield Server(port)
+    finally:
+        app.close_streams()
+        server.should_exit = True
+        thread.join(WAIT_S)
+        listening.close()
+        assert not thread.is_alive()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DecodedSeries:
+    head: dict[str, Any]
+    columns: dict[str, NDArray[np.float64]]
+    nonfinite: list[tuple[float, float]]
+
+
+RAW = ("x", "value", "t")
+SLICES = ("first_x", "first", "last_x", "last", "min_x", "min", "max_x", "max", "count")
+
+
+def decode_series(body: bytes) -> tuple[dict[str, Any], list[DecodedSeries]]:
+    """A series body read as ``spec/wire.md`` says, and by nothing of the server."""
+    assert body[:4] == b"EPS1"
+    (length,) = struct.unpack_from("<I", body, 4)
+    assert length % 8 == 0
+    header = json.loads(body[8 : 8 + length])
+    at, series = 8 + length, []
+    for head in header["series"]:
+        columns = {}
+        for name in RAW if head["raw"] else SLICES:
+            columns[name] = np.frombuffer(body, "<f8", head["count"], at)
+            at += 8 * head["count"]
+        marks = np.frombuffer(body, "<f8", 2 * head["nonfinite"], at).reshape(2, -1)
+        at += marks.nbytes
+        pairs = [(float(x), float(kind)) for x, kind in marks.T]
+        series.append(DecodedSeries(head, columns, pairs))
+    assert at == len(body)
+    return header, series

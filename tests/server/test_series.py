@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.server.live import Server, decode_series
+from tests.store.journals import Journal
+
+
+def spiky(root: Path) -> Journal:
+    journal = Journal(root)
+    for step in range(3000):
+        journal.add({"log": "metrics", "step": step, "m": {"loss": 99.0 if step == 1234 else 1.0}})
+    return journal
+
+
+def test_every_point_comes_where_there_are_no_more_than_pixels(
+    tmp_path: Path, server: Server
+) -> None:
+    Journal(tmp_path).metrics(1, loss=0.5).metrics(2, loss=math.nan).metrics(4, loss=0.25)
+    answer = server.ask("/api/series", name="loss", run="id-x")
+    assert answer.headers["content-type"] == "application/vnd.epochal.series"
+    header, (series,) = decode_series(answer.body)
+    assert series.head["raw"]
+    assert series.columns["x"].tolist() == [1, 2, 4]
+    np.testing.assert_array_equal(series.columns["value"], [0.5, math.nan, 0.25])
+    assert series.columns["t"].tolist() == [1001, 1002, 1003]
+    assert series.nonfinite == [(2.0, 0.0)]
+    assert header["positions"] == {"id-x": "id-x:loop.1.0.3"}
+
+
+def test_a_spike_of_one_step_is_in_a_slice(tmp_path: Path, server: Server) -> None:
+    spiky(tmp_path)
+    _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=10).body)
+    assert not series.head["raw"]
+    assert series.head["count"] == 10
+    assert series.columns["max"].max() == 99.0
+    assert series.columns["max_x"][series.columns["max"].argmax()] == 1234
+    assert series.columns["count"].sum() == 3000
+
+
+def test_a_narrow_range_comes_raw(tmp_path: Path, server: Server) -> None:
+    spiky(tmp_path)
+    asked = server.ask("/api/series", name="loss", run="id-x", pixels=10, lo=1230, hi=1238)
+    _, (series,) = decode_series(asked.body)
+    assert series.columns["x"].tolist() == list(range(1230, 1239))
+    assert (series.head["lo"], series.head["hi"]) == (0, 2999)
+
+
+def test_no_pixels_means_every_point(tmp_path: Path, server: Server) -> None:
+    spiky(tmp_path)
+    _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=0).body)
+    assert series.head["raw"]
+    assert series.head["count"] == 3000
+
+
+def test_many_runs_and_ranks_in_one_answer(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "a").metrics(1, loss=1.0).metrics(1, writer="rank-0001", loss=2.0)
+    Journal(tmp_path, "b").metrics(1, loss=3.0)
+    asked = server.ask("/api/series", name="loss", run=["id-a", "id-b"], rank="all")
+    _, series = decode_series(asked.body)
+    found = {(s.head["run"], s.head["rank"]): s.columns["value"].tolist() for s in series}
+    assert found == {("id-a", 0): [1.0], ("id-a", 1): [2.0], ("id-b", 0): [3.0]}
+
+
+def test_what_is_not_there_is_told_beside_what_is(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "a").metrics(1, loss=1.0)
+    header, series = decode_series(
+        server.ask("/api/series", name=["loss", "acc"], run=["id-a", "nobody"]).body
+    )
+    assert [s.head["name"] for s in series] == ["loss"]
+    missing = {(one["run"], one["name"]) for one in header["missing"]}
+    assert missing == {("id-a", "acc"), ("nobody", "loss"), ("nobody", "acc")}
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [("wall", [1001, 1002]), ("relative", [1, 2]), ("epoch", [0.5, 1.0]), ("tokens", [100, 250])],
+)
+def test_steps_can_be_put_on_other_axes(
+    tmp_path: Path, server: Server, x: str, expected: list[float]
+) -> None:
+    journal = Journal(tmp_path)
+    journal.add({"log": "step", "step": 1, "epoch": 0.5, "step_tokens": 100, "loss": 2.0})
+    journal.add({"log": "step", "step": 2, "epoch": 1.0, "step_tokens": 150, "loss": 1.0})
+    _, (series,) = decode_series(server.ask("/api/series", name="train/loss", run="id-x", x=x).body)
+    assert series.head["x"] == x
+    assert series.columns["x"].tolist() == expected
+
+
+def test_a_series_that_cannot_be_put_there_says_where_it_is(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).add({"log": "system", "cpu_pct": 5.0})
+    _, (series,) = decode_series(server.ask("/api/series", name="system/cpu_pct", run="id-x").body)
+    assert series.head["x"] == "wall"
+
+
+def test_times_out_of_order_are_put_in_order(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    for step, t in ((1, 50.0), (2, 40.0), (3, 60.0)):
+        journal.add({"log": "metrics", "t": t, "step": step, "m": {"loss": float(step)}})
+    _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", x="wall").body)
+    assert series.columns["value"].tolist() == [2, 1, 3]
+
+
+def test_a_tag_spares_the_body_until_the_run_grows(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    first = server.ask("/api/series", name="loss", run="id-x")
+    known = {"If-None-Match": first.headers["etag"]}
+    again = server.ask("/api/series", name="loss", run="id-x", headers=known)
+    assert (again.status, again.body) == (304, b"")
+    journal.metrics(2, loss=0.5)
+    assert server.ask("/api/series", name="loss", run="id-x", headers=known).status == 200
+
+
+def test_a_large_body_is_compressed_for_whoever_takes_it(tmp_path: Path, server: Server) -> None:
+    spiky(tmp_path)
+    query = {"name": "loss", "run": "id-x", "pixels": 0}
+    plain = server.ask("/api/series", **query)
+    packed = server.ask("/api/series", headers={"Accept-Encoding": "gzip"}, **query)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert "content-encoding" not in plain.headers
+
+
+def test_marks_of_many_nonfinite_points_are_bounded(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    for step in range(2000):
+        journal.metrics(step, loss=math.nan if step % 2 else math.inf)
+    _, (series,) = decode_series(server.ask("/api/series", name="loss", run="id-x", pixels=10).body)
+    assert series.head["nonfinite_points"] == 2000
+    assert 10 <= series.head["nonfinite"] <= 30
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"name": "loss"},
+        {"run": "id-x"},
+        {"name": "loss", "run": "id-x", "pixels": "-1"},
+        {"name": "loss", "run": "id-x", "pixels": "99999999"},
+        {"name": "loss", "run": "id-x", "lo": "nan"},
+        {"name": "loss", "run": "id-x", "lo": "2", "hi": "1"},
+        {"name": "loss", "run": "id-x", "x": "sideways"},
+        {"name": "loss", "run": "id-x", "rank": "-1"},
+        {"name": "loss", "run": [f"r{i}" for i in range(1001)]},
+        {"name": ["n" * 5000], "run": "id-x"},
+    ],
+)
+def test_a_wrong_question_is_answered_with_a_sentence(
+    server: Server, query: dict[str, Any]
+) -> None:
+    answer = server.ask("/api/series", **query)
+    assert answer.status == 400
+    assert answer.json["error"].endswith(".")
+
+
+def test_the_golden_body_has_not_changed(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path, "g")
+    journal.metrics(0, loss=1.0, acc=0.25).metrics(1, loss=0.5).metrics(2, loss=math.nan)
+    journal.metrics(3, loss=0.25)
+    answer = server.ask("/api/series", name=["loss", "acc"], run="id-g", pixels=2)
+    golden = Path(__file__).parent / "golden" / "series.bin"
+    assert answer.body == golden.read_bytes()
