@@ -33,12 +33,13 @@ def rows(keys: list[str]) -> list[dict[str, float]]:
 def reference_run(steps: int) -> Iterator[dict[str, float]]:
     """A GPT-2 pretraining as it is logged: six scalars a step, a seventh at each evaluation.
 
-    Losses and norms are float32 (they come out of tensors), the rest are Python's own doubles.
+    Losses and norms are float32 (they come out of tensors), step times whole milliseconds, the rest
+    Python's own doubles.
     """
     source = random.Random(11)
     for step in range(steps):
         loss = 3.1 + 7.8 * math.exp(-step / 2500) + source.gauss(0, 0.04)
-        step_ms = 331 + source.expovariate(0.5)
+        step_ms = float(round(331 + source.expovariate(0.5)))
         progress = step / REFERENCE_STEPS
         values = (
             _float32(loss),

@@ -164,7 +164,7 @@ def axis_of(record: Mapping[str, Any]) -> Axis:
 
 def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Every (series name, value) a record holds; non-finite values come back as floats."""
-    words = record.get("nonfinite") or {}
+    words = _words(record)
     yield from _free_metrics(record, words)
     kind = KINDS.get(str(record.get("log")))
     if kind is None:
@@ -173,8 +173,9 @@ def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
         yield from _allocator_scalars(record)
         return
     if kind.name == "abs-maxes":
-        for name, value in dict(record.get("values") or {}).items():
-            yield from _scalar(f"abs_max/{name}", value, words.get(name))
+        values = record.get("values")
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            yield from _scalar(f"abs_max/{name}", value, words.get(word_key(name, record)))
         return
     prefix = f"gpu/{record.get('id', 0)}/" if kind.name == "gpu" else kind.prefix
     for field in kind.scalars:
@@ -193,6 +194,13 @@ def _free_metrics(
     if isinstance(metrics, Mapping):
         for name, value in metrics.items():
             yield from _scalar(name, value, words.get(word_key(name, record)))
+
+
+def _words(record: Mapping[str, Any]) -> Mapping[str, str]:
+    words = record.get("nonfinite")
+    if not isinstance(words, Mapping):
+        return {}
+    return {name: word for name, word in words.items() if word in ("nan", "inf", "-inf")}
 
 
 def word_key(name: str, record: Mapping[str, Any]) -> str:

@@ -54,7 +54,12 @@ def test_an_event_carries_its_facts_and_the_step(start_run: StartRun) -> None:
     run.log({"loss": 1.0}, step=7)
     run.event("checkpoint", path="a/b", size=3)
     (event,) = records(run, "event")
-    assert (event["name"], event["step"], event["path"], event["size"]) == ("checkpoint", 7, "a/b", 3)
+    assert (event["name"], event["step"], event["path"], event["size"]) == (
+        "checkpoint",
+        7,
+        "a/b",
+        3,
+    )
 
 
 @pytest.mark.parametrize("field", ["log", "t", "v", "nonfinite"])

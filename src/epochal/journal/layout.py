@@ -75,6 +75,10 @@ class RunFolder:
         """Where a journal part lies."""
         return self.journal / f"{name.stem}.jsonl"
 
+    def sealed_path(self, name: PartName) -> Path:
+        """Where the sealed form of a part lies."""
+        return self.segments / f"{name.stem}.parquet"
+
     def parts(self) -> list[PartName]:
         """Every journal part there is, writers by name, attempts and parts in order."""
         return _part_names(self.journal, ".jsonl")

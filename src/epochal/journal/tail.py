@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from epochal.journal.layout import LOOP, RunFolder
+from pathlib import Path
+
 from epochal.journal.line import decode
 
 
-def last_step_of(folder: RunFolder, *, before_attempt: int | None = None) -> int:
-    """The last step rank 0 logged, in attempts before the given one; -1 when there is none."""
-    for name in reversed(folder.parts()):
-        if name.writer != LOOP or (before_attempt is not None and name.attempt >= before_attempt):
-            continue
-        step = _last_step_in(folder.part_path(name).read_bytes())
-        if step is not None:
-            return step
-    return -1
-
-
-def _last_step_in(text: bytes) -> int | None:
+def last_step_in(part: Path) -> int | None:
+    """The last training step a journal part holds, read from its end."""
+    text = part.read_bytes()
     end = text.rfind(b"\n")  # what follows the last newline is not a whole record
     while end > 0:
         start = text.rfind(b"\n", 0, end) + 1

@@ -180,6 +180,8 @@ class JournalWriter:
         made_folder = False
         while True:
             try:
+                if self.folder.sealed_path(name).exists():
+                    raise FileExistsError
                 return name, os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
             except FileExistsError:
                 if self._wants_new_attempt:

@@ -26,11 +26,11 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import encode, now
 from epochal.journal.process import liveness, process_identity
-from epochal.journal.tail import last_step_of
 from epochal.journal.writer import JournalWriter
 from epochal.record import FORMAT_VERSION
 from epochal.run import provenance, ranks
 from epochal.run.current import CURRENT
+from epochal.run.last_step import last_step_of
 from epochal.run.pace import Totals
 from epochal.run.request import Request
 from epochal.run.run import Run

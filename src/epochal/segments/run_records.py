@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import read_part
 from epochal.record import Position, Record
 from epochal.segments.read import Segment
-
-
-def segment_path(folder: RunFolder, name: PartName) -> Path:
-    """Where the sealed form of a part lies."""
-    return folder.segments / f"{name.stem}.parquet"
 
 
 def every_part(folder: RunFolder) -> list[PartName]:
@@ -26,7 +20,7 @@ def every_part(folder: RunFolder) -> list[PartName]:
 def read_part_records(folder: RunFolder, name: PartName) -> Iterator[tuple[Position, Record]]:
     """Every record of one part; from the segment where there is one, unless it is damaged."""
     try:
-        segment = Segment(segment_path(folder, name))
+        segment = Segment(folder.sealed_path(name))
     except FileNotFoundError:
         yield from _unsealed(folder, name)
         return
@@ -51,7 +45,7 @@ def _unsealed(folder: RunFolder, name: PartName) -> Iterator[tuple[Position, Rec
         first = next(records, None)
     except FileNotFoundError:
         # Sealed between the two looks.
-        with Segment(segment_path(folder, name)) as segment:
+        with Segment(folder.sealed_path(name)) as segment:
             yield from _positions(segment, name)
         return
     if first is not None:

@@ -4,10 +4,16 @@ import pytest
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
-from epochal.journal.tail import last_step_of
 from epochal.record import Record
+from epochal.run import last_step
+from epochal.segments.seal import seal_part
+from tests.conftest import StartRun
 
 STEP_7: Record = {"log": "metrics", "t": 0.0, "step": 7, "m": {}}
+
+
+def last_step_of(folder: RunFolder, before_attempt: int = 100) -> int:
+    return last_step.last_step_of(folder, before_attempt=before_attempt)
 
 
 def folder_with(path: Path, *records: Record, part: str = "loop.0001.0000") -> RunFolder:
@@ -49,3 +55,14 @@ def test_only_rank_0_and_earlier_attempts_count(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, {**STEP_7, "step": 700}, part="rank-0001.0001.0000")
     assert last_step_of(folder) == 70
     assert last_step_of(folder, before_attempt=2) == 7
+
+
+def test_a_sealed_part_says_where_it_ended(tmp_path: Path, start_run: StartRun) -> None:
+    with start_run("sealed") as run:
+        for step in range(3):
+            run.log({"loss": 1.0}, step=step)
+        run.log_text("sample", "late", step=99)
+    for part in run.folder.parts():
+        seal_part(run.folder, part)
+    assert last_step_of(run.folder) == 2
+    assert start_run("sealed", resume="must").step == 2
