@@ -1,0 +1,37 @@
+/** A window over the page; the browser keeps the focus inside and Escape closes it. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+
+export interface DialogProps {
+  readonly title: string;
+  readonly isOpen: boolean;
+  /** Fill the window, for a single chart. */
+  readonly isFull?: boolean;
+  readonly onClose: () => void;
+  readonly children: ComponentChildren;
+}
+
+export function Dialog({ title, isOpen, isFull = false, onClose, children }: DialogProps): JSX.Element {
+  const id = useId();
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const element = dialog.current!;
+    if (isOpen && !element.open) element.showModal();
+    if (!isOpen && element.open) element.close();
+  }, [isOpen]);
+  return (
+    <dialog ref={dialog} class={`dialog${isFull ? " is-full" : ""}`} aria-labelledby={id} onClose={onClose}
+      onClick={(event) => event.target === dialog.current && onClose()}>
+      {isOpen && (
+        <div class="dialog-body">
+          <header class="dialog-head">
+            <h2 id={id}>{title}</h2>
+            <button type="button" class="button is-quiet" aria-label="Close" title="Close (Esc)" onClick={onClose}>✕</button>
+          </header>
+          {children}
+        </div>
+      )}
+    </dialog>
+  );
+}

@@ -1,0 +1,18 @@
+/** Hand a file to the person at the page. */
+
+export function download(name: string, content: Blob | string, type = "text/plain;charset=utf-8"): void {
+  const blob = typeof content === "string" ? new Blob([content], { type }) : content;
+  const address = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = safeName(name);
+  link.click();
+  // The click only starts the download; the address must outlive this turn.
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** A file name that every system takes, whatever the metric is called. */
+export function safeName(name: string): string {
+  const safe = name.replace(/[\u0000-\u001f<>:"/\\|?*]+/g, "-").replace(/^[-. ]+|[-. ]+$/g, "");
+  return safe.slice(0, 120) || "chart";
+}

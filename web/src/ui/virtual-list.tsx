@@ -1,0 +1,55 @@
+/** A list of any length that only has the rows in view on the page. */
+
+import type { ComponentChildren, JSX } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+
+import { scrollFor, windowOf } from "./window.ts";
+
+export interface VirtualListProps {
+  readonly count: number;
+  readonly rowHeight: number;
+  readonly label: string;
+  /** Brought into view whenever it changes. */
+  readonly activeIndex?: number;
+  readonly row: (index: number) => ComponentChildren;
+  readonly keyOf?: (index: number) => string;
+}
+
+const OVERSCAN = 8;
+
+export function VirtualList({ count, rowHeight, label, activeIndex, row, keyOf = String }: VirtualListProps): JSX.Element {
+  const frame = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ scrollTop: 0, viewHeight: 600 });
+  useLayoutEffect(() => {
+    const element = frame.current!;
+    const read = (): void => setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
+    const resized = new ResizeObserver(read);
+    resized.observe(element);
+    element.addEventListener("scroll", read, { passive: true });
+    return () => {
+      resized.disconnect();
+      element.removeEventListener("scroll", read);
+    };
+  }, []);
+  useLayoutEffect(() => {
+    const element = frame.current!;
+    if (activeIndex === undefined || activeIndex < 0) return;
+    element.scrollTop = scrollFor(activeIndex, { scrollTop: element.scrollTop, viewHeight: element.clientHeight, rowHeight });
+  }, [activeIndex, rowHeight]);
+
+  const { start, stop } = windowOf({ ...view, rowHeight, count, overscan: OVERSCAN });
+  const rows: JSX.Element[] = [];
+  for (let index = start; index < stop; index++) {
+    rows.push(
+      <div key={keyOf(index)} role="listitem" class="list-row" aria-setsize={count} aria-posinset={index + 1}
+        style={{ height: `${rowHeight}px`, transform: `translateY(${index * rowHeight}px)` }}>
+        {row(index)}
+      </div>,
+    );
+  }
+  return (
+    <div ref={frame} class="list" role="list" aria-label={label} tabIndex={0}>
+      <div class="list-space" style={{ height: `${count * rowHeight}px` }}>{rows}</div>
+    </div>
+  );
+}

@@ -1,0 +1,39 @@
+import { expect, test } from "vitest";
+
+import { safeName } from "../../src/ui/download.ts";
+import { compileFilter } from "../../src/ui/filter.ts";
+import { nextIndex } from "../../src/ui/tabs.tsx";
+import { scrollFor, windowOf } from "../../src/ui/window.ts";
+
+test("only rows near the view are shown", () => {
+  const view = { scrollTop: 1000, viewHeight: 260, rowHeight: 26, count: 1000, overscan: 2 };
+  expect(windowOf(view)).toEqual({ start: 36, stop: 51 });
+  expect(windowOf({ ...view, count: 3 })).toEqual({ start: 3, stop: 3 });
+  expect(windowOf({ ...view, scrollTop: -50 })).toEqual({ start: 0, stop: 12 });
+});
+
+test("a row is brought into view by the shortest way", () => {
+  const view = { scrollTop: 100, viewHeight: 100, rowHeight: 20 };
+  expect([scrollFor(2, view), scrollFor(7, view), scrollFor(20, view)]).toEqual([40, 100, 320]);
+});
+
+test("words must all occur, in any case and order", () => {
+  const filter = compileFilter("LOSS train", false);
+  expect(["train/loss", "eval/loss"].map(filter.matches)).toEqual([true, false]);
+});
+
+test("a regular expression that does not compile filters nothing and says why", () => {
+  expect(["train/loss", "eval/loss"].map(compileFilter("^(train|x)/", true).matches)).toEqual([true, false]);
+  const wrong = compileFilter("(", true);
+  expect(wrong.error).toContain("Unterminated group");
+  expect(wrong.matches("anything")).toBe(true);
+});
+
+test("keys move around a ring", () => {
+  expect(["ArrowRight", "ArrowLeft", "Home", "End", "x"].map((key) => nextIndex(key, 2, 3))).toEqual([0, 1, 0, 2, null]);
+});
+
+test("file names hold nothing a system refuses", () => {
+  expect(safeName('train/loss: "a"?.csv')).toBe("train-loss- -a-.csv");
+  expect(safeName("../..")).toBe("chart");
+});

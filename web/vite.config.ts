@@ -1,0 +1,28 @@
+import { defineConfig } from "vitest/config";
+import { viteSingleFile } from "vite-plugin-singlefile";
+
+export default defineConfig({
+  plugins: [viteSingleFile({ removeViteModuleLoader: true })],
+  build: {
+    target: "es2022",
+    outDir: "dist",
+    // The hash of a name would change nothing: everything lands in one file.
+    assetsInlineLimit: Number.MAX_SAFE_INTEGER,
+    reportCompressedSize: false,
+  },
+  test: {
+    projects: [
+      { test: { name: "unit", environment: "node", include: ["tests/chart/**/*.test.ts", "tests/ui/**/*.test.ts"] } },
+      {
+        test: {
+          name: "browser",
+          environment: "node",
+          include: ["tests/browser/**/*.test.ts"],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
