@@ -1,0 +1,65 @@
+/** Several series as one: their mean and how far they spread, for runs that differ only in their seed. */
+
+import { interpolate } from "./series.ts";
+
+export type SpreadKind = "std" | "stderr" | "minmax";
+
+export interface Member {
+  readonly x: Float64Array;
+  readonly y: Float64Array;
+}
+
+export interface Aggregate {
+  readonly x: Float64Array;
+  readonly mean: Float64Array;
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+  /** Series that have a value at each x. */
+  readonly count: Float64Array;
+}
+
+/** Join the members on all their x values; between its points a member is interpolated, outside its reach it does not count. */
+export function aggregate(members: readonly Member[], kind: SpreadKind): Aggregate {
+  const x = unionOf(members.map((member) => member.x));
+  const result: Aggregate = {
+    x,
+    mean: new Float64Array(x.length),
+    low: new Float64Array(x.length),
+    high: new Float64Array(x.length),
+    count: new Float64Array(x.length),
+  };
+  for (let index = 0; index < x.length; index++) {
+    const values: number[] = [];
+    for (const member of members) {
+      const value = interpolate(member.x, member.y, x[index]!);
+      if (Number.isFinite(value)) values.push(value);
+    }
+    const { mean, low, high } = summary(values, kind);
+    result.mean[index] = mean;
+    result.low[index] = low;
+    result.high[index] = high;
+    result.count[index] = values.length;
+  }
+  return result;
+}
+
+function summary(values: readonly number[], kind: SpreadKind): { mean: number; low: number; high: number } {
+  if (values.length === 0) return { mean: NaN, low: NaN, high: NaN };
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  if (kind === "minmax") return { mean, low: Math.min(...values), high: Math.max(...values) };
+  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
+  const half = kind === "std" ? deviation : deviation / Math.sqrt(values.length);
+  return { mean, low: mean - half, high: mean + half };
+}
+
+function unionOf(parts: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  all.sort();
+  return all.filter((value, index) => index === 0 || value !== all[index - 1]);
+}

@@ -1,0 +1,163 @@
+/** A matrix as colours: rows by layer or expert, columns by step or by expert. */
+
+import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
+import { mountFigure } from "./figure.ts";
+import type { Chart, Point, Size } from "./figure.ts";
+import { formatNumber } from "./format.ts";
+import { TEXT_SIZE, textWidth } from "./pen.ts";
+import type { Box, Pen } from "./pen.ts";
+import { rampTable } from "./ramp.ts";
+import type { RampKind } from "./ramp.ts";
+import { createScale } from "./scale.ts";
+import type { Range } from "./scale.ts";
+import type { ChartTheme } from "./theme.ts";
+import { positionLabel, tickLabel, ticks } from "./ticks.ts";
+import type { AxisFormat } from "./ticks.ts";
+
+export interface HeatmapOptions {
+  readonly label: string;
+  readonly rowNames: readonly string[];
+  /** Either names, or ascending positions on an axis. */
+  readonly columns: { readonly names: readonly string[] } | { readonly x: Float64Array; readonly format: AxisFormat };
+  /** Row by row; nan where there is nothing finite. */
+  readonly values: Float64Array;
+  readonly ramp: RampKind;
+  /** Values of the ramp's ends; by default those of the data, symmetric about zero when diverging. */
+  readonly range?: Range;
+  readonly onCell?: (row: number, column: number) => void;
+}
+
+const KEY_HEIGHT = 24;
+const MAX_LABEL = 150;
+
+export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart<HeatmapOptions> {
+  return mountFigure(root, options, (current) => ({
+    label: () => `${current().label}: ${current().rowNames.length} rows, ${numColumns(current())} columns`,
+    draw: (pen, size, theme) => drawHeatmap(pen, size, current(), theme),
+    hover: (point, size) => {
+      const cell = point === null ? null : cellUnder(point, size, current());
+      if (cell === null) return null;
+      const value = current().values[cell.row * numColumns(current()) + cell.column]!;
+      return { title: columnName(current(), cell.column), rows: [{ label: current().rowNames[cell.row]!, value: formatNumber(value) }] };
+    },
+    click: (point, size) => {
+      const cell = cellUnder(point, size, current());
+      if (cell !== null) current().onCell?.(cell.row, cell.column);
+    },
+  }));
+}
+
+export function drawHeatmap(pen: Pen, size: Size, options: HeatmapOptions, theme: ChartTheme): void {
+  const columns = numColumns(options);
+  const rows = options.rowNames.length;
+  if (columns === 0 || rows === 0) return;
+  const box = layout(size, options);
+  const range = options.range ?? valueRange(options.values, options.ramp);
+  const table = rampTable(options.ramp, theme.isDark);
+  const pixels = Math.min(columns, Math.max(1, Math.floor(box.width)));
+  const [width, height] = [box.width / pixels, box.height / rows];
+  const gap = width > 6 && height > 6 ? 1 : 0;
+  for (let row = 0; row < rows; row++) {
+    const line = options.values.subarray(row * columns, (row + 1) * columns);
+    reduceRow(line, pixels).forEach((value, pixel) => {
+      const left = box.left + pixel * width;
+      const cell = { left, top: box.top + row * height, width: width - gap + (gap ? 0 : 0.35), height: height - gap + (gap ? 0 : 0.35) };
+      pen.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
+    });
+  }
+  drawRowNames(pen, box, options.rowNames, height, theme);
+  drawColumns(pen, box, options, theme);
+  drawKey(pen, box, size, range, table, theme);
+}
+
+/** One value a pixel: the one farthest from zero of those that share it, so that a lone hot cell is never lost. */
+export function reduceRow(line: Float64Array, pixels: number): Float64Array {
+  if (line.length <= pixels) return line;
+  const result = new Float64Array(pixels).fill(NaN);
+  line.forEach((value, index) => {
+    const pixel = Math.min(pixels - 1, Math.floor((index * pixels) / line.length));
+    const best = result[pixel]!;
+    if (Number.isNaN(best) || Math.abs(value) > Math.abs(best)) result[pixel] = value;
+  });
+  return result;
+}
+
+/** Position of a value in a table of `size` colours. */
+export function rampIndex(value: number, { min, max }: Range, size: number): number {
+  const share = max > min ? (value - min) / (max - min) : 0.5;
+  return Math.max(0, Math.min(size - 1, Math.round(share * (size - 1))));
+}
+
+function valueRange(values: Float64Array, ramp: RampKind): Range {
+  let min = Infinity;
+  let max = -Infinity;
+  for (const value of values) {
+    if (!Number.isFinite(value)) continue;
+    if (value < min) min = value;
+    if (value > max) max = value;
+  }
+  if (!(min <= max)) return { min: 0, max: 1 };
+  if (ramp === "sequential") return { min, max };
+  const reach = Math.max(Math.abs(min), Math.abs(max));
+  return { min: -reach, max: reach };
+}
+
+function layout(size: Size, { rowNames }: HeatmapOptions): Box {
+  const wanted = Math.max(...rowNames.map((name) => textWidth(name)), 10) + 10;
+  const left = Math.min(wanted, MAX_LABEL, size.width * 0.35);
+  return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
+}
+
+function drawRowNames(pen: Pen, box: Box, names: readonly string[], height: number, theme: ChartTheme): void {
+  const every = Math.ceil(13 / height);
+  pen.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
+    for (let row = 0; row < names.length; row += every) {
+      pen.text(box.left - 8, box.top + (row + 0.5) * height, names[row]!, { fill: theme.muted, align: "right", size: Math.min(TEXT_SIZE, 10.5) });
+    }
+  });
+}
+
+function drawColumns(pen: Pen, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
+  if ("x" in columns) {
+    const range = { min: columns.x[0] ?? 0, max: Math.max(columns.x.at(-1) ?? 1, (columns.x[0] ?? 0) + 1e-9) };
+    const scale = createScale("linear", range, box.left, box.left + box.width);
+    drawAxisX(pen, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false);
+    return;
+  }
+  const width = box.width / columns.names.length;
+  const widest = Math.max(...columns.names.map((name) => textWidth(name, 10))) + 6;
+  const every = Math.max(1, Math.ceil(widest / width));
+  for (let column = 0; column < columns.names.length; column += every) {
+    const x = box.left + (column + 0.5) * width;
+    pen.text(x, box.top + box.height + 12, columns.names[column]!, { fill: theme.muted, align: "center", size: 10 });
+  }
+}
+
+function drawKey(pen: Pen, box: Box, size: Size, range: Range, table: readonly string[], theme: ChartTheme): void {
+  const width = Math.min(160, box.width * 0.5);
+  const [low, high] = [range.min, range.max].map((value) => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number"));
+  const right = box.left + box.width - textWidth(high!) - 6;
+  const top = size.height - 13;
+  table.forEach((fill, index) => {
+    const step = width / table.length;
+    pen.rect({ left: right - width + index * step, top, width: step + 0.4, height: 7 }, { fill });
+  });
+  pen.text(right - width - 6, top + 4, low!, { fill: theme.muted, align: "right", size: 10 });
+  pen.text(right + 6, top + 4, high!, { fill: theme.muted, size: 10 });
+}
+
+function numColumns({ columns }: HeatmapOptions): number {
+  return "x" in columns ? columns.x.length : columns.names.length;
+}
+
+function columnName({ columns }: HeatmapOptions, column: number): string {
+  return "x" in columns ? positionLabel(columns.x[column]!, columns.format) : columns.names[column]!;
+}
+
+function cellUnder(point: Point, size: Size, options: HeatmapOptions): { row: number; column: number } | null {
+  const box = layout(size, options);
+  const column = Math.floor(((point.x - box.left) / box.width) * numColumns(options));
+  const row = Math.floor(((point.y - box.top) / box.height) * options.rowNames.length);
+  const isInside = column >= 0 && column < numColumns(options) && row >= 0 && row < options.rowNames.length;
+  return isInside ? { row, column } : null;
+}

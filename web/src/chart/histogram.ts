@@ -1,0 +1,84 @@
+/** The bars of one distribution. */
+
+import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
+import { distributionExtent, total } from "./distribution.ts";
+import type { Distribution } from "./distribution.ts";
+import { mountFigure } from "./figure.ts";
+import type { Chart, Point, Size } from "./figure.ts";
+import { formatNumber, formatPercent, formatWhole } from "./format.ts";
+import { slotColor } from "./palette.ts";
+import type { Box, Pen } from "./pen.ts";
+import { createScale } from "./scale.ts";
+import type { Range, Scale } from "./scale.ts";
+import type { ChartTheme } from "./theme.ts";
+import { ticks } from "./ticks.ts";
+import type { Ticks } from "./ticks.ts";
+import type { TooltipContent } from "./tooltip.ts";
+
+export interface HistogramOptions {
+  readonly label: string;
+  readonly distribution: Distribution;
+  readonly slot: number;
+  /** The same axis for every step keeps the picture still while a cursor moves over steps. */
+  readonly range?: Range;
+}
+
+interface Layout {
+  readonly box: Box;
+  readonly x: Scale;
+  readonly y: Scale;
+  readonly yTicks: Ticks;
+}
+
+export function createHistogram(root: HTMLElement, options: HistogramOptions): Chart<HistogramOptions> {
+  return mountFigure(root, options, (current) => ({
+    label: () => `${current().label} at step ${current().distribution.step}, ${current().distribution.counts.length} bins`,
+    draw: (pen, size, theme) => drawHistogram(pen, size, current(), theme),
+    hover: (point, size) => (point === null ? null : binUnder(point, size, current())),
+  }));
+}
+
+export function drawHistogram(pen: Pen, size: Size, options: HistogramOptions, theme: ChartTheme): void {
+  const { box, x, y, yTicks } = layout(size, options);
+  const { edges, counts } = options.distribution;
+  drawAxisY(pen, box, y, yTicks, theme);
+  const fill = slotColor(options.slot, theme.isDark);
+  for (let bin = 0; bin < counts.length; bin++) {
+    if (!(counts[bin]! > 0)) continue;
+    const left = x.toPixel(edges[bin]!);
+    const width = x.toPixel(edges[bin + 1]!) - left;
+    const top = y.toPixel(counts[bin]!);
+    const gap = width > 4 ? 1 : 0;
+    pen.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
+  }
+  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme, false);
+}
+
+function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
+  const height = Math.max(1, size.height - AXIS_HEIGHT - 8);
+  const largest = distribution.counts.reduce((most, count) => Math.max(most, count), 0) || 1;
+  const yRange = { min: 0, max: largest * 1.05 };
+  const yTicks = ticks("linear", yRange, Math.max(2, height / 44), "step");
+  const left = labelWidth(yTicks.labels) + 4;
+  const box = { left, top: 8, width: Math.max(1, size.width - left - 10), height };
+  return {
+    box,
+    x: createScale("linear", range ?? distributionExtent([distribution]), left, left + box.width),
+    y: createScale("linear", yRange, box.top + box.height, box.top),
+    yTicks,
+  };
+}
+
+function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
+  const { x } = layout(size, options);
+  const { edges, counts, step } = options.distribution;
+  const value = x.toValue(point.x);
+  const bin = edges.findIndex((edge, index) => index < counts.length && value >= edge && value < edges[index + 1]!);
+  if (bin < 0) return null;
+  const count = counts[bin]!;
+  return {
+    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}`,
+    rows: [{ label: "count", value: formatWhole(count), note: formatPercent(count / (total(counts) || 1)) }],
+    foot: `step ${formatWhole(step)}`,
+  };
+}

@@ -1,0 +1,216 @@
+/**
+ * A live line chart. uPlot keeps the canvas, the axes, the cursor and the selection; the lines are ours (scene.ts), because
+ * every series has x values of its own, and slices have four points.
+ */
+
+import { canvasPng } from "../figure.ts";
+import type { Size } from "../figure.ts";
+import { canvasPen } from "../pen.ts";
+import { createScale } from "../scale.ts";
+import type { Range } from "../scale.ts";
+import { prepare } from "../series.ts";
+import type { Series, Trace } from "../series.ts";
+import { isSmoothing, smooth } from "../smooth.ts";
+import { onThemeChange, readTheme } from "../theme.ts";
+import { createTooltip, element } from "../tooltip.ts";
+import { createCrosshair } from "./crosshair.ts";
+import { lineSvg, seriesCsv } from "./exports.ts";
+import { followInput } from "./input.ts";
+import { createLegend } from "./legend.ts";
+import type { Legend } from "./legend.ts";
+import { LINE_DEFAULTS, NO_EMPHASIS } from "./options.ts";
+import type { Emphasis, LineOptions } from "./options.ts";
+import { createPlot } from "./plot.ts";
+import type { Plot } from "./plot.ts";
+import { extentX, extentY } from "./range.ts";
+import { readAt, readoutContent } from "./readout.ts";
+import { drawScene } from "./scene.ts";
+import type { Scene } from "./scene.ts";
+
+export interface LineChart {
+  /** Replace the data; a zoom stays where it is, otherwise the axes follow the data. */
+  setSeries(series: readonly Series[]): void;
+  setOptions(options: Partial<LineOptions>): void;
+  /** Show a range of x, or with null everything; calls nothing back. */
+  setRange(range: Range | null): void;
+  setEmphasis(emphasis: Partial<Emphasis>): void;
+  /** The range of x on screen. */
+  range(): Range;
+  csv(): string;
+  svg(): string;
+  png(): Promise<Blob>;
+  destroy(): void;
+}
+
+export function createLineChart(root: HTMLElement, given: Partial<LineOptions> = {}): LineChart {
+  const frame = element("div", "chart-line");
+  const host = element("div", "chart-plot");
+  frame.append(host);
+  root.append(frame);
+  let options: LineOptions = { ...LINE_DEFAULTS, ...given };
+  let theme = readTheme(root);
+  let traces: readonly Trace[] = [];
+  let smoothed: ReadonlyMap<string, Float64Array> = new Map();
+  let emphasis: Emphasis = NO_EMPHASIS;
+  let zoom: Range | null = null;
+  let size: Size = { width: 0, height: 0 };
+  let plot: Plot | null = null;
+  let legend: Legend | null = null;
+  let ranges = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0 } };
+  const tooltip = createTooltip(host);
+  const crosshair = createCrosshair(host);
+
+  const scene = (): Scene => {
+    const box = plot?.box() ?? { left: 0, top: 0, ...size };
+    return {
+      box,
+      x: createScale(options.xKind, ranges.x, box.left, box.left + box.width),
+      y: createScale(options.yKind, ranges.y.range, box.top + box.height, box.top),
+      traces,
+      smoothed,
+      emphasis,
+      options,
+      numHidden: ranges.y.numHidden,
+    };
+  };
+
+  const build = (): void => {
+    plot?.destroy();
+    plot = createPlot(host, {
+      size,
+      theme,
+      options,
+      draw: (context) => drawScene(canvasPen(context), scene(), theme),
+      select: (range) => {
+        zoom = range;
+        refresh();
+        options.onZoom?.(range);
+      },
+    });
+    crosshair.attach(plot.over);
+  };
+
+  const refresh = (): void => {
+    const x = zoom ?? extentX(traces, options.xKind);
+    const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
+    ranges = { x, y: extentY(traces, x, { kind: options.yKind, ignoresOutliers: options.ignoresOutliers, always }) };
+    plot?.show(ranges.x, ranges.y.range);
+    crosshair.again();
+    legend?.update(traces, emphasis, options.baseline);
+  };
+
+  const resmooth = (): void => {
+    smoothed = isSmoothing(options.smoothing)
+      ? new Map(traces.map((trace) => [trace.id, smooth(trace.sampleY, options.smoothing)]))
+      : new Map();
+  };
+
+  const emphasise = (change: Partial<Emphasis>): void => {
+    emphasis = { ...emphasis, ...change };
+    plot?.repaint();
+    crosshair.again();
+    legend?.update(traces, emphasis, options.baseline);
+  };
+
+  const withLegend = (): void => {
+    if (options.hasLegend && legend === null) {
+      legend = createLegend(frame, {
+        solo: (ids) => {
+          emphasise({ solo: ids });
+          options.onSolo?.(ids);
+        },
+        hover: (id) => {
+          if (id !== emphasis.hovered) emphasise({ hovered: id });
+        },
+      });
+    } else if (!options.hasLegend) {
+      legend?.destroy();
+      legend = null;
+    }
+  };
+
+  const reset = (): void => {
+    zoom = null;
+    refresh();
+    options.onReset?.();
+  };
+
+  crosshair.onMove(({ x, y, isOwn }) => {
+    const current = x === null ? null : scene();
+    const readout = current === null || x === null ? null : readAt(current, x, y);
+    crosshair.draw(readout, current, theme);
+    if (readout === null || current === null || !isOwn) tooltip.hide();
+    else tooltip.show(readoutContent(readout, current), current.x.toPixel(readout.x), y ?? current.box.top);
+  });
+  const stopInput = followInput(host, {
+    scene: () => (plot === null ? null : scene()),
+    crosshair,
+    move: (range) => {
+      zoom = range;
+      refresh();
+    },
+    settled: (range) => options.onZoom?.(range),
+    reset,
+    mark: (mark) => options.onMark?.(mark),
+  });
+  let stopSync = crosshair.join(options.sync);
+
+  const resized = new ResizeObserver(([entry]) => {
+    const { width, height } = entry!.contentRect;
+    size = { width: Math.floor(width), height: Math.floor(height) };
+    if (size.width < 40 || size.height < 40) return;
+    if (plot === null) build();
+    else plot.resize(size);
+    refresh();
+  });
+  resized.observe(host);
+  const stopTheme = onThemeChange(() => {
+    theme = readTheme(root);
+    if (plot !== null) {
+      build();
+      refresh();
+    }
+  });
+  withLegend();
+
+  return {
+    setSeries(series) {
+      traces = series.map(prepare);
+      resmooth();
+      refresh();
+    },
+    setOptions(change) {
+      const before = options;
+      options = { ...options, ...change };
+      if (before.sync !== options.sync) {
+        stopSync();
+        stopSync = crosshair.join(options.sync);
+      }
+      resmooth();
+      withLegend();
+      const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "title"] as const).some((name) => before[name] !== options[name]);
+      if (before.xFormat !== options.xFormat || before.xKind !== options.xKind) zoom = null;
+      if (plot !== null && needsPlot) build();
+      refresh();
+    },
+    setRange(range) {
+      zoom = range;
+      refresh();
+    },
+    setEmphasis: emphasise,
+    range: () => ranges.x,
+    csv: () => seriesCsv(traces, ranges.x, options.xFormat),
+    svg: () => lineSvg(scene(), size, theme),
+    png: () => (plot === null ? Promise.reject(new Error("the chart has not been drawn yet")) : canvasPng(plot.canvas, theme.surface)),
+    destroy() {
+      resized.disconnect();
+      stopTheme();
+      stopInput();
+      stopSync();
+      tooltip.destroy();
+      legend?.destroy();
+      plot?.destroy();
+      frame.remove();
+    },
+  };
+}

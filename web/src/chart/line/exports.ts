@@ -1,0 +1,112 @@
+/** A line chart as a file: the data in view as CSV, the picture as SVG. */
+
+import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "../axes.ts";
+import { formatNumber } from "../format.ts";
+import { slotColor } from "../palette.ts";
+import { textWidth } from "../pen.ts";
+import type { Box, Pen } from "../pen.ts";
+import { createScale } from "../scale.ts";
+import type { Range } from "../scale.ts";
+import { lowerBound } from "../series.ts";
+import type { BucketData, SeriesData, Trace } from "../series.ts";
+import { svgPen } from "../svg.ts";
+import type { ChartTheme } from "../theme.ts";
+import { ticks } from "../ticks.ts";
+import { drawScene } from "./scene.ts";
+import type { Scene } from "./scene.ts";
+
+const LEGEND_LINE = 18;
+
+/** The data of the series inside a range, values in full; slices are told apart by their columns. */
+export function seriesCsv(traces: readonly Trace[], range: Range, xName: string): string {
+  const hasBuckets = traces.some(({ data }) => data.kind === "buckets");
+  const names = hasBuckets ? ["first", "last", "min", "max", "points"] : ["value"];
+  const lines = [["series", xName, ...names].map(csvField).join(",")];
+  for (const { label, data } of traces) {
+    const name = csvField(label);
+    for (const row of rowsInside(data, range, hasBuckets)) lines.push(`${name},${row.map(exact).join(",")}`);
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+/** Quote a field where CSV needs it. */
+export function csvField(text: string): string {
+  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}
+
+function rowsInside(data: SeriesData, { min, max }: Range, hasBuckets: boolean): number[][] {
+  const x = data.kind === "raw" ? data.x : data.lastX;
+  const rows: number[][] = [];
+  for (let index = lowerBound(x, min); index < x.length && x[index]! <= max; index++) {
+    if (data.kind === "buckets") rows.push(bucketRow(data, index));
+    else rows.push(hasBuckets ? [x[index]!, ...Array<number>(4).fill(data.y[index]!), 1] : [x[index]!, data.y[index]!]);
+  }
+  if (data.kind === "raw") return rows;
+  for (let index = lowerBound(data.nonfiniteX, min); index < data.nonfiniteX.length && data.nonfiniteX[index]! <= max; index++) {
+    rows.push([data.nonfiniteX[index]!, ...Array<number>(4).fill(data.nonfinite[index]!), 1]);
+  }
+  return rows.sort((one, other) => one[0]! - other[0]!);
+}
+
+function bucketRow(data: BucketData, index: number): number[] {
+  return [data.lastX[index]!, data.first[index]!, data.last[index]!, data.min[index]!, data.max[index]!, data.count[index]!];
+}
+
+function exact(value: number): string {
+  return Number.isFinite(value) ? String(value) : formatNumber(value);
+}
+
+/** The chart with its title, axes and legend as an SVG document of vector lines. */
+export function lineSvg(scene: Scene, size: { readonly width: number; readonly height: number }, theme: ChartTheme): string {
+  const { options, traces } = scene;
+  const legend = legendLines(traces, size.width);
+  const top = options.title === "" ? 10 : 30;
+  const height = size.height + top + legend.length * LEGEND_LINE;
+  const pen = svgPen({ width: size.width, height }, theme.surface);
+  const plotHeight = size.height - AXIS_HEIGHT;
+  const yTicks = ticks(options.yKind, scene.y, Math.max(2, plotHeight / 44), options.yFormat);
+  const left = labelWidth(yTicks.labels) + 4;
+  const box: Box = { left, top, width: size.width - left - 12, height: plotHeight };
+  const x = createScale(options.xKind, scene.x, box.left, box.left + box.width);
+  const y = createScale(options.yKind, scene.y, box.top + box.height, box.top);
+  if (options.title !== "") pen.text(12, 15, options.title, { fill: theme.ink, size: 13, weight: 600 });
+  drawAxisY(pen, box, y, yTicks, theme);
+  drawAxisX(pen, box, x, ticks(options.xKind, scene.x, Math.max(2, box.width / 90), options.xFormat), theme);
+  drawScene(pen, { ...scene, box, x, y }, theme);
+  drawLegend(pen, legend, top + size.height + 6, theme);
+  return pen.document();
+}
+
+function legendLines(traces: readonly Trace[], width: number): Trace[][] {
+  const lines: Trace[][] = [];
+  let room = 0;
+  for (const trace of traces) {
+    const needed = entryWidth(trace);
+    if (room < needed || lines.length === 0) {
+      lines.push([]);
+      room = width - 24;
+    }
+    lines.at(-1)!.push(trace);
+    room -= needed;
+  }
+  return lines;
+}
+
+function entryWidth(trace: Trace): number {
+  return textWidth(trace.label) + 34;
+}
+
+function drawLegend(pen: Pen, lines: readonly (readonly Trace[])[], top: number, theme: ChartTheme): void {
+  lines.forEach((line, row) => {
+    let left = 12;
+    const y = top + row * LEGEND_LINE;
+    for (const trace of line) {
+      pen.path({ stroke: slotColor(trace.slot, theme.isDark), width: 2, dash: trace.dash }, (sink) => {
+        sink.moveTo(left, y);
+        sink.lineTo(left + 14, y);
+      });
+      pen.text(left + 19, y, trace.label, { fill: theme.ink });
+      left += entryWidth(trace);
+    }
+  });
+}

@@ -1,0 +1,148 @@
+/** Pointer, wheel, touch and keys over a line chart. Dragging a selection is uPlot's; everything else is here. */
+
+import { moveRange } from "../scale.ts";
+import type { Range } from "../scale.ts";
+import { lowerBound } from "../series.ts";
+import { positionLabel } from "../ticks.ts";
+import type { CrosshairLine } from "./crosshair.ts";
+import type { Mark } from "./options.ts";
+import { formatValue, readAt } from "./readout.ts";
+import type { Scene } from "./scene.ts";
+
+const SETTLE_MS = 150;
+const ZOOM_PER_WHEEL_PX = 1.0015;
+const KEY_ZOOM = 0.5;
+const KEY_SHIFT = 0.2;
+const MARK_REACH_PX = 6;
+
+export interface InputHost {
+  /** What is on screen; null before the first drawing. */
+  scene(): Scene | null;
+  readonly crosshair: CrosshairLine;
+  /** The view moves; called often. */
+  move(range: Range): void;
+  /** The view has come to rest. */
+  settled(range: Range): void;
+  reset(): void;
+  mark(mark: Mark): void;
+}
+
+export function followInput(host: HTMLElement, target: InputHost): () => void {
+  const ended = new AbortController();
+  const listen = { signal: ended.signal };
+  const status = document.createElement("output");
+  status.className = "visually-hidden";
+  status.setAttribute("aria-live", "polite");
+  host.append(status);
+  host.tabIndex = 0;
+  host.setAttribute("role", "group");
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let pressedAt: number | null = null;
+
+  const go = (range: Range): void => {
+    target.move(range);
+    clearTimeout(timer);
+    timer = setTimeout(() => target.settled(range), SETTLE_MS);
+  };
+  const point = (event: MouseEvent): void => {
+    const scene = target.scene();
+    if (scene === null) return;
+    const bounds = host.getBoundingClientRect();
+    const [x, y] = [event.clientX - bounds.left, event.clientY - bounds.top];
+    const { left, top, width, height } = scene.box;
+    const isInside = x >= left - 2 && x <= left + width + 2 && y >= top - 2 && y <= top + height + 2;
+    if (isInside) target.crosshair.point(scene.x.toValue(x), y);
+    else if (target.crosshair.position() !== null) target.crosshair.point(null, null);
+  };
+
+  host.addEventListener("pointermove", point, listen);
+  host.addEventListener("pointerdown", (event) => {
+    pressedAt = event.clientX;
+    point(event);
+  }, listen);
+  host.addEventListener("pointerleave", () => target.crosshair.point(null, null), listen);
+  host.addEventListener("dblclick", () => target.reset(), listen);
+  host.addEventListener("click", (event) => {
+    const scene = target.scene();
+    if (scene === null || pressedAt === null || Math.abs(event.clientX - pressedAt) > 3) return;
+    const found = markAt(scene, event.clientX - host.getBoundingClientRect().left);
+    if (found !== undefined) target.mark(found);
+  }, listen);
+  host.addEventListener("wheel", (event) => {
+    const scene = target.scene();
+    const range = scene === null ? null : wheelRange(scene, event, host);
+    if (range === null) return;
+    event.preventDefault();
+    go(range);
+  }, { ...listen, passive: false });
+  host.addEventListener("keydown", (event) => {
+    const scene = target.scene();
+    if (scene === null || event.target !== host || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (handleKey(event.key, event.shiftKey, scene)) event.preventDefault();
+  }, listen);
+  host.addEventListener("focus", () => host.setAttribute("aria-label", describe(target.scene())), listen);
+  host.addEventListener("blur", () => target.crosshair.point(null, null), listen);
+
+  const handleKey = (key: string, isShifted: boolean, scene: Scene): boolean => {
+    const direction = key === "ArrowLeft" ? -1 : key === "ArrowRight" ? 1 : 0;
+    if (direction !== 0 && isShifted) go(moveRange(scene.x.kind, scene.x, { shift: direction * KEY_SHIFT }));
+    else if (direction !== 0) stepTo(neighbour(scene, target.crosshair.position(), direction));
+    else if (key === "+" || key === "=") go(moveRange(scene.x.kind, scene.x, { zoom: KEY_ZOOM }));
+    else if (key === "-") go(moveRange(scene.x.kind, scene.x, { zoom: 1 / KEY_ZOOM }));
+    else if (key === "0") target.reset();
+    else if (key === "Escape" && target.crosshair.position() !== null) target.crosshair.point(null, null);
+    else return false;
+    return true;
+  };
+  const stepTo = (x: number | null): void => {
+    const scene = target.scene();
+    if (x === null || scene === null) return;
+    target.crosshair.point(x, null);
+    const readout = readAt(scene, x, null);
+    if (readout === null) return;
+    const values = readout.readings.map(({ trace, value }) => `${trace.label} ${formatValue(value, scene.options.yFormat)}`);
+    status.textContent = [positionLabel(readout.x, scene.options.xFormat), ...values].join(", ");
+  };
+
+  return () => {
+    clearTimeout(timer);
+    ended.abort();
+  };
+}
+
+/** The range a wheel turn asks for: with ctrl or cmd a zoom about the pointer, sideways a shift, otherwise none. */
+function wheelRange(scene: Scene, event: WheelEvent, host: HTMLElement): Range | null {
+  const { box } = scene;
+  if (event.ctrlKey || event.metaKey) {
+    const anchor = (event.clientX - host.getBoundingClientRect().left - box.left) / box.width;
+    return moveRange(scene.x.kind, scene.x, { zoom: ZOOM_PER_WHEEL_PX ** event.deltaY, anchor: Math.max(0, Math.min(1, anchor)) });
+  }
+  const sideways = event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX;
+  if (Math.abs(sideways) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return null;
+  return moveRange(scene.x.kind, scene.x, { shift: sideways / box.width });
+}
+
+/** The next logged x of any series in a direction, from the middle of the view if there is no position yet. */
+export function neighbour(scene: Pick<Scene, "traces" | "x">, from: number | null, direction: -1 | 1): number | null {
+  const start = from ?? (scene.x.min + scene.x.max) / 2;
+  let best: number | null = null;
+  for (const { sampleX } of scene.traces) {
+    const at = lowerBound(sampleX, start);
+    const index = direction < 0 ? at - 1 : sampleX[at] === start ? at + 1 : at;
+    const x = sampleX[index];
+    if (x === undefined) continue;
+    if (best === null || (direction < 0 ? x > best : x < best)) best = x;
+  }
+  return best;
+}
+
+function markAt(scene: Scene, px: number): Mark | undefined {
+  return scene.options.marks.find((mark) => mark.kind !== "epoch" && Math.abs(scene.x.toPixel(mark.x) - px) <= MARK_REACH_PX);
+}
+
+function describe(scene: Scene | null): string {
+  if (scene === null) return "Chart";
+  const names = scene.traces.slice(0, 8).map((trace) => trace.label);
+  const rest = scene.traces.length > 8 ? ` and ${scene.traces.length - 8} more` : "";
+  return `${scene.options.title || "Chart"}: ${names.join(", ")}${rest}. Arrow keys read values, plus and minus zoom, 0 resets.`;
+}

@@ -1,0 +1,81 @@
+/** What a line chart can be told. */
+
+import type { Range, ScaleKind } from "../scale.ts";
+import { NO_SMOOTHING } from "../smooth.ts";
+import type { Smoothing } from "../smooth.ts";
+import type { SyncBus } from "../sync.ts";
+import type { AxisFormat } from "../ticks.ts";
+
+/** A horizontal line that the values should stay below or above, such as the memory of a device. */
+export interface Limit {
+  readonly y: number;
+  readonly label: string;
+}
+
+export type MarkKind = "finding" | "epoch" | "restart" | "note";
+
+/** A vertical line at something that happened. */
+export interface Mark {
+  readonly x: number;
+  readonly kind: MarkKind;
+  readonly label: string;
+  readonly severity?: "info" | "warning" | "critical";
+}
+
+export interface LineOptions {
+  /** Shown in downloads and told to screen readers; the page draws its own heading. */
+  readonly title: string;
+  readonly xFormat: AxisFormat;
+  readonly yFormat: AxisFormat;
+  readonly xKind: ScaleKind;
+  readonly yKind: ScaleKind;
+  readonly smoothing: Smoothing;
+  /** Leave the outermost values out of the y range. */
+  readonly ignoresOutliers: boolean;
+  /** Values the y axis shows in any case, such as 0 and 1 for shares. */
+  readonly yAlways: readonly number[];
+  readonly limits: readonly Limit[];
+  readonly marks: readonly Mark[];
+  readonly highlight: Range | null;
+  /** Id of the series the tooltip compares the others with. */
+  readonly baseline: string | null;
+  readonly hasLegend: boolean;
+  readonly sync: SyncBus | null;
+  /** The user chose a range of x; the caller may bring finer data. */
+  readonly onZoom?: (range: Range) => void;
+  /** The user went back to the whole. */
+  readonly onReset?: () => void;
+  readonly onMark?: (mark: Mark) => void;
+  /** The user chose series in the legend; an empty set means all. */
+  readonly onSolo?: (ids: ReadonlySet<string>) => void;
+}
+
+export const LINE_DEFAULTS: LineOptions = {
+  title: "",
+  xFormat: "step",
+  yFormat: "number",
+  xKind: "linear",
+  yKind: "linear",
+  smoothing: NO_SMOOTHING,
+  ignoresOutliers: false,
+  yAlways: [],
+  limits: [],
+  marks: [],
+  highlight: null,
+  baseline: null,
+  hasLegend: true,
+  sync: null,
+};
+
+/** Which series stand out; all others are dimmed. */
+export interface Emphasis {
+  readonly solo: ReadonlySet<string>;
+  readonly hovered: string | null;
+}
+
+export const NO_EMPHASIS: Emphasis = { solo: new Set(), hovered: null };
+
+export function isDimmed(id: string, { solo, hovered }: Emphasis): boolean {
+  if (hovered !== null) return hovered !== id && !solo.has(id);
+  return solo.size > 0 && !solo.has(id);
+}

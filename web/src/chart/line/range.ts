@@ -1,0 +1,122 @@
+/** Which part of the axes a line chart shows. */
+
+import { rangeWithoutOutliers, sortedFinite } from "../quantile.ts";
+import { padRange } from "../scale.ts";
+import type { Range, ScaleKind } from "../scale.ts";
+import { lowerBound } from "../series.ts";
+import type { Trace } from "../series.ts";
+
+const Y_PADDING = 0.06;
+const EMPTY_X: Range = { min: 0, max: 1 };
+const EMPTY_Y: Range = { min: 0, max: 1 };
+const EMPTY_LOG: Range = { min: 1, max: 10 };
+
+/** The x values from the earliest start to the latest end of any series. */
+export function extentX(traces: readonly Trace[], kind: ScaleKind): Range {
+  let min = Infinity;
+  let max = -Infinity;
+  for (const { x, nonfiniteX } of traces) {
+    for (const at of [x, nonfiniteX]) {
+      const first = kind === "log" ? at[firstPositive(at)] : at[0];
+      if (first !== undefined && first < min) min = first;
+      const last = at.at(-1);
+      if (last !== undefined && last > max) max = last;
+    }
+  }
+  if (kind === "log") return max > 0 && min <= max ? widen({ min, max }, kind) : EMPTY_LOG;
+  return min <= max ? widen({ min, max }, kind) : EMPTY_X;
+}
+
+export interface ExtentY {
+  readonly range: Range;
+  /** Points in view that this range leaves out: clipped, or not positive on a log axis. */
+  readonly numHidden: number;
+}
+
+export interface RequestY {
+  readonly kind: ScaleKind;
+  readonly ignoresOutliers: boolean;
+  readonly always: readonly number[];
+}
+
+/** The y values of the points in view, with a little air. */
+export function extentY(traces: readonly Trace[], x: Range, { kind, ignoresOutliers, always }: RequestY): ExtentY {
+  const parts = traces.flatMap((trace) => inView(trace, x));
+  const fits = (value: number): boolean => Number.isFinite(value) && (kind === "linear" || value > 0);
+  let found: Range | null = null;
+  if (ignoresOutliers) found = rangeWithoutOutliers(sortedFinite(joined(parts)).filter(fits));
+  else found = plainRange(parts, kind);
+  for (const value of always) {
+    if (!fits(value)) continue;
+    found = found === null ? { min: value, max: value } : { min: Math.min(found.min, value), max: Math.max(found.max, value) };
+  }
+  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(parts, EMPTY_LOG, kind) };
+  const padded = padRange(kind, found, Y_PADDING);
+  // A quantity that never goes below zero does not get an axis that does.
+  const range = kind === "linear" && found.min >= 0 && padded.min < 0 ? { min: 0, max: padded.max } : padded;
+  const isWhole = !ignoresOutliers && kind === "linear";
+  return { range, numHidden: isWhole ? 0 : countOutside(parts, range, kind) };
+}
+
+function inView(trace: Trace, { min, max }: Range): Float64Array[] {
+  const start = Math.max(0, lowerBound(trace.x, min));
+  const stop = upperBound(trace.x, max);
+  const parts = [trace.y.subarray(start, stop)];
+  if (trace.spread !== null) {
+    const first = lowerBound(trace.sampleX, min);
+    const last = upperBound(trace.sampleX, max);
+    parts.push(trace.spread.low.subarray(first, last), trace.spread.high.subarray(first, last));
+  }
+  return parts;
+}
+
+function plainRange(parts: readonly Float64Array[], kind: ScaleKind): Range | null {
+  const floor = kind === "log" ? 0 : -Infinity;
+  let min = Infinity;
+  let max = -Infinity;
+  for (const part of parts) {
+    for (let index = 0; index < part.length; index++) {
+      const value = part[index]!;
+      if (value > floor && value < min) min = value;
+      if (value > floor && value > max) max = value;
+    }
+  }
+  return min <= max ? { min, max } : null;
+}
+
+function countOutside(parts: readonly Float64Array[], range: Range, kind: ScaleKind): number {
+  let num = 0;
+  for (const part of parts) {
+    for (let index = 0; index < part.length; index++) {
+      const value = part[index]!;
+      if (value > range.max || value < range.min || (kind === "log" && value <= 0)) num++;
+    }
+  }
+  return num;
+}
+
+function joined(parts: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+function upperBound(x: Float64Array, value: number): number {
+  let stop = lowerBound(x, value);
+  while (stop < x.length && x[stop] === value) stop++;
+  return stop;
+}
+
+function firstPositive(x: Float64Array): number {
+  let index = lowerBound(x, 0);
+  while (index < x.length && x[index]! <= 0) index++;
+  return index;
+}
+
+function widen(range: Range, kind: ScaleKind): Range {
+  return range.max > range.min ? range : padRange(kind, range, 0.5);
+}

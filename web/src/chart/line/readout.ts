@@ -1,0 +1,145 @@
+/** What a line chart says about one x value: every series' value there, sorted, with the nearest to the pointer marked. */
+
+import { formatBytes, formatDelta, formatDuration, formatNumber, formatPercent, formatWhole } from "../format.ts";
+import { slotCss } from "../palette.ts";
+import { interpolate, nearestIndex } from "../series.ts";
+import type { Trace } from "../series.ts";
+import { positionLabel } from "../ticks.ts";
+import type { AxisFormat } from "../ticks.ts";
+import type { TooltipContent, TooltipRow } from "../tooltip.ts";
+import { isDimmed } from "./options.ts";
+import type { Mark } from "./options.ts";
+import type { Scene } from "./scene.ts";
+
+const MAX_ROWS = 14;
+const REACH_PX = 12;
+const MARK_REACH_PX = 5;
+
+export interface Reading {
+  readonly trace: Trace;
+  readonly x: number;
+  readonly value: number;
+  readonly px: number;
+  readonly py: number;
+}
+
+export interface Readout {
+  /** The logged x nearest to the pointer. */
+  readonly x: number;
+  /** From largest to smallest; those that are not finite last. */
+  readonly readings: readonly Reading[];
+  readonly nearest: Reading | null;
+  readonly marks: readonly Mark[];
+}
+
+/** Read all series at an x value; `pointerY` in pixels decides which is nearest, null means no pointer. */
+export function readAt(scene: Scene, at: number, pointerY: number | null): Readout | null {
+  const traces = scene.traces.filter((trace) => !isDimmed(trace.id, scene.emphasis));
+  const snapped = snap(traces, at);
+  if (snapped === null) return null;
+  const pixel = scene.x.toPixel(snapped);
+  const readings: Reading[] = [];
+  for (const trace of traces) {
+    const reading = readTrace(scene, trace, snapped, pixel);
+    if (reading !== null) readings.push(reading);
+  }
+  readings.sort((one, other) => descending(one.value, other.value));
+  const marks = scene.options.marks.filter((mark) => Math.abs(scene.x.toPixel(mark.x) - scene.x.toPixel(at)) <= MARK_REACH_PX);
+  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks };
+}
+
+export function readoutContent(readout: Readout, scene: Scene): TooltipContent {
+  const { options } = scene;
+  const baseline = readout.readings.find((reading) => reading.trace.id === options.baseline);
+  const shown = windowAround(readout.readings, readout.nearest);
+  const rows: TooltipRow[] = shown.map((reading) => ({
+    label: reading.trace.label,
+    value: formatValue(reading.value, options.yFormat),
+    color: slotCss(reading.trace.slot),
+    isNearest: reading === readout.nearest,
+    note: note(reading, readout, baseline, scene),
+  }));
+  for (const mark of readout.marks) rows.push({ label: mark.label, value: "" });
+  const foot = footnote(readout, shown.length);
+  const title = positionLabel(readout.x, options.xFormat);
+  return foot === "" ? { title, rows } : { title, rows, foot };
+}
+
+/** Write a value in the form its axis has. */
+export function formatValue(value: number, format: AxisFormat): string {
+  if (format === "bytes") return formatBytes(value);
+  if (format === "percent") return formatPercent(value);
+  if (format === "duration" || format === "relative") return formatDuration(value);
+  return formatNumber(value);
+}
+
+function snap(traces: readonly Trace[], at: number): number | null {
+  let best: number | null = null;
+  for (const { sampleX, nonfiniteX } of traces) {
+    for (const x of [sampleX, nonfiniteX]) {
+      const index = nearestIndex(x, at);
+      if (index >= 0 && (best === null || Math.abs(x[index]! - at) < Math.abs(best - at))) best = x[index]!;
+    }
+  }
+  return best;
+}
+
+function readTrace(scene: Scene, trace: Trace, at: number, pixel: number): Reading | null {
+  const index = nearestIndex(trace.sampleX, at);
+  if (index < 0) return null;
+  const x = trace.sampleX[index]!;
+  const isOutside = at < trace.sampleX[0]! || at > trace.sampleX.at(-1)!;
+  if (isOutside && Math.abs(scene.x.toPixel(x) - pixel) > REACH_PX) return null;
+  const values = scene.smoothed.get(trace.id) ?? trace.sampleY;
+  const strange = nearestIndex(trace.nonfiniteX, at);
+  if (strange >= 0 && Math.abs(trace.nonfiniteX[strange]! - at) <= Math.abs(x - at)) {
+    const value = trace.nonfinite[strange]!;
+    return { trace, x: trace.nonfiniteX[strange]!, value, px: scene.x.toPixel(trace.nonfiniteX[strange]!), py: NaN };
+  }
+  const value = values[index]!;
+  return { trace, x, value, px: scene.x.toPixel(x), py: scene.y.toPixel(value) };
+}
+
+function nearestReading(readings: readonly Reading[], pointerY: number): Reading | null {
+  let nearest: Reading | null = null;
+  for (const reading of readings) {
+    if (!Number.isFinite(reading.py)) continue;
+    if (nearest === null || Math.abs(reading.py - pointerY) < Math.abs(nearest.py - pointerY)) nearest = reading;
+  }
+  return nearest;
+}
+
+function note(reading: Reading, readout: Readout, baseline: Reading | undefined, scene: Scene): string {
+  const isElsewhere = Math.abs(scene.x.toPixel(reading.x) - scene.x.toPixel(readout.x)) > 3;
+  if (isElsewhere) return `@ ${positionLabel(reading.x, scene.options.xFormat).replace(/^\D+ /, "")}`;
+  if (baseline === undefined) return "";
+  if (reading === baseline) return "baseline";
+  const values = scene.smoothed.get(baseline.trace.id) ?? baseline.trace.sampleY;
+  const reference = interpolate(baseline.trace.sampleX, values, reading.x);
+  return formatDelta(reading.value, Number.isNaN(reference) ? baseline.value : reference);
+}
+
+function footnote(readout: Readout, numShown: number): string {
+  const parts: string[] = [];
+  const hidden = readout.readings.length - numShown;
+  if (hidden > 0) parts.push(`${hidden} more`);
+  let largest = 1;
+  for (const { trace, x } of readout.readings) {
+    if (trace.data.kind === "buckets") largest = Math.max(largest, trace.data.count[nearestIndex(trace.sampleX, x)] ?? 1);
+  }
+  if (largest > 1) parts.push(`last of ${formatWhole(largest)} points`);
+  return parts.join(" · ");
+}
+
+function windowAround(readings: readonly Reading[], nearest: Reading | null): readonly Reading[] {
+  if (readings.length <= MAX_ROWS) return readings;
+  const centre = nearest === null ? 0 : readings.indexOf(nearest);
+  const start = Math.max(0, Math.min(readings.length - MAX_ROWS, centre - MAX_ROWS / 2));
+  return readings.slice(start, start + MAX_ROWS);
+}
+
+function descending(one: number, other: number): number {
+  if (Number.isNaN(one)) return Number.isNaN(other) ? 0 : 1;
+  if (Number.isNaN(other)) return -1;
+  return other - one;
+}

@@ -1,0 +1,176 @@
+/** The inside of a line chart, drawn with any pen. */
+
+import { verticalLine } from "../axes.ts";
+import { formatWhole } from "../format.ts";
+import { band, columnBand, columnLine, columns, isDense, traceLine } from "../outline.ts";
+import { slotColor } from "../palette.ts";
+import { textWidth } from "../pen.ts";
+import type { Box, Pen } from "../pen.ts";
+import type { Scale } from "../scale.ts";
+import { isSmoothing } from "../smooth.ts";
+import type { Trace } from "../series.ts";
+import type { ChartTheme } from "../theme.ts";
+import { isDimmed } from "./options.ts";
+import type { Emphasis, LineOptions, Mark } from "./options.ts";
+
+export interface Scene {
+  readonly box: Box;
+  readonly x: Scale;
+  readonly y: Scale;
+  readonly traces: readonly Trace[];
+  /** Smoothed samples by series id; empty without smoothing. */
+  readonly smoothed: ReadonlyMap<string, Float64Array>;
+  readonly emphasis: Emphasis;
+  readonly options: LineOptions;
+  readonly numHidden: number;
+}
+
+const DIMMED = 0.13;
+const FAINT = 0.28;
+const BAND = 0.2;
+const MARK_SIZE = 3.5;
+
+export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme): void {
+  const { box, emphasis, options } = scene;
+  pen.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
+    drawHighlight(pen, scene, theme);
+    for (const mark of options.marks) drawMarkLine(pen, scene, mark, theme);
+    const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
+    for (const trace of order) drawTrace(pen, scene, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
+    for (const trace of scene.traces) {
+      if (!isDimmed(trace.id, emphasis)) drawNonfinite(pen, scene, trace, theme);
+    }
+    for (const limit of options.limits) drawLimit(pen, scene, limit.y, limit.label, theme);
+    if (scene.traces.every((trace) => trace.x.length === 0)) {
+      pen.text(box.left + box.width / 2, box.top + box.height / 2, "no data yet", { fill: theme.muted, align: "center" });
+    }
+    if (scene.numHidden > 0) drawHiddenNote(pen, scene, theme);
+  });
+}
+
+/** Colour of a mark's line and glyph. */
+export function markColor(mark: Mark, theme: ChartTheme): string {
+  if (mark.kind === "epoch") return theme.line;
+  if (mark.kind === "restart") return theme.accent;
+  if (mark.kind === "note") return theme.muted;
+  return { info: theme.muted, warning: theme.warning, critical: theme.critical }[mark.severity ?? "warning"];
+}
+
+function rank(trace: Trace, { emphasis, options }: Scene): number {
+  if (trace.id === emphasis.hovered) return 3;
+  if (isDimmed(trace.id, emphasis)) return 0;
+  return trace.id === options.baseline ? 2 : 1;
+}
+
+function drawTrace(pen: Pen, scene: Scene, trace: Trace, theme: ChartTheme, alpha: number): void {
+  const { x, y, box, emphasis, options } = scene;
+  const color = slotColor(trace.slot, theme.isDark);
+  const isProminent = trace.id === emphasis.hovered || trace.id === options.baseline;
+  const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
+  const { spread } = trace;
+  if (spread !== null) {
+    pen.path({ fill: color, alpha: alpha * BAND }, (sink) => band(sink, trace.sampleX, spread.low, spread.high, x, y));
+  }
+  const smoothed = isSmoothing(options.smoothing) ? scene.smoothed.get(trace.id) : undefined;
+  if (isDense(trace.x, x, box.width)) {
+    const stretches = columns(trace.x, trace.y, x, y);
+    // The outline keeps a spike of one column, under half a pixel wide, visible.
+    const bandAlpha = alpha * (smoothed === undefined ? BAND + 0.06 : BAND);
+    pen.path({ fill: color, stroke: color, width: 0.75, alpha: bandAlpha }, (sink) => columnBand(sink, stretches));
+    if (smoothed === undefined) pen.path(ink, (sink) => columnLine(sink, stretches));
+  } else {
+    const raw = smoothed === undefined ? ink : { ...ink, width: 1, alpha: alpha * FAINT };
+    pen.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
+    drawFewPoints(pen, trace, scene, color, raw.alpha);
+  }
+  if (smoothed !== undefined) pen.path(ink, (sink) => traceLine(sink, trace.sampleX, smoothed, x, y));
+}
+
+function drawFewPoints(pen: Pen, trace: Trace, { x, y, box }: Scene, fill: string, alpha: number): void {
+  if (trace.x.length * 14 > box.width || trace.data.kind !== "raw") return;
+  for (let index = 0; index < trace.x.length; index++) {
+    const [px, py] = [x.toPixel(trace.x[index]!), y.toPixel(trace.y[index]!)];
+    if (Number.isFinite(px) && Number.isFinite(py)) pen.circle(px, py, 2.25, { fill, alpha });
+  }
+}
+
+/** nan: a cross at the bottom; infinity: a triangle at the edge it went through. One a pixel column is enough. */
+function drawNonfinite(pen: Pen, { box, x }: Scene, trace: Trace, theme: ChartTheme): void {
+  const color = slotColor(trace.slot, theme.isDark);
+  const bottom = box.top + box.height - MARK_SIZE - 1;
+  let lastX = -Infinity;
+  let lastValue = 0;
+  for (let index = 0; index < trace.nonfiniteX.length; index++) {
+    const px = x.toPixel(trace.nonfiniteX[index]!);
+    const value = trace.nonfinite[index]!;
+    if (px < box.left - 4 || px > box.left + box.width + 4) continue;
+    if (px - lastX < 3 && Object.is(value, lastValue)) continue;
+    lastX = px;
+    lastValue = value;
+    if (value === Infinity) drawTriangle(pen, px, box.top + 1, MARK_SIZE, color);
+    else if (value === -Infinity) drawTriangle(pen, px, box.top + box.height - 1, -MARK_SIZE, color);
+    else drawCross(pen, px, bottom, color, theme.surface);
+  }
+}
+
+function drawTriangle(pen: Pen, x: number, tip: number, size: number, fill: string): void {
+  pen.path({ fill }, (sink) => {
+    sink.moveTo(x, tip);
+    sink.lineTo(x + Math.abs(size), tip + size * 1.8);
+    sink.lineTo(x - Math.abs(size), tip + size * 1.8);
+    sink.closePath();
+  });
+}
+
+function drawCross(pen: Pen, x: number, y: number, stroke: string, halo: string): void {
+  const half = MARK_SIZE - 0.75;
+  for (const ink of [{ stroke: halo, width: 4 }, { stroke, width: 1.75 }]) {
+    pen.path(ink, (sink) => {
+      sink.moveTo(x - half, y - half);
+      sink.lineTo(x + half, y + half);
+      sink.moveTo(x - half, y + half);
+      sink.lineTo(x + half, y - half);
+    });
+  }
+}
+
+function drawHighlight(pen: Pen, { box, x, options: { highlight } }: Scene, theme: ChartTheme): void {
+  if (highlight === null) return;
+  const from = Math.max(box.left, x.toPixel(highlight.min));
+  const to = Math.min(box.left + box.width, Math.max(from + 2, x.toPixel(highlight.max)));
+  if (to > from) pen.rect({ left: from, top: box.top, width: to - from, height: box.height }, { fill: theme.accent, alpha: 0.1 });
+}
+
+function drawMarkLine(pen: Pen, { box, x }: Scene, mark: Mark, theme: ChartTheme): void {
+  const px = Math.round(x.toPixel(mark.x)) + 0.5;
+  if (!(px >= box.left - 1 && px <= box.left + box.width + 1)) return;
+  const stroke = markColor(mark, theme);
+  if (mark.kind === "epoch") {
+    verticalLine(pen, px, box, stroke);
+    return;
+  }
+  pen.path({ stroke, alpha: 0.75, dash: mark.kind === "restart" ? [3, 3] : [] }, (sink) => {
+    sink.moveTo(px, box.top);
+    sink.lineTo(px, box.top + box.height);
+  });
+  if (mark.kind === "finding") pen.circle(px, box.top + 4, 3.5, { fill: stroke });
+}
+
+function drawLimit(pen: Pen, { box, y }: Scene, value: number, label: string, theme: ChartTheme): void {
+  const py = Math.round(y.toPixel(value)) + 0.5;
+  if (!Number.isFinite(py)) return;
+  pen.path({ stroke: theme.critical, dash: [5, 4], alpha: 0.8 }, (sink) => {
+    sink.moveTo(box.left, py);
+    sink.lineTo(box.left + box.width, py);
+  });
+  const below = py - box.top < 16;
+  pen.text(box.left + box.width - 4, py + (below ? 9 : -8), label, { fill: theme.critical, align: "right", size: 10.5 });
+}
+
+function drawHiddenNote(pen: Pen, { box, numHidden, options }: Scene, theme: ChartTheme): void {
+  const points = numHidden === 1 ? "1 point" : `${formatWhole(numHidden)} points`;
+  const text = options.yKind === "log" && !options.ignoresOutliers ? `${points} ≤ 0 not shown` : `${points} beyond the axis`;
+  const width = textWidth(text, 10) + 8;
+  pen.rect({ left: box.left + 3, top: box.top + 3, width, height: 15 }, { fill: theme.surface, alpha: 0.85 });
+  pen.text(box.left + 7, box.top + 11, text, { fill: theme.muted, size: 10 });
+}

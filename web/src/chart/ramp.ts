@@ -1,0 +1,34 @@
+/** Colours for amounts: one hue from the page's surface to its opposite, so that more is always more visible. */
+
+const SEQUENTIAL = {
+  light: ["#f3f6fb", "#c9d8f2", "#8fb0e6", "#4f7bd2", "#274a9f", "#13265c"],
+  dark: ["#1a1f28", "#1f3159", "#2f52a0", "#5680da", "#97b7f5", "#e3ecff"],
+} as const;
+
+const DIVERGING = {
+  light: ["#1f4fb0", "#7ea3dd", "#f4f4f2", "#e39a72", "#a8400f"],
+  dark: ["#8fb4ff", "#3f65b0", "#20242b", "#a8562a", "#ffad7a"],
+} as const;
+
+export type RampKind = "sequential" | "diverging";
+
+/** Colour of a share between 0 and 1; beyond them it is the nearer end. */
+export function rampColor(share: number, kind: RampKind, isDark: boolean): string {
+  const stops = (kind === "sequential" ? SEQUENTIAL : DIVERGING)[isDark ? "dark" : "light"];
+  const at = Math.max(0, Math.min(1, share)) * (stops.length - 1);
+  const below = Math.min(stops.length - 2, Math.floor(at));
+  return mix(stops[below]!, stops[below + 1]!, at - below);
+}
+
+/** A table of `size` colours from one end to the other; looking up is cheaper than mixing for every cell. */
+export function rampTable(kind: RampKind, isDark: boolean, size = 128): string[] {
+  return Array.from({ length: size }, (_, index) => rampColor(index / (size - 1), kind, isDark));
+}
+
+function mix(from: string, to: string, share: number): string {
+  const parts = [1, 3, 5].map((at) => {
+    const [low, high] = [parseInt(from.slice(at, at + 2), 16), parseInt(to.slice(at, at + 2), 16)];
+    return Math.round(low + (high - low) * share).toString(16).padStart(2, "0");
+  });
+  return `#${parts.join("")}`;
+}

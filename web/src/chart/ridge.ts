@@ -1,0 +1,114 @@
+/** Distributions over steps as ridges, the newest in front. */
+
+import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
+import { densityAt, distributionExtent } from "./distribution.ts";
+import type { Distribution } from "./distribution.ts";
+import { mountFigure } from "./figure.ts";
+import type { Chart, Point, Size } from "./figure.ts";
+import { formatNumber, formatWhole } from "./format.ts";
+import { slotColor } from "./palette.ts";
+import type { Box, Pen } from "./pen.ts";
+import { createScale } from "./scale.ts";
+import type { ChartTheme } from "./theme.ts";
+import { tickLabel, ticks } from "./ticks.ts";
+
+export interface RidgeOptions {
+  readonly label: string;
+  /** Ascending by step. */
+  readonly distributions: readonly Distribution[];
+  readonly slot: number;
+  /** The step that the cursor is on, drawn in full colour. */
+  readonly selectedStep: number | null;
+  readonly onStep?: (step: number) => void;
+}
+
+const MAX_RIDGES = 60;
+const OVERLAP = 5;
+const RIGHT = 46;
+
+export function createRidge(root: HTMLElement, options: RidgeOptions): Chart<RidgeOptions> {
+  return mountFigure(root, options, (current) => ({
+    label: () => `${current().label}: distribution at ${current().distributions.length} steps`,
+    draw: (pen, size, theme) => drawRidge(pen, size, current(), theme),
+    hover: (point, size) => {
+      const distribution = point === null ? undefined : ridgeUnder(point, size, current());
+      if (point === null || distribution === undefined) return null;
+      const { x } = layout(size, current().distributions);
+      const [density] = densityAt(distribution, Float64Array.of(x.toValue(point.x)));
+      return {
+        title: `step ${formatWhole(distribution.step)}`,
+        rows: [{ label: `density at ${formatNumber(x.toValue(point.x))}`, value: formatNumber(density ?? 0) }],
+      };
+    },
+    click: (point, size) => {
+      const distribution = ridgeUnder(point, size, current());
+      if (distribution !== undefined) current().onStep?.(distribution.step);
+    },
+  }));
+}
+
+/** At most `limit` of a list, evenly chosen, with the first and the last among them. */
+export function thinned<Item>(items: readonly Item[], limit: number): readonly Item[] {
+  if (items.length <= limit) return items;
+  return Array.from({ length: limit }, (_, index) => items[Math.round((index * (items.length - 1)) / (limit - 1))]!);
+}
+
+export function drawRidge(pen: Pen, size: Size, options: RidgeOptions, theme: ChartTheme): void {
+  const shown = thinned(options.distributions, MAX_RIDGES);
+  if (shown.length === 0) return;
+  const { box, x } = layout(size, options.distributions);
+  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme);
+  const places = Float64Array.from({ length: Math.max(2, Math.floor(box.width / 2)) }, (_, index) => x.toValue(box.left + index * 2));
+  const densities = shown.map((distribution) => densityAt(distribution, places));
+  const peak = densities.map((density) => density.reduce((most, value) => Math.max(most, value), 0));
+  // On one straight scale a single sharp ridge would flatten all others; a power below one keeps their order.
+  const highest = Math.max(...peak) || 1;
+  const base = ridgeBases(shown.length, box);
+  const height = ridgeHeight(shown.length, box);
+  const color = slotColor(options.slot, theme.isDark);
+  shown.forEach((distribution, row) => {
+    const y = base[row]!;
+    const isSelected = distribution.step === options.selectedStep;
+    const write = (sink: { moveTo(x: number, y: number): void; lineTo(x: number, y: number): void }): void => {
+      sink.moveTo(box.left, y);
+      densities[row]!.forEach((density, index) => sink.lineTo(box.left + index * 2, y - (density / highest) ** 0.8 * height));
+      sink.lineTo(box.left + box.width, y);
+    };
+    const age = shown.length > 1 ? row / (shown.length - 1) : 1;
+    pen.path({ fill: theme.surface }, write);
+    pen.path({ fill: color, alpha: isSelected ? 0.75 : 0.1 + 0.3 * age }, write);
+    pen.path({ stroke: isSelected ? theme.ink : color, width: isSelected ? 1.5 : 0.9, alpha: isSelected ? 1 : 0.45 + 0.55 * age }, write);
+  });
+  drawSteps(pen, shown, base, box, theme);
+}
+
+function drawSteps(pen: Pen, shown: readonly Distribution[], base: readonly number[], box: Box, theme: ChartTheme): void {
+  const every = Math.max(1, Math.ceil((shown.length * 16) / box.height));
+  for (let row = shown.length - 1; row >= 0; row -= every) {
+    const { step } = shown[row]!;
+    pen.text(box.left + box.width + 6, base[row]! - 3, tickLabel(step, Math.max(1, step / 100), "step"), { fill: theme.muted, size: 10 });
+  }
+}
+
+function layout(size: Size, distributions: readonly Distribution[]) {
+  const box = { left: 8, top: 8, width: Math.max(1, size.width - 8 - RIGHT), height: Math.max(1, size.height - AXIS_HEIGHT - 8) };
+  return { box, x: createScale("linear", distributionExtent(distributions), box.left, box.left + box.width) };
+}
+
+function ridgeHeight(num: number, box: Box): number {
+  return Math.min(box.height * 0.6, (box.height / (num + OVERLAP)) * OVERLAP * 1.3);
+}
+
+/** Pixel y on which each ridge stands. */
+export function ridgeBases(num: number, box: Box): number[] {
+  const room = ridgeHeight(num, box);
+  const stride = num > 1 ? (box.height - room) / (num - 1) : 0;
+  return Array.from({ length: num }, (_, row) => (num > 1 ? box.top + room + row * stride : box.top + box.height));
+}
+
+function ridgeUnder(point: Point, size: Size, options: RidgeOptions): Distribution | undefined {
+  const shown = thinned(options.distributions, MAX_RIDGES);
+  const { box } = layout(size, options.distributions);
+  const row = ridgeBases(shown.length, box).findIndex((base) => point.y <= base);
+  return shown[row];
+}

@@ -1,0 +1,50 @@
+/** A line without axes, as tall as a word; it ends in a dot at the latest value. */
+
+import { mountFigure } from "./figure.ts";
+import type { Chart, Size } from "./figure.ts";
+import { formatNumber } from "./format.ts";
+import { columnBand, columnLine, columns, isDense, traceLine } from "./outline.ts";
+import { slotColor } from "./palette.ts";
+import { createScale } from "./scale.ts";
+import type { Pen } from "./pen.ts";
+import type { ChartTheme } from "./theme.ts";
+
+export interface SparklineOptions {
+  readonly label: string;
+  readonly x: Float64Array;
+  readonly y: Float64Array;
+  /** Palette slot; without one the line has the accent colour. */
+  readonly slot?: number;
+  readonly isLog?: boolean;
+}
+
+const MARGIN = 3;
+
+export function createSparkline(root: HTMLElement, options: SparklineOptions): Chart<SparklineOptions> {
+  return mountFigure(root, options, (current) => ({
+    label: () => `${current().label}: ${formatNumber(current().y.at(-1) ?? NaN)}`,
+    draw: (pen, size, theme) => drawSparkline(pen, size, current(), theme),
+  }));
+}
+
+export function drawSparkline(pen: Pen, size: Size, options: SparklineOptions, theme: ChartTheme): void {
+  const { x, y } = options;
+  const kind = options.isLog ? "log" : "linear";
+  const floor = options.isLog ? 0 : -Infinity;
+  const known = y.filter((value) => Number.isFinite(value) && value > floor);
+  if (known.length === 0) return;
+  const color = options.slot === undefined ? theme.accent : slotColor(options.slot, theme.isDark);
+  const [min, max] = [known.reduce((a, b) => Math.min(a, b)), known.reduce((a, b) => Math.max(a, b))];
+  const flat = min === max;
+  const xScale = createScale("linear", { min: x[0]!, max: Math.max(x.at(-1)!, x[0]! + 1e-9) }, MARGIN, size.width - MARGIN);
+  const yScale = createScale(flat ? "linear" : kind, flat ? { min: min - 1, max: max + 1 } : { min, max }, size.height - MARGIN, MARGIN);
+  if (isDense(x, xScale, size.width)) {
+    const stretches = columns(x, y, xScale, yScale);
+    pen.path({ fill: color, stroke: color, width: 0.5, alpha: 0.25 }, (sink) => columnBand(sink, stretches));
+    pen.path({ stroke: color, width: 1.25 }, (sink) => columnLine(sink, stretches));
+  } else {
+    pen.path({ stroke: color, width: 1.25 }, (sink) => traceLine(sink, x, y, xScale, yScale));
+  }
+  const last = y.findLastIndex((value) => Number.isFinite(value) && value > floor);
+  pen.circle(xScale.toPixel(x[last]!), yScale.toPixel(y[last]!), 2.25, { fill: color });
+}

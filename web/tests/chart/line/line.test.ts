@@ -1,0 +1,126 @@
+/** What a line chart computes before it draws. */
+
+import { expect, test } from "vitest";
+
+import { csvField, lineSvg, seriesCsv } from "../../../src/chart/line/exports.ts";
+import { neighbour } from "../../../src/chart/line/input.ts";
+import { nextSolo } from "../../../src/chart/line/legend.ts";
+import { isDimmed, LINE_DEFAULTS, NO_EMPHASIS } from "../../../src/chart/line/options.ts";
+import type { LineOptions } from "../../../src/chart/line/options.ts";
+import { extentX, extentY } from "../../../src/chart/line/range.ts";
+import { readAt, readoutContent } from "../../../src/chart/line/readout.ts";
+import type { Scene } from "../../../src/chart/line/scene.ts";
+import { createScale } from "../../../src/chart/scale.ts";
+import { prepare } from "../../../src/chart/series.ts";
+import type { Trace } from "../../../src/chart/series.ts";
+import type { ChartTheme } from "../../../src/chart/theme.ts";
+
+const of = (...values: number[]): Float64Array => Float64Array.from(values);
+const ALL = { kind: "linear", ignoresOutliers: false, always: [] } as const;
+const THEME: ChartTheme = {
+  isDark: false, ink: "#000", muted: "#555", grid: "#eee", line: "#ddd", surface: "#fff", accent: "#00f", good: "#080", warning: "#850", critical: "#c00",
+};
+
+function raw(id: string, x: Float64Array, y: Float64Array): Trace {
+  return prepare({ id, label: id, slot: 0, data: { kind: "raw", x, y } });
+}
+
+function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): Scene {
+  const box = { left: 0, top: 0, width: 100, height: 100 };
+  return {
+    box, traces, smoothed: new Map(), emphasis: NO_EMPHASIS, numHidden: 0, options: { ...LINE_DEFAULTS, ...options },
+    x: createScale("linear", { min: 0, max: 10 }, 0, 100), y: createScale("linear", { min: 0, max: 10 }, 100, 0),
+  };
+}
+
+const A = raw("a", of(0, 5, 10), of(1, 2, 3));
+const LATE = raw("late", of(8, 10), of(6, 4));
+
+test("the x axis runs from the earliest start to the latest end, points that are not finite included", () => {
+  expect(extentX([A, raw("b", of(20, 30), of(1, NaN))], "linear")).toEqual({ min: 0, max: 30 });
+  expect(extentX([], "linear")).toEqual({ min: 0, max: 1 });
+  expect(extentX([A], "log")).toEqual({ min: 5, max: 10 });
+});
+
+test("the y axis fits the points in view and does not go below zero for what is never negative", () => {
+  expect(extentY([A], { min: 4, max: 11 }, ALL).range.max).toBeCloseTo(3.06, 6);
+  expect(extentY([raw("b", of(0, 1), of(0, 1))], { min: 0, max: 1 }, ALL).range.min).toBe(0);
+  expect(extentY([A], { min: 0, max: 10 }, { ...ALL, always: [80] }).range.max).toBeGreaterThan(80);
+});
+
+test("points that the y axis cannot show are counted", () => {
+  const trace = raw("b", of(0, 1, 2, 3), of(-1, 0, 1, 10));
+  expect(extentY([trace], { min: 0, max: 3 }, { ...ALL, kind: "log" }).numHidden).toBe(2);
+  const spiked = raw("c", Float64Array.from({ length: 200 }, (_, i) => i), Float64Array.from({ length: 200 }, (_, i) => (i === 9 ? 1e6 : 1 + i / 200)));
+  expect(extentY([spiked], { min: 0, max: 200 }, { ...ALL, ignoresOutliers: true }).numHidden).toBe(1);
+});
+
+test("a readout is sorted by value and marks the nearest to the pointer", () => {
+  const readout = readAt(sceneOf([A, LATE]), 9.8, 68)!;
+  expect(readout.x).toBe(10);
+  expect(readout.readings.map(({ trace, value }) => [trace.id, value])).toEqual([["late", 4], ["a", 3]]);
+  expect(readout.nearest!.trace.id).toBe("a");
+});
+
+test("a series that has not begun is not read", () => {
+  expect(readAt(sceneOf([A, LATE]), 1, null)!.readings.map(({ trace }) => trace.id)).toEqual(["a"]);
+  expect(readAt(sceneOf([]), 1, null)).toBeNull();
+});
+
+test("a value that is not finite is read as such, and comes last", () => {
+  const broken = raw("b", of(0, 5, 10), of(1, NaN, 1));
+  const readout = readAt(sceneOf([broken, A]), 5, null)!;
+  expect(readout.readings.map(({ value }) => value)).toEqual([2, NaN]);
+  expect(readoutContent(readout, sceneOf([broken, A])).rows[1]!.value).toBe("nan");
+});
+
+test("values are compared with the baseline", () => {
+  const scene = sceneOf([A, LATE], { baseline: "a" });
+  const { rows } = readoutContent(readAt(scene, 10, null)!, scene);
+  expect(rows.map(({ note }) => note)).toEqual(["+33.3%", "baseline"]);
+});
+
+test("long lists are cut around the nearest and say how many are left", () => {
+  const many = Array.from({ length: 40 }, (_, index) => raw(`r${index}`, of(0, 10), of(index / 4, index / 4)));
+  const content = readoutContent(readAt(sceneOf(many), 10, 50)!, sceneOf(many));
+  expect(content.rows).toHaveLength(14);
+  expect(content.foot).toBe("26 more");
+  expect(content.rows.some(({ isNearest }) => isNearest)).toBe(true);
+});
+
+test("a click in the legend shows one alone, a second click all; with shift it adds", () => {
+  expect([...nextSolo(new Set(), "a", false)]).toEqual(["a"]);
+  expect([...nextSolo(new Set(["a"]), "a", false)]).toEqual([]);
+  expect([...nextSolo(new Set(["a"]), "b", true)]).toEqual(["a", "b"]);
+  expect(isDimmed("b", { solo: new Set(["a"]), hovered: null })).toBe(true);
+  expect(isDimmed("b", { solo: new Set(["a"]), hovered: "b" })).toBe(false);
+});
+
+test("arrow keys go to the next logged x of any series", () => {
+  const scene = sceneOf([A, LATE]);
+  expect([neighbour(scene, 5, 1), neighbour(scene, 8, -1), neighbour(scene, 10, 1), neighbour(scene, null, -1)]).toEqual([8, 5, null, 0]);
+});
+
+test("CSV holds the shown range, in full, with names quoted where needed", () => {
+  expect(seriesCsv([raw('lr "3e-4", wd', of(0, 1, 2), of(0.1, NaN, 1 / 3))], { min: 1, max: 2 }, "step")).toBe(
+    'series,step,value\r\n"lr ""3e-4"", wd",1,nan\r\n"lr ""3e-4"", wd",2,0.3333333333333333\r\n',
+  );
+  expect(csvField("a\nb")).toBe('"a\nb"');
+});
+
+test("CSV of slices names what each column is, and keeps points that are not finite", () => {
+  const data = {
+    kind: "buckets", firstX: of(0), first: of(1), lastX: of(9), last: of(2), minX: of(3), min: of(0), maxX: of(4), max: of(7), count: of(10),
+    nonfiniteX: of(5), nonfinite: of(Infinity),
+  } as const;
+  expect(seriesCsv([prepare({ id: "a", label: "a", slot: 0, data })], { min: 0, max: 10 }, "step")).toBe(
+    "series,step,first,last,min,max,points\r\na,5,inf,inf,inf,inf,1\r\na,9,1,2,0,7,10\r\n",
+  );
+});
+
+test("SVG has vector lines, and text that cannot break out", () => {
+  const svg = lineSvg(sceneOf([raw('<script>&"', of(0, 5, 10), of(1, 2, 3))], { title: "</text><script>" }), { width: 400, height: 200 }, THEME);
+  expect(svg).toMatch(/<path d="M[\d. ]+L[\d. ]+L[\d. ]+" fill="none" stroke="#3d68ca"/);
+  expect(svg).not.toContain("<script");
+  expect(svg).toContain("&lt;script&gt;&amp;&quot;");
+});

@@ -1,0 +1,77 @@
+import { expect, test } from "vitest";
+
+import { assignSlots, PALETTE, slotDash } from "../../src/chart/palette.ts";
+
+type Rgb = readonly [number, number, number];
+
+// Machado, Oliveira and Fernandes 2009, severity 1, on linear light.
+const SIGHTS: Readonly<Record<string, readonly Rgb[]>> = {
+  normal: [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+  protanopia: [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+  deuteranopia: [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+  tritanopia: [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+};
+
+function linear(hex: string): Rgb {
+  const part = (at: number): number => {
+    const value = parseInt(hex.slice(at, at + 2), 16) / 255;
+    return value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
+  };
+  return [part(1), part(3), part(5)];
+}
+
+function seen(rgb: Rgb, sight: readonly Rgb[]): Rgb {
+  const part = (row: Rgb): number => Math.max(0, Math.min(1, row[0] * rgb[0] + row[1] * rgb[1] + row[2] * rgb[2]));
+  return [part(sight[0]!), part(sight[1]!), part(sight[2]!)];
+}
+
+function oklab([r, g, b]: Rgb): Rgb {
+  const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
+  const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
+  const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);
+  return [0.2104542553 * l + 0.793617785 * m - 0.0040720468 * s, 1.9779984951 * l - 2.428592205 * m + 0.4505937099 * s, 0.0259040371 * l + 0.7827717662 * m - 0.808675766 * s];
+}
+
+function contrast(one: string, other: string): number {
+  const light = (hex: string): number => {
+    const [r, g, b] = linear(hex);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const [low, high] = [light(one), light(other)].sort((a, b) => a - b);
+  return (high! + 0.05) / (low! + 0.05);
+}
+
+test.each([["light", "#ffffff"], ["dark", "#15181d"]] as const)("every %s colour stands out from its page", (theme, page) => {
+  for (const shade of PALETTE) expect(contrast(shade[theme], page)).toBeGreaterThanOrEqual(3);
+});
+
+test.each(["light", "dark"] as const)("any two %s colours differ in every kind of sight", (theme) => {
+  for (const [name, sight] of Object.entries(SIGHTS)) {
+    const labs = PALETTE.map((shade) => oklab(seen(linear(shade[theme]), sight)));
+    labs.forEach((one, index) => {
+      for (const other of labs.slice(index + 1)) {
+        const distance = Math.hypot(one[0] - other[0], one[1] - other[1], one[2] - other[2]);
+        // 0.02 is about the smallest difference seen side by side.
+        expect(distance, name).toBeGreaterThan(0.06);
+      }
+    });
+  }
+});
+
+test("up to the palette's size no two ids share a colour", () => {
+  const ids = Array.from({ length: PALETTE.length }, (_, index) => `run-${index}`);
+  expect(new Set(assignSlots(ids).values())).toEqual(new Set(PALETTE.keys()));
+});
+
+test("further ids repeat colours with a dash", () => {
+  const slots = assignSlots(Array.from({ length: 30 }, (_, index) => `run-${index}`));
+  expect(new Set(slots.values()).size).toBe(30);
+  expect([...slots.values()].filter((slot) => slotDash(slot).length > 0)).toHaveLength(18);
+});
+
+test("an id alone always has the same slot, and keeps what it had", () => {
+  expect(assignSlots(["b"])).toEqual(assignSlots(["b"]));
+  const before = assignSlots(["a", "b", "c"]);
+  const after = assignSlots(["z", "c", "y", "a"], before);
+  expect([after.get("a"), after.get("c")]).toEqual([before.get("a"), before.get("c")]);
+});

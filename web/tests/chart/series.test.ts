@@ -1,0 +1,51 @@
+import { expect, test } from "vitest";
+
+import { expand, interpolate, lowerBound, nearestIndex, prepare } from "../../src/chart/series.ts";
+import type { BucketData } from "../../src/chart/series.ts";
+
+const of = (...values: number[]): Float64Array => Float64Array.from(values);
+
+const BUCKETS: BucketData = {
+  kind: "buckets",
+  firstX: of(0, 10), first: of(5, 4), lastX: of(9, 10), last: of(3, 4),
+  minX: of(7, 10), min: of(1, 4), maxX: of(2, 10), max: of(8, 4),
+  count: of(10, 1), nonfiniteX: of(4), nonfinite: of(Infinity),
+};
+
+test("slices are laid out in order, each point once", () => {
+  const { x, y } = expand(BUCKETS);
+  expect([...x]).toEqual([0, 2, 7, 9, 10]);
+  expect([...y]).toEqual([5, 8, 1, 3, 4]);
+});
+
+test("a slice's sample is its last point", () => {
+  const trace = prepare({ id: "a", label: "a", slot: 0, data: BUCKETS });
+  expect([...trace.sampleX]).toEqual([9, 10]);
+  expect([...trace.nonfinite]).toEqual([Infinity]);
+});
+
+test("raw values that are not finite leave the line and are kept apart", () => {
+  const data = { kind: "raw", x: of(0, 1, 2, 3), y: of(1, NaN, -Infinity, 2) } as const;
+  const trace = prepare({ id: "a", label: "a", slot: 0, data });
+  expect([...trace.y]).toEqual([1, NaN, NaN, 2]);
+  expect([...trace.nonfiniteX]).toEqual([1, 2]);
+  expect([...trace.nonfinite]).toEqual([NaN, -Infinity]);
+  expect(data.y[2]).toBe(-Infinity);
+});
+
+test("finite raw data is not copied", () => {
+  const data = { kind: "raw", x: of(0, 1), y: of(1, 2) } as const;
+  expect(prepare({ id: "a", label: "a", slot: 0, data }).y).toBe(data.y);
+});
+
+test("the nearest x is found, and a tie takes the earlier", () => {
+  expect([0, 4, 5, 6, 99].map((value) => nearestIndex([0, 10, 20], value))).toEqual([0, 0, 0, 1, 2]);
+  expect(nearestIndex([], 3)).toBe(-1);
+  expect(lowerBound([1, 1, 2], 1)).toBe(0);
+});
+
+test("between points a line is straight, outside it has no value", () => {
+  const [x, y] = [of(0, 10), of(1, 3)];
+  expect([interpolate(x, y, 5), interpolate(x, y, 0), interpolate(x, y, 10)]).toEqual([2, 1, 3]);
+  expect([interpolate(x, y, -1), interpolate(x, y, 11)]).toEqual([NaN, NaN]);
+});
