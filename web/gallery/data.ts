@@ -1,0 +1,116 @@
+/** Made-up trainings, the same at every load. */
+
+import type { BucketData, Distribution, Lane, RawData, Span } from "../src/chart/index.ts";
+
+export type Random = () => number;
+
+/** Small seeded generator (mulberry32), so that pictures can be compared. */
+export function seeded(seed: number): Random {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4294967296;
+  };
+}
+
+export function normal(random: Random): number {
+  return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+}
+
+export interface CurveShape {
+  readonly seed: number;
+  readonly num: number;
+  readonly stride?: number;
+  readonly start?: number;
+  readonly from?: number;
+  readonly to?: number;
+  readonly noise?: number;
+}
+
+/** A loss that falls by a power law, with noise that shrinks along. */
+export function lossCurve({ seed, num, stride = 1, start = 0, from = 9, to = 2.8, noise = 0.06 }: CurveShape): RawData {
+  const random = seeded(seed);
+  const x = new Float64Array(num);
+  const y = new Float64Array(num);
+  const rate = 0.28 + random() * 0.08;
+  let drift = 0;
+  for (let index = 0; index < num; index++) {
+    x[index] = start + index * stride;
+    drift = drift * 0.97 + normal(random) * noise * 0.12;
+    const trend = to + (from - to) * (1 + x[index]! / 40) ** -rate;
+    y[index] = trend + drift + normal(random) * noise * (0.4 + trend / 9);
+  }
+  return { kind: "raw", x, y };
+}
+
+/** Cut a series into slices as the server does. */
+export function bucketed({ x, y }: RawData, num: number): BucketData {
+  const size = Math.ceil(x.length / num);
+  const length = Math.ceil(x.length / size);
+  const made = () => new Float64Array(length);
+  const data = { firstX: made(), first: made(), lastX: made(), last: made(), minX: made(), min: made(), maxX: made(), max: made(), count: made() };
+  for (let slice = 0; slice < length; slice++) {
+    const from = slice * size;
+    const to = Math.min(x.length, from + size);
+    let [low, high] = [from, from];
+    for (let index = from; index < to; index++) {
+      if (y[index]! < y[low]!) low = index;
+      if (y[index]! > y[high]!) high = index;
+    }
+    data.firstX[slice] = x[from]!;
+    data.first[slice] = y[from]!;
+    data.lastX[slice] = x[to - 1]!;
+    data.last[slice] = y[to - 1]!;
+    data.minX[slice] = x[low]!;
+    data.min[slice] = y[low]!;
+    data.maxX[slice] = x[high]!;
+    data.max[slice] = y[high]!;
+    data.count[slice] = to - from;
+  }
+  return { kind: "buckets", ...data, nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) };
+}
+
+export function withValues(data: RawData, changes: Readonly<Record<number, number>>): RawData {
+  const y = data.y.slice();
+  for (const [index, value] of Object.entries(changes)) y[Number(index)] = value;
+  return { ...data, y };
+}
+
+export function distributions(num: number, seed = 5): Distribution[] {
+  const random = seeded(seed);
+  return Array.from({ length: num }, (_, index) => {
+    const age = index / Math.max(1, num - 1);
+    const width = 0.9 - 0.55 * age;
+    const edges = Float64Array.from({ length: 49 }, (_, edge) => -2.4 + (4.8 * edge) / 48);
+    const counts = new Float64Array(48);
+    for (let bin = 0; bin < 48; bin++) {
+      const at = (edges[bin]! + edges[bin + 1]!) / 2;
+      const main = Math.exp(-0.5 * ((at - 0.2 * age) / width) ** 2) / width;
+      const second = age * 0.5 * Math.exp(-0.5 * ((at - 1.1) / 0.18) ** 2);
+      counts[bin] = Math.round(4000 * (main + second) * (0.94 + 0.12 * random()));
+    }
+    return { step: index * 250, edges, counts };
+  });
+}
+
+export function workerLanes(num: number): Lane[] {
+  const names = ["load", "forward", "backward", "all-reduce", "optimizer"];
+  const length = [0.02, 0.11, 0.21, 0.05, 0.04];
+  return Array.from({ length: num }, (_, worker) => {
+    const random = seeded(worker + 40);
+    const spans: Span[] = [];
+    let at = random() * 0.02;
+    while (at < 12) {
+      for (const [kind, label] of names.entries()) {
+        const slow = kind === 0 && random() < 0.08 ? 12 : 1;
+        const to = at + length[kind]! * (0.85 + random() * 0.3) * slow;
+        spans.push({ from: at, to, label, slot: [3, 0, 4, 1, 2][kind]! });
+        at = to + 0.004;
+      }
+      if (random() < 0.02) at += 0.7;
+    }
+    return { name: `rank ${worker}`, spans };
+  });
+}
