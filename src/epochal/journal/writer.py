@@ -174,15 +174,18 @@ class JournalWriter:
         self._torn = False
         self._fd = self._held
 
+    def _create(self, name: PartName) -> int:
+        if self.folder.sealed_path(name).exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        return os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
+
     def _create_next(self) -> tuple[PartName, int]:
         """Create the first part name that is free; O_EXCL, so two writers never share a file."""
         name = self.name if self._held == _NO_DESCRIPTOR else _next(self.name)
         made_folder = False
         while True:
             try:
-                if self.folder.sealed_path(name).exists():
-                    raise FileExistsError
-                return name, os.open(self.folder.part_path(name), _OPEN_FLAGS, 0o644)
+                return name, self._create(name)
             except FileExistsError:
                 if self._wants_new_attempt:
                     name = name._replace(attempt=name.attempt + 1)
