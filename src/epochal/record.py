@@ -204,7 +204,7 @@ def _words(record: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def word_key(name: str, record: Mapping[str, Any]) -> str:
-    """Where ``nonfinite`` keeps the word of a name inside ``m``: apart from a field's of that name."""
+    """Where ``nonfinite`` keeps the word of a name inside ``m``, apart from a field's."""
     return f"m.{name}" if name in record else name
 
 
