@@ -8,18 +8,41 @@ from pathlib import Path
 
 import pytest
 
-from epochal.errors import RunNotFoundError, UsageError
+from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
 from epochal.store.local import LocalStore
-from epochal.store.store import MetricNotFoundError, Store
-from tests.store.journals import Journal
+from epochal.store.store import Store
+from tests.store.journals import Journal, settle
+from tests.store.sealing import seal_all
+
+
+def sealed(root: Path) -> Store:
+    seal_all(root)
+    return LocalStore(root)
+
+
+def indexed(root: Path) -> Store:
+    """What another process has learnt is all that this one has to read."""
+    settle(root)
+    with LocalStore(root, cache=root.parent / f"{root.name}-cache") as before:
+        for run in before.runs():
+            for metric in run.metrics():
+                run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
+    return LocalStore(root, cache=root.parent / f"{root.name}-cache")
+
 
 # Each is given a folder of runs to answer about.
-STORES: dict[str, Callable[[Path], Store]] = {"local": lambda root: LocalStore(root)}
+GROWING: dict[str, Callable[[Path], Store]] = {"local": LocalStore, "indexed": indexed}
+STORES = {**GROWING, "sealed": sealed}
 
 
 @pytest.fixture(params=STORES)
 def open_at(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
     return STORES[request.param]
+
+
+@pytest.fixture(params=GROWING)
+def open_growing(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    return GROWING[request.param]
 
 
 Open = Callable[[Path], Store]
@@ -162,9 +185,9 @@ def test_an_unknown_metric_names_near_ones(open_at: Open, tmp_path: Path) -> Non
         open_at(tmp_path).run("x").series("val_los")
 
 
-def test_new_records_show_after_refresh(open_at: Open, tmp_path: Path) -> None:
+def test_new_records_show_after_refresh(open_growing: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
-    store = open_at(tmp_path)
+    store = open_growing(tmp_path)
     run = store.run("x")
     assert len(run.series("a")) == 1
     journal.metrics(2, a=2)
@@ -174,11 +197,13 @@ def test_new_records_show_after_refresh(open_at: Open, tmp_path: Path) -> None:
     assert not run.refresh()
 
 
-def test_records_go_on_from_a_position_without_gap_or_repeat(open_at: Open, tmp_path: Path) -> None:
+def test_records_go_on_from_a_position_without_gap_or_repeat(
+    open_growing: Open, tmp_path: Path
+) -> None:
     journal = Journal(tmp_path)
     for step in range(600):
         journal.metrics(step, a=step)
-    run = open_at(tmp_path).run("x")
+    run = open_growing(tmp_path).run("x")
     assert sum(1 for _ in run.records()) == 601
     end = run.end()
     journal.metrics(600, a=1).metrics(0, a=2, writer="rank-0001")

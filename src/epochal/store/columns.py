@@ -1,9 +1,13 @@
-"""The numbers of a run as growing columns: 24 bytes a point, never an object per record."""
+"""The numbers of a journal part as growing columns, never an object per record.
+
+Records that hold the same series share a block: 24 bytes a record, 8 a value. Each block keeps the
+ordinals of its records, so that a series found in several blocks comes back in the order written.
+"""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,6 +19,11 @@ from epochal.record import Axis, Record, scalars_of
 
 _STEP_LIMIT = 2**63
 NO_STEP = -1
+# Logs that hardly ever repeat a set of names would make a block per record: beyond this many sets,
+# each value goes to a block of its name.
+_MAX_SHAPES = 256
+
+Names = tuple[str, ...]
 
 
 class Origin(NamedTuple):
@@ -25,6 +34,129 @@ class Origin(NamedTuple):
     attempt: int
 
 
+class SeriesKey(NamedTuple):
+    """A name on an axis: an epoch's ``loss`` and a step's ``loss`` are two series."""
+
+    name: str
+    axis: Axis
+
+
+class Piece(NamedTuple):
+    """Points of one series, in the order they were written."""
+
+    ordinals: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def taken(self, which: NDArray[Any]) -> Piece:
+        """Some of the points, by a mask or by their places."""
+        return Piece(self.ordinals[which], self.steps[which], self.times[which], self.values[which])
+
+
+class Block:
+    """The records of one part that hold the same series."""
+
+    __slots__ = ("names", "ordinals", "steps", "times", "values")
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.ordinals = array("q")
+        self.steps = array("q")
+        self.times = array("d")
+        self.values = array("d")
+
+    def append(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
+        """Add a record; raises TypeError or OverflowError, and adds nothing, for no numbers."""
+        before = len(self.values)
+        try:
+            self.values.extend(values)
+        except (TypeError, OverflowError):
+            del self.values[before:]
+            raise
+        self.ordinals.append(ordinal)
+        self.steps.append(step)
+        self.times.append(t)
+
+    def piece(self, place: int) -> Piece:
+        """A copy of one column: a view would forbid the buffers to grow."""
+        table = np.frombuffer(self.values).reshape(-1, len(self.names))
+        return Piece(
+            np.array(self.ordinals, dtype=np.int64),
+            np.array(self.steps, dtype=np.int64),
+            np.array(self.times, dtype=np.float64),
+            table[:, place].copy(),
+        )
+
+
+class Blocks:
+    """Every series of one part; in order of first appearance."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[Axis, dict[Names, Block]] = {}
+        self._places: dict[SeriesKey, list[tuple[Block, int]]] = {}
+
+    def __iter__(self) -> Iterator[SeriesKey]:
+        return iter(self._places)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._places
+
+    def shapes(self, axis: Axis) -> dict[Names, Block]:
+        """The blocks of an axis by the names they hold."""
+        return self._shapes.setdefault(axis, {})
+
+    def block(self, axis: Axis, names: Names) -> Block | None:
+        """The block of these names; None when there are too many different ones already."""
+        shapes = self.shapes(axis)
+        block = shapes.get(names)
+        if block is None:
+            if len(names) > 1 and len(shapes) >= _MAX_SHAPES:
+                return None
+            block = shapes[names] = Block(names)
+            for place, name in enumerate(names):
+                self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
+        return block
+
+    def add(self, record: Record, *, axis: Axis, ordinal: int, at: int, t: float) -> None:
+        """Append every scalar of a record at a step, or at a time with ``at`` as its step.
+
+        Raises what a record of the wrong shape makes; it is then added in part or not at all.
+        """
+        scalars = list(_all_scalars(record))
+        if not scalars:
+            return
+        names, values = zip(*scalars, strict=True)
+        block = self.block(axis, names)
+        if block is not None:
+            block.append(ordinal, at, t, values)
+            return
+        for name, value in scalars:
+            alone = self.block(axis, (name,))
+            assert alone is not None
+            alone.append(ordinal, at, t, (value,))
+
+    def piece(self, key: SeriesKey) -> Piece:
+        """The points of one series, in the order they were written."""
+        return joined([block.piece(place) for block, place in self._places[key]])
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """One piece of several of one part."""
+    if len(pieces) == 1:
+        return pieces[0]
+    ordinals = np.concatenate([piece.ordinals for piece in pieces])
+    whole = Piece(
+        ordinals,
+        np.concatenate([piece.steps for piece in pieces]),
+        np.concatenate([piece.times for piece in pieces]),
+        np.concatenate([piece.values for piece in pieces]),
+    )
+    if bool(np.all(ordinals[:-1] <= ordinals[1:])):
+        return whole
+    return whole.taken(np.argsort(ordinals, kind="stable"))
+
+
 @dataclass(slots=True)
 class Column:
     """The points one origin logged to one series, in the order they were written."""
@@ -33,52 +165,33 @@ class Column:
     times: array[float] = field(default_factory=lambda: array("d"))
     values: array[float] = field(default_factory=lambda: array("d"))
 
-    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-        """Copies of the three columns: a view would forbid the buffers to grow."""
-        return (
-            np.array(self.steps, dtype=np.int64),
-            np.array(self.times, dtype=np.float64),
-            np.array(self.values, dtype=np.float64),
-        )
-
-
-class SeriesKey(NamedTuple):
-    """A name on an axis: an epoch's ``loss`` and a step's ``loss`` are two series."""
-
-    name: str
-    axis: Axis
-
 
 class Columns:
-    """Every series of a run, by name and axis, then by origin; in order of first appearance."""
+    """The numbers of some records of a run, by name and axis, then by origin."""
 
     def __init__(self) -> None:
-        self._columns: dict[SeriesKey, dict[Origin, Column]] = {}
-        # The same columns again, found by one lookup of a name: this runs once per point.
-        self._by_name: dict[tuple[Origin, Axis], dict[str, Column]] = {}
+        self._blocks: dict[Origin, Blocks] = {}
+        self._count = 0
 
     def __iter__(self) -> Iterator[SeriesKey]:
-        return iter(self._columns)
+        return iter(dict.fromkeys(key for blocks in self._blocks.values() for key in blocks))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._columns
+        return any(key in blocks for blocks in self._blocks.values())
 
     def of(self, key: SeriesKey) -> Mapping[Origin, Column]:
         """The columns of one series."""
-        return self._columns[key]
+        return {
+            origin: _as_column(blocks.piece(key))
+            for origin, blocks in self._blocks.items()
+            if key in blocks
+        }
 
     def add(self, record: Record, *, axis: Axis, at: int, t: float, origin: Origin) -> None:
         """Append every scalar of a record at a step, or at a time with ``at`` as its step."""
-        by_name = self._by_name.setdefault((origin, axis), {})
-        for name, value in _all_scalars(record):
-            column = by_name.get(name)
-            if column is None:
-                column = by_name[name] = Column()
-                self._columns.setdefault(SeriesKey(name, axis), {})[origin] = column
-            # The value first: one too large for 64 bits raises before anything is added.
-            column.values.append(value)
-            column.times.append(t)
-            column.steps.append(at)
+        blocks = self._blocks.setdefault(origin, Blocks())
+        self._count += 1
+        blocks.add(record, axis=axis, ordinal=self._count, at=at, t=t)
 
 
 def whole_number(value: Any) -> int | None:
@@ -94,12 +207,15 @@ def seconds(record: Record) -> float:
     return float(t) if isinstance(t, (int, float)) else float("nan")
 
 
+def _as_column(piece: Piece) -> Column:
+    return Column(
+        array("q", piece.steps.tobytes()),
+        array("d", piece.times.tobytes()),
+        array("d", piece.values.tobytes()),
+    )
+
+
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:
-    if record["log"] == "metrics" and "nonfinite" not in record:
-        metrics: Mapping[str, Any] = record.get("m") or {}
-        # What run.log writes: all numbers, nothing to look up.
-        if all(type(value) is float or type(value) is int for value in metrics.values()):
-            return metrics.items()
     if record["log"] == "epoch":
         return chain(scalars_of(record), _epoch_extras(record))
     return scalars_of(record)

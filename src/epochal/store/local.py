@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 
 from epochal.errors import UsageError
-from epochal.journal.layout import RunFolder, is_run_folder, run_folders
+from epochal.journal.layout import RunFolder, is_run_folder
+from epochal.settings import cache_folder
 from epochal.store.adoption import asides_below
+from epochal.store.cached import CachedSegments
+from epochal.store.held import Held
+from epochal.store.index import Index
 from epochal.store.local_run import LocalRun
 from epochal.store.lookup import choose
+from epochal.store.selection import parse_order, parse_query
 from epochal.store.store import RunView
+
+# Rows are written to the index this many at a time, or when a list is done.
+_WRITE_EVERY = 256
 
 
 class LocalStore:
-    """Every run below some folders; see ``epochal.store.store`` for what may be asked."""
+    """Every run below some folders; see ``epochal.store.store`` for what may be asked.
 
-    def __init__(self, *roots: str | Path) -> None:
+    With a ``cache`` folder, rows of runs are remembered there between processes, and copies of
+    large unsealed parts are used from there; ``build`` has missing copies made, which is for
+    servers. Without one, everything is worked out anew.
+    """
+
+    def __init__(self, *roots: str | Path, cache: Path | None = None, build: bool = False) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._runs: dict[Path, LocalRun] = {}
         self._looked = False
+        self._index = Index(cache)
+        self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
+
+    def __enter__(self) -> LocalStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write to the index what was learnt, and close every file."""
+        self._remember()
+        self._index.close()
+        self._held.segments.close_all()
+        if self._held.cached is not None:
+            self._held.cached.close()
+
+    @property
+    def notices(self) -> Mapping[str, int]:
+        """What the store had to do without, in sentences, and how often."""
+        return self._index.notices
 
     def runs(
         self,
@@ -30,14 +71,19 @@ class LocalStore:
         offset: int = 0,
         limit: int | None = None,
     ) -> Sequence[LocalRun]:
-        """Runs by creation, newest first."""
-        if query is not None or order is not None:
-            raise UsageError("query= and order= are not known to this store yet: leave them out.")
+        """Runs by creation, newest first, unless an order is given."""
         if offset < 0 or (limit is not None and limit < 0):
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
+        selects = None if query is None else parse_query(query)
+        sort = None if order is None else parse_order(order)
         if not self._looked:
             self._look()
         found = sorted(self._runs.values(), key=lambda run: run.created, reverse=True)
+        if selects is not None:
+            found = [run for run in found if selects(run)]
+        if sort is not None:
+            found = sort(found)
+        self._remember(at_least=_WRITE_EVERY)
         return found[offset:] if limit is None else found[offset : offset + limit]
 
     def run(self, key: str) -> LocalRun:
@@ -55,35 +101,69 @@ class LocalStore:
         self._look()
         for run in self._runs.values():
             run.refresh()
+        self._remember(at_least=_WRITE_EVERY)
 
     def remove(self, run: RunView) -> None:
         """Delete a run's folder and everything in it."""
         path = Path(run.info.folder)
         if not is_run_folder(path):
             raise UsageError(f"{path} is not a run folder, so it is not deleted.")
+        known = self._runs.pop(path, None)
+        if known is not None:
+            known.close()
         shutil.rmtree(path)
-        self._runs.pop(path, None)
+        self._index.remove([str(path)])
 
     def _look(self) -> None:
-        self._looked = True
-        found = {folder.path: folder for root in self._roots for folder in run_folders(root)}
+        found = {path for root in self._roots for path in _run_paths(root, self._runs)}
         asides = {
             run: asides
             for root in {path.parent.parent for path in found}
             for run, asides in asides_below(root).items()
         }
-        self._runs = {
-            path: self._runs.get(path) or LocalRun(folder) for path, folder in found.items()
-        }
-        for path, run in self._runs.items():
+        gone = [path for path in self._runs if path not in found]
+        for path in gone:
+            self._runs.pop(path).close()
+        for path in found:
+            run = self._runs.get(path)
+            if run is None:
+                run = self._runs[path] = LocalRun(RunFolder(path), held=self._held)
             run.asides = asides.get(path, ())
+        if not self._looked:
+            self._looked = True
+            self._recall()
+        else:
+            self._index.remove(map(str, gone))
+
+    def _recall(self) -> None:
+        """Give every run the row that the index has of it."""
+        for root in self._roots:
+            gone = []
+            for path, (signature, encoded) in self._index.rows(root).items():
+                run = self._runs.get(Path(path))
+                if run is None:
+                    gone.append(path)
+                    continue
+                row = self._index.decode(encoded)
+                if row is not None:
+                    run.recall(signature, row)
+            self._index.remove(gone)
+
+    def _remember(self, *, at_least: int = 1) -> None:
+        """Write the rows that have news; those of runs being written are not valid for long."""
+        news = [run for run in self._runs.values() if run.has_news and run.is_settled]
+        if len(news) >= at_least:
+            self._index.put((str(run.path), run.signature, run.row) for run in news)
+            for run in news:
+                run.has_news = False
 
 
-def open_store(path: str | Path) -> LocalStore:
-    """The runs below a folder; raises ``UsageError`` when there is no such folder."""
-    if not Path(path).expanduser().is_dir():
-        raise UsageError(f"there is no folder {str(path)!r}.")
-    return LocalStore(path)
+def open_store(*paths: str | Path, build: bool = False) -> LocalStore:
+    """The runs below some folders, with the user's cache; ``UsageError`` when one is not there."""
+    for path in paths:
+        if not Path(path).expanduser().is_dir():
+            raise UsageError(f"there is no folder {str(path)!r}.")
+    return LocalStore(*paths, cache=cache_folder(), build=build)
 
 
 def load_run(folder: str | Path) -> LocalRun:
@@ -91,4 +171,30 @@ def load_run(folder: str | Path) -> LocalRun:
     path = Path(folder).expanduser().absolute()
     if not is_run_folder(path):
         raise UsageError(f"{str(folder)!r} is not a run folder: it has no run.json and no journal.")
-    return LocalRun(RunFolder(path), asides_below(path.parent.parent).get(path, ()))
+    return LocalRun(RunFolder(path), asides=asides_below(path.parent.parent).get(path, ()))
+
+
+def _run_paths(root: Path, known: Mapping[Path, object]) -> Iterator[Path]:
+    """Every run folder below one: itself, a project's, or a tree of projects'."""
+    if is_run_folder(root):
+        yield root
+        return
+    for entry in _folders_in(root):
+        if entry in known or is_run_folder(entry):
+            yield entry
+        else:
+            for inner in _folders_in(entry):
+                if inner in known or is_run_folder(inner):
+                    yield inner
+
+
+def _folders_in(path: Path) -> list[Path]:
+    try:
+        with os.scandir(path) as entries:
+            return [
+                Path(entry.path)
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir()
+            ]
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []

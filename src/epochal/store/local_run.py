@@ -1,4 +1,4 @@
-"""One run folder, read once and then only where it has grown."""
+"""One run on disk, answered from its parts; what has been read is read on only where it grew."""
 
 from __future__ import annotations
 
@@ -8,122 +8,127 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError, UsageError
-from epochal.journal.layout import PartName, RunFolder, read_json
+from epochal.errors import MetricNotFoundError, UsageError
+from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
-from epochal.record import FORMAT_VERSION, Axis, Position, Record
+from epochal.record import KINDS, Axis, Position, Record
+from epochal.series.reduce import Summary
 from epochal.store.adoption import Aside
 from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey, whole_number
-from epochal.store.labels import read_labels, write_labels
+from epochal.store.held import Held
+from epochal.store.identity import Identity
+from epochal.store.labels import write_labels
+from epochal.store.listing import Listing, look_at
+from epochal.store.loading import LoadedParts
 from epochal.store.merge import merge
-from epochal.store.parts import TailedPart
-from epochal.store.places import Place, standing
-from epochal.store.state import DENSE_KINDS, RunState
+from epochal.store.part import DENSE_KINDS, Part
+from epochal.store.places import Candidate, standing
+from epochal.store.row import PROCESS_FIELDS, Row
+from epochal.store.state import RunState
 from epochal.store.status import derive_status
-from epochal.store.store import MetricNotFoundError
 
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _UNREADABLE = Status("unreadable", "unreadable")
+_SETTLED_S = 60.0
 
 
 class LocalRun:
     """A run in a folder; nothing of its journal is read before the first question about it."""
 
-    def __init__(self, folder: RunFolder, asides: Sequence[Aside] = ()) -> None:
+    def __init__(
+        self, folder: RunFolder, *, asides: Sequence[Aside] = (), held: Held | None = None
+    ) -> None:
         self._folder = folder
         self.asides = asides
-        self._identity: dict[str, Any] = {}
-        self._labels = Labels()
-        self._problems: dict[str, str] = {}
-        self._closed = False  # of a newer format: never half-read
-        self._read = False
-        self._forget()
-        self._read_small_files()
-
-    def _forget(self) -> None:
-        self._state = RunState()
-        self._parts: dict[Path, TailedPart] = {}
-        self._series: dict[tuple[SeriesKey, int], Series] = {}
+        self._held = Held() if held is None else held
+        self._listing: Listing | None = None
+        self._identity = Identity(folder)
+        self._parts = LoadedParts(self._held)
+        self._state: RunState | None = None
+        self._row: Row | None = None
+        self._crashed: tuple[Row, Status] | None = None
+        # Set when the row has learnt something that the index does not know.
+        self.has_news = False
 
     # -- reading ----------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Read what was written since; True when there was anything."""
-        self._read = True
-        self._read_small_files()
-        if self._closed:
+        """Look for what was written since; True when there was anything."""
+        before, self._listing = self._listing, look_at(self._folder, self.asides)
+        if before is not None and before.signature == self._listing.signature:
             return False
-        before = self._state.num_records
-        try:
-            self._poll()
-        except NewerFormatError as error:
-            self._forget()
-            self._closed = True
-            self._problems["journal"] = str(error)
-        except FormatError:
-            # A part became shorter than what was read of it: the folder was replaced.
-            self._forget()
-            self._poll()
-        grown = self._state.num_records != before
-        if grown:
-            self._series.clear()
-        return grown
+        self._identity.refresh(self._listing)
+        self._row = None
+        if self._state is None:
+            return True
+        num_records = self._state.num_records
+        self._load()
+        return self._state.num_records != num_records
 
-    def _poll(self) -> None:
-        self._problems.pop("journal", None)
-        try:
-            names = self._part_names()
-        except OSError as error:
-            self._problems["journal"] = f"the journal cannot be listed: {error}"
-            return
-        if any(path not in names for path in self._parts):
-            self._forget()  # parts went elsewhere; what they held is read again from there
-        for path, name in names.items():
-            if path not in self._parts:
-                self._parts[path] = TailedPart(path, name)
-        for index, part in enumerate(self._parts.values()):
-            try:
-                if part.has_grown():
-                    for position, record, span in part.poll():
-                        self._state.add(position, record, part=index, span=span)
-            except OSError as error:
-                self._problems["journal"] = f"a part of the journal cannot be read: {error}"
+    def recall(self, signature: str, row: Row) -> None:
+        """Take a row that the index kept, if the files are still as they were then."""
+        if self._listing is None:
+            self._listing = look_at(self._folder, self.asides)
+        if self._row is None and self._listing.signature == signature:
+            self._row = row
 
-    def _part_names(self) -> dict[Path, PartName]:
-        names = {self._folder.part_path(name): name for name in self._folder.parts()}
-        for aside in self.asides:
-            names.update(aside.parts())
-        return names
+    @property
+    def signature(self) -> str:
+        """What the row of this run is valid for."""
+        return self._known_listing().signature
 
-    def _read_small_files(self) -> None:
-        for what, read in (("run.json", self._read_identity), ("labels.json", self._read_labels)):
-            self._problems.pop(what, None)
-            try:
-                read()
-            except FileNotFoundError:
-                self._problems[what] = f"{what} is missing; 'epochal repair' can rebuild it."
-            except (OSError, FormatError) as error:
-                self._problems[what] = f"{what} cannot be read: {error}"
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing was written to the run for a minute."""
+        return time.time() - self._known_listing().newest_s > _SETTLED_S
 
-    def _read_identity(self) -> None:
-        identity = read_json(self._folder.identity)
-        version = identity.get("v", FORMAT_VERSION)
-        if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
-            self._closed = True
-            self._problems["journal"] = (
-                f"run.json was written by a newer Epochal (format {version}, this one reads"
-                f" up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
-            )
-        self._identity = identity
+    def release(self) -> bool:
+        """Let go of what was read of the journal; it is read again when asked for."""
+        if not self.is_settled:
+            return False
+        self._row = self.row
+        self._state = None
+        self._parts.close()
+        self._held.series.drop(id(self))
+        return True
 
-    def _read_labels(self) -> None:
-        self._labels = read_labels(self._folder)
+    def close(self) -> None:
+        """Let go of everything; the run is gone, or nobody will ask again."""
+        self._state = None
+        self._parts.close()
+        self._held.series.drop(id(self))
+        self._held.loaded.forget(self)
+
+    def _known_listing(self) -> Listing:
+        if self._listing is None:
+            self.refresh()
+            assert self._listing is not None
+        return self._listing
 
     def _known(self) -> RunState:
-        if not self._read:
-            self.refresh()
+        if self._state is None:
+            self._known_listing()
+            self._load()
+            assert self._state is not None
+        self._held.loaded.touch(self)
         return self._state
+
+    def _load(self) -> None:
+        changed = False
+        if self._identity.newer_format is None:
+            try:
+                changed = self._parts.poll(self._known_listing())
+                if self._parts.has_moved:  # sealed since the listing
+                    self._listing = look_at(self._folder, self.asides)
+                    changed |= self._parts.poll(self._listing)
+            except NewerFormatError as error:
+                self._parts.close()
+                self._identity.newer_format = str(error)
+                changed = True
+        if changed or self._state is None:
+            self._state = RunState(self._parts.all)
+            self._held.series.drop(id(self))
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -135,6 +140,8 @@ class LocalRun:
     @property
     def created(self) -> float:
         """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
+        if self._row is not None:
+            return self._row.created
         created = self._said("created")
         if isinstance(created, (int, float)):
             return float(created)
@@ -148,33 +155,39 @@ class LocalRun:
 
     def brief(self) -> RunInfo:
         """Who the run is, without a look at its journal where run.json says it."""
-        tags = self._labels.tags
-        own_tags = self._said("tags")
+        if self._row is not None:
+            return self._row.info(folder=str(self.path), status=_UNREADABLE)
+        labels, own_tags = self.labels, self._said("tags")
         return RunInfo(
             id=str(self._said("id") or self.path.name),
-            name=self._labels.name or str(self._said("name") or self.path.name),
+            name=labels.name or str(self._said("name") or self.path.name),
             project=str(self._said("project") or self.path.parent.name),
             folder=str(self.path),
             status=_UNREADABLE,
-            tags=tuple(map(str, own_tags or ())) if tags is None else tags,
-            notes=self._said("notes") if self._labels.notes is None else self._labels.notes,
-            hidden=self._labels.hidden,
+            tags=_texts(own_tags) if labels.tags is None else labels.tags,
+            notes=self._said("notes") if labels.notes is None else labels.notes,
+            hidden=labels.hidden,
         )
 
     @property
-    def info(self) -> RunInfo:
-        """The run in one row; its status as of now."""
+    def row(self) -> Row:
+        """All that lists and filters ask of the run."""
+        if self._row is None:
+            self._row = self._make_row()
+            self.has_news = True
+        return self._row
+
+    def _make_row(self) -> Row:
         state, brief = self._known(), self.brief()
-        totals = self._said("totals") or {}
-        return RunInfo(
+        totals = self._said("totals")
+        totals = totals if isinstance(totals, dict) else {}
+        process = state.header or self._identity.said or None
+        finish = state.finish
+        problems = [*self._identity.problems, *self._parts.problems]
+        return Row(
             id=brief.id,
             name=brief.name,
             project=brief.project,
-            folder=brief.folder,
-            tags=brief.tags,
-            notes=brief.notes,
-            hidden=brief.hidden,
-            status=self._status(),
             created=self.created,
             updated=state.updated,
             attempts=state.attempts,
@@ -183,74 +196,115 @@ class LocalRun:
             total_steps=whole_number(totals.get("steps")),
             num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
             records=state.num_records,
-            damaged=state.num_misshapen + sum(p.damaged for p in self._parts.values()),
-            config=self.config,
-            problem=" ".join(self._problems.values()) or None,
+            damaged=state.num_damaged,
+            tags=brief.tags,
+            notes=brief.notes if isinstance(brief.notes, str) else None,
+            labels=self.labels,
+            config=self._config(state),
+            problem=" ".join(problems) or None,
+            is_unreadable=self._identity.newer_format is not None
+            or (not state.num_records and bool(problems)),
+            finish=None if finish is None else _chosen(finish, ("status", "reason")),
+            process=None if process is None else _chosen(process, PROCESS_FIELDS),
+            end=self._end(state),
+            metrics=state.metrics,
         )
+
+    @property
+    def info(self) -> RunInfo:
+        """The run in one row; its status as of now."""
+        return self.row.info(folder=str(self.path), status=self.status)
+
+    @property
+    def status(self) -> Status:
+        """How the run stands, as of now."""
+        row = self.row
+        if row.is_unreadable:
+            return _UNREADABLE
+        if self._crashed is not None and self._crashed[0] is row:
+            return self._crashed[1]  # a process that is gone does not come back
+        status = derive_status(
+            finish=row.finish, process=row.process, updated=row.updated, now=time.time()
+        )
+        if status.state == "crashed":
+            self._crashed = (row, status)
+        return status
 
     @property
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
+        return self.row.config
+
+    def _config(self, state: RunState) -> dict[str, Any]:
         own = self._said("config")
-        return {**(own if isinstance(own, dict) else {}), **self._known().config}
+        return {**(own if isinstance(own, dict) else {}), **state.config}
 
     @property
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
-        return dict(self._identity or self._known().header or {})
+        self._known_listing()
+        return dict(self._identity.said or self._known().header or {})
 
     @property
     def labels(self) -> Labels:
         """What people changed later."""
-        return self._labels
+        if self._row is not None:
+            return self._row.labels
+        self._known_listing()
+        return self._identity.labels
 
     def relabel(self, labels: Labels) -> None:
         """Replace the labels, atomically."""
         write_labels(self._folder, labels)
-        self._labels = labels
-        self._problems.pop("labels.json", None)
+        self.refresh()
 
     def _said(self, field: str) -> Any:
-        if self._identity:
-            return self._identity.get(field)
+        self._known_listing()
+        if self._identity.said:
+            return self._identity.said.get(field)
         return (self._known().header or {}).get(field)
-
-    def _status(self) -> Status:
-        state = self._known()
-        if self._closed or (not state.num_records and self._problems):
-            return _UNREADABLE
-        return derive_status(
-            finish=state.finish,
-            process=state.header or self._identity or None,
-            updated=state.updated,
-            now=time.time(),
-        )
 
     # -- numbers ----------------------------------------------------------------------------------
 
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
-        return self._known().metrics()
+        return list(self.row.metrics)
 
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
-        return next((metric for metric in self.metrics() if metric.role == role), None)
+        return next((metric for metric in self.row.metrics if metric.role == role), None)
 
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``."""
-        columns = self._known().columns
+        ranks = self._known().ranks
         axes = _AXES if axis is None else (axis,)
-        key = next((k for a in axes if (k := SeriesKey(name, a)) in columns), None)
-        if key is None or all(origin.rank != rank for origin in columns.of(key)):
+        key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
+        if key is None or rank not in ranks[key]:
             raise MetricNotFoundError(self._no_metric(name, rank, axis))
-        if (key, rank) not in self._series:
-            self._series[key, rank] = self._merged(key, rank)
-        return self._series[key, rank]
+        series = self._held.series.get(id(self), key, rank)
+        if series is None:
+            series = self._merged(key, rank)
+            self._held.series.put(series, id(self), key, rank)
+        return series
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
+        row = self.row
+        axes = _AXES if axis is None else (axis,)
+        on = {metric.axis for metric in row.metrics if metric.name == name and rank in metric.ranks}
+        found = next((a for a in axes if a in on), None)
+        if found is None:
+            raise MetricNotFoundError(self._no_metric(name, rank, axis))
+        summary = row.summary(name, found, rank)
+        if summary is None:
+            summary = self.series(name, rank=rank, axis=found).summary
+            row.keep(name, found, rank, summary)
+            self.has_news = True
+        return summary
 
     def _merged(self, key: SeriesKey, rank: int) -> Series:
-        merged = merge(
-            self._state.columns.of(key), rank=rank, axis=key.axis, cuts=self._state.cuts(key.axis)
-        )
+        state = self._known()
+        merged = merge(state.pieces(key, rank), axis=key.axis, cuts=state.cuts(key.axis))
         for column in (merged.steps, merged.times, merged.values):
             column.flags.writeable = False  # answers are shared between all who ask
         return Series(
@@ -262,11 +316,11 @@ class LocalRun:
             values=merged.values,
             duplicates=merged.duplicates,
             hidden=merged.hidden,
-            goal=next((m.goal for m in self.metrics() if (m.name, m.axis) == key), None),
+            goal=next((m.goal for m in state.metrics if (m.name, m.axis) == key), None),
         )
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> str:
-        known = list(dict.fromkeys(key.name for key in self._state.columns))
+        known = list(dict.fromkeys(metric.name for metric in self.row.metrics))
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
         where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
         hint = f" Near: {', '.join(near)}." if near else ""
@@ -276,31 +330,34 @@ class LocalRun:
 
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        state = self._known()
         dense = DENSE_KINDS.intersection(kinds)
         if dense:
             raise UsageError(
                 f"{', '.join(sorted(dense))} records are series: ask series() or records()."
             )
-        chosen: list[Place] = []
-        for kind in kinds:
-            places = state.places.get(kind)
-            if places is not None:
-                chosen += standing(places, cuts=state.cuts(places.axis), rank=rank, label=name)
-        chosen.sort(key=lambda place: (place.at, place.t))
-        return list(self._entries(chosen))
+        found = [item for kind in kinds for item in self._standing(kind, name=name, rank=rank)]
+        found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
+        return [entry for _, entry in found]
 
-    def _entries(self, chosen: list[Place]) -> Iterator[Entry]:
-        parts = list(self._parts.values())
-        records: dict[Position, Record] = {}
-        for index in sorted({place.part for place in chosen}):
-            part, wanted = parts[index], [place for place in chosen if place.part == index]
-            found = part.read_spans([place.span for place in wanted])
-            for place, record in zip(wanted, found, strict=True):
-                records[Position(*part.name, place.ordinal)] = record
-        for place in chosen:
-            position = Position(*parts[place.part].name, place.ordinal)
-            yield Entry(position, place.origin.rank, records[position])
+    def _standing(
+        self, kind: str, *, name: str | None, rank: int | None
+    ) -> Iterator[tuple[Candidate, Entry]]:
+        state = self._known()
+        axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
+        candidates = [
+            Candidate(place, part, kind)
+            for part in state.parts
+            if rank in (None, part.facts.origin.rank)
+            for place in part.places(kind, label=name)
+        ]
+        by_part: dict[int, tuple[Part, list[Candidate]]] = {}
+        for candidate in standing(candidates, axis=axis, cuts=state.cuts(axis)):
+            by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)
+        for part, chosen in by_part.values():
+            records = part.read(kind, [candidate.place for candidate in chosen])
+            for candidate, record in zip(chosen, records, strict=True):
+                position = Position(*part.name, candidate.place.ordinal)
+                yield candidate, Entry(position, candidate.place.origin.rank, record)
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Histograms, of one name or of all."""
@@ -335,8 +392,7 @@ class LocalRun:
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""
-        self._known()
-        for part in sorted(self._parts.values(), key=lambda part: part.name):
+        for part in self._known().parts:
             seen = (since or {}).get(part.name.writer)
             if seen is None or part.name[1:] > seen[1:3]:
                 yield from part.records(first=0)
@@ -345,13 +401,23 @@ class LocalRun:
 
     def end(self) -> Cursor:
         """Where the records read so far end."""
-        self._known()
-        end: dict[str, Position] = {}
-        for part in sorted(self._parts.values(), key=lambda part: part.name):
-            if part.num_records:
-                end[part.name.writer] = Position(*part.name, part.num_records - 1)
-        return end
+        return self.row.end if self._state is None else self._end(self._state)
+
+    def _end(self, state: RunState) -> dict[str, Position]:
+        return {
+            part.name.writer: Position(*part.name, part.facts.num_records - 1)
+            for part in state.parts
+            if part.facts.num_records
+        }
 
 
 def _by_time(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.t or 0.0)
+
+
+def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    return {field: record[field] for field in fields if field in record}
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()

@@ -1,8 +1,8 @@
-"""Makes one series of what several attempts, a rank and its children logged."""
+"""Makes one series of what several parts, attempts, a rank and its children logged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.record import Axis
-from epochal.store.columns import Column, Origin
+from epochal.store.columns import Origin, Piece
 
 # By attempt: what an older attempt logged from here on was logged again by a newer one.
 Cuts = Mapping[int, int]
@@ -40,40 +40,46 @@ def cuts_of(takeovers: Mapping[int, int], *, attempts: range) -> dict[int, int]:
     return cuts
 
 
-def merge(columns: Mapping[Origin, Column], *, rank: int, axis: Axis, cuts: Cuts) -> Merged:
-    """The points of one rank, ascending; on the time axis nothing is cut and nothing replaced."""
+def merge(pieces: Sequence[tuple[Origin, Piece]], *, axis: Axis, cuts: Cuts) -> Merged:
+    """The points of one rank, ascending; on the time axis nothing is cut and nothing replaced.
+
+    ``pieces`` come in the order of their parts.
+    """
     # Later ones win: children before rank 0 itself, older attempts before newer.
-    origins = sorted(
-        (origin for origin in columns if origin.rank == rank),
-        key=lambda origin: (not origin.is_child, origin.attempt),
-    )
-    pieces = [
-        _visible(columns[origin], None if axis == "time" else cuts.get(origin.attempt))
-        for origin in origins
+    ordered = sorted(pieces, key=lambda item: (not item[0].is_child, item[0].attempt))
+    total = sum(piece.values.size for _, piece in ordered)
+    visible = [
+        _visible(piece, None if axis == "time" else cuts.get(origin.attempt))
+        for origin, piece in ordered
     ]
-    total = sum(len(columns[origin].values) for origin in origins)
-    if not pieces:
-        return Merged(*Column().arrays(), duplicates=0, hidden=0)
-    steps, times, values = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    steps, times, values = _joined(visible)
     hidden = total - values.size
-    order = _order(times if axis == "time" else steps)
+    along = times if axis == "time" else steps
+    if axis != "time" and bool(np.all(along[:-1] < along[1:])):
+        return Merged(steps, times, values, duplicates=0, hidden=hidden)
+    order = _order(along)
     steps, times, values = steps[order], times[order], values[order]
-    if axis != "time" and steps.size:
-        last_of_step = np.append(steps[1:] != steps[:-1], True)
+    if axis != "time":
+        last_of_step = np.append(steps[1:] != steps[:-1], True)[: steps.size]
         steps, times, values = steps[last_of_step], times[last_of_step], values[last_of_step]
-    return Merged(
-        steps, times, values, duplicates=total - hidden - int(values.size), hidden=int(hidden)
+    duplicates = total - hidden - int(values.size)
+    return Merged(steps, times, values, duplicates=duplicates, hidden=hidden)
+
+
+def _joined(pieces: Sequence[Piece]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    if len(pieces) == 1:
+        return pieces[0].steps, pieces[0].times, pieces[0].values
+    return (
+        np.concatenate([np.empty(0, np.int64), *(piece.steps for piece in pieces)]),
+        np.concatenate([np.empty(0), *(piece.times for piece in pieces)]),
+        np.concatenate([np.empty(0), *(piece.values for piece in pieces)]),
     )
 
 
-def _visible(
-    column: Column, cut: int | None
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    steps, times, values = column.arrays()
-    if cut is None:
-        return steps, times, values
-    kept = steps < cut
-    return steps[kept], times[kept], values[kept]
+def _visible(piece: Piece, cut: int | None) -> Piece:
+    if cut is None or piece.steps.size == 0 or int(piece.steps.max()) < cut:
+        return piece
+    return piece.taken(piece.steps < cut)
 
 
 def _order(along: NDArray[Any]) -> NDArray[np.intp] | slice:

@@ -1,84 +1,60 @@
-"""Remembers where records that are not numbers lie: 57 bytes each, whatever they hold."""
+"""Remembers where records that are not numbers lie in a part: 56 bytes each, whatever they hold."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from epochal.record import Axis
 from epochal.store.columns import NO_STEP, Origin
-from epochal.store.parts import Span
-
-
-class Place(NamedTuple):
-    """One record: who wrote it, where it lies, and what orders and replaces it."""
-
-    part: int
-    ordinal: int
-    span: Span
-    origin: Origin
-    label: str
-    at: int
-    t: float
+from epochal.store.part import Part, Place
 
 
 class Places:
-    """The places of all records of one kind, in the order they were read."""
+    """The places of all records of one kind in a part, in the order they were read."""
 
-    def __init__(self, axis: Axis) -> None:
-        self.axis = axis
-        self._numbers = array("q")  # part, ordinal, start, end, origin, label, at
+    def __init__(self) -> None:
+        self._numbers = array("q")  # ordinal, start, end, label, at
         self._times = array("d")
-        self._origins: dict[Origin, int] = {}
         self._labels: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def add(self, place: Place) -> None:
+    def add(self, ordinal: int, span: tuple[int, int], label: str, at: int, t: float) -> None:
         """Remember one more."""
-        self._times.append(place.t)
-        self._numbers.extend(
-            (
-                place.part,
-                place.ordinal,
-                *place.span,
-                self._origins.setdefault(place.origin, len(self._origins)),
-                self._labels.setdefault(place.label, len(self._labels)),
-                place.at,
-            )
-        )
+        self._times.append(t)
+        number = self._labels.setdefault(label, len(self._labels))
+        self._numbers.extend((ordinal, *span, number, at))
 
-    def __iter__(self) -> Iterator[Place]:
-        origins, labels, numbers = list(self._origins), list(self._labels), iter(self._numbers)
+    def of(self, origin: Origin, *, label: str | None) -> Iterator[Place]:
+        """The places, of one label or of all."""
+        labels, numbers = list(self._labels), iter(self._numbers)
         for t in self._times:
-            part, ordinal, start, end, origin, label, at = (next(numbers) for _ in range(7))
-            yield Place(part, ordinal, Span(start, end), origins[origin], labels[label], at, t)
+            ordinal, start, end, number, at = (next(numbers) for _ in range(5))
+            if label in (None, labels[number]):
+                yield Place(ordinal, origin, labels[number], at, t, (start, end))
+
+
+class Candidate(NamedTuple):
+    """A place, the part it lies in and its kind."""
+
+    place: Place
+    part: Part
+    kind: str
 
 
 def standing(
-    places: Places, *, cuts: dict[int, int], rank: int | None, label: str | None
-) -> list[Place]:
+    candidates: Iterable[Candidate], *, axis: Axis, cuts: Mapping[int, int]
+) -> list[Candidate]:
     """What stands of one kind: not overtaken by a newer attempt, nor replaced at its step."""
-    chosen = [
-        place
-        for place in places
-        if rank in (None, place.origin.rank)
-        and label in (None, place.label)
-        and (places.axis not in ("step", "epoch") or _is_visible(place, cuts))
-    ]
-    chosen.sort(key=lambda place: (not place.origin.is_child, place.origin.attempt))
-    if places.axis not in ("step", "epoch"):
+    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
+    if axis not in ("step", "epoch"):
         return chosen
-    last: dict[object, Place] = {}
-    for place in chosen:
-        known = place.at != NO_STEP
-        key = (place.origin.rank, place.label, place.at) if known else id(place)
-        last[key] = place
+    last: dict[object, Candidate] = {}
+    for candidate in chosen:
+        place = candidate.place
+        cut = cuts.get(place.origin.attempt)
+        if cut is None or place.at < cut:
+            known = place.at != NO_STEP
+            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
+            last[key] = candidate
     return list(last.values())
-
-
-def _is_visible(place: Place, cuts: dict[int, int]) -> bool:
-    cut = cuts.get(place.origin.attempt)
-    return cut is None or place.at < cut

@@ -1,0 +1,63 @@
+"""Reads the small files of a run, again only when they have changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.journal.layout import RunFolder, read_json
+from epochal.record import FORMAT_VERSION
+from epochal.store.answers import Labels
+from epochal.store.labels import read_labels
+from epochal.store.listing import Listing, Stat
+
+
+class Identity:
+    """What run.json and labels.json say; a file that cannot be read leaves a sentence.
+
+    ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._seen: dict[str, Stat | None] = {}
+        self._problems: dict[str, str] = {}
+        self.said: dict[str, Any] = {}
+        self.labels = Labels()
+        self.newer_format: str | None = None
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in sentences."""
+        found = list(self._problems.values())
+        return found if self.newer_format is None else [*found, self.newer_format]
+
+    def refresh(self, listing: Listing) -> None:
+        """Read what is new."""
+        for what, stat, read in (
+            ("run.json", listing.identity, self._read_identity),
+            ("labels.json", listing.labels, self._read_labels),
+        ):
+            if what in self._seen and self._seen[what] == stat:
+                continue
+            self._seen[what] = stat
+            self._problems.pop(what, None)
+            try:
+                read()
+            except FileNotFoundError:
+                self._problems[what] = f"{what} is missing; 'epochal repair' can rebuild it."
+            except (OSError, FormatError) as error:
+                self._problems[what] = f"{what} cannot be read: {error}"
+
+    def _read_identity(self) -> None:
+        said = read_json(self._folder.identity)
+        version = said.get("v", FORMAT_VERSION)
+        if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
+            self.newer_format = (
+                f"run.json was written by a newer Epochal (format {version}, this one reads"
+                f" up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
+            )
+        self.said = said
+
+    def _read_labels(self) -> None:
+        self.labels = read_labels(self._folder)

@@ -1,0 +1,335 @@
+"""The language that runs are asked for in: text becomes a tree, and nothing is ever executed.
+
+    query      = and { "or" and }                       config.lr < 3e-4 and status == "running"
+    and        = not { "and" not }
+    not        = "not" not | "(" query ")" | "exists" "(" field ")" | comparison
+    comparison = value [ operator value ]               a value alone asks whether it is true
+    operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "~" | "!~" | "in" | "not in"
+    value      = number | text | "true" | "false" | "null" | list | field
+    list       = "[" [ value { "," value } ] "]"
+    field      = name { "." name }                      names may hold - and /, others are quoted
+    text       = in single or double quotes; a backslash stands for itself but before a quote
+
+A mistake is a ``UsageError`` that shows the query with a mark under the place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, NoReturn
+
+from epochal.errors import UsageError
+
+MAX_CHARACTERS = 2000
+_MAX_DEPTH = 50
+Operator = Literal["==", "!=", "<", "<=", ">", ">=", "~", "!~", "in", "not in"]
+_OPERATORS: dict[str, Operator] = {
+    "==": "==",
+    "!=": "!=",
+    "<": "<",
+    "<=": "<=",
+    ">": ">",
+    ">=": ">=",
+    "~": "~",
+    "!~": "!~",
+}
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
+# What other languages write, and what is written here.
+_FOREIGN = {"=": "==", "&&": "and", "||": "or", "!": "not", "=~": "~", "&": "and", "|": "or"}
+_SIGNS = re.compile(r"==|!=|<=|>=|!~|=~|&&|\|\||[<>~=!&|()\[\],]")
+_NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
+_NAME = re.compile(r"[^\W\d][\w/@:-]*")
+_INNER_NAME = re.compile(r"[\w/@:-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A number, a text, true, false or null."""
+
+    value: float | int | str | bool | None
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Several constants or fields."""
+
+    items: tuple[Value, ...]
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Something a run has: ``config.lr`` is ("config", "lr")."""
+
+    path: tuple[str, ...]
+    column: int
+
+    def __str__(self) -> str:
+        return ".".join(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two values and how they are to stand to each other."""
+
+    operator: Operator
+    left: Value
+    right: Value
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Whether a value is there and not false, 0 or empty."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """Whether a run has a field at all."""
+
+    field: Field
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """The contrary."""
+
+    operand: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Junction:
+    """All of some conditions, or any of them."""
+
+    word: Literal["and", "or"]
+    operands: tuple[Condition, ...]
+
+
+Value = Constant | Listed | Field
+Condition = Comparison | Truth | Exists | Negation | Junction
+
+
+class _Token(NamedTuple):
+    kind: Literal["sign", "constant", "field", "word", "end"]
+    text: str
+    column: int
+    value: Value | None = None
+
+
+_WORDS = frozenset({"and", "or", "not", "in", "exists"})
+
+
+def parse(text: str) -> Condition:
+    """The tree of a query; raises ``UsageError``."""
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"a query has at most {MAX_CHARACTERS} characters, not {len(text)}.")
+    return _Parser(text).whole()
+
+
+def parse_field(text: str) -> Field:
+    """One field alone; raises ``UsageError``."""
+    if len(text) > MAX_CHARACTERS:
+        raise UsageError(f"a field has at most {MAX_CHARACTERS} characters, not {len(text)}.")
+    tokens = _tokens(text)
+    if tokens[0].kind != "field" or tokens[1].kind != "end":
+        fail("expected one field, such as summary.loss.last", text, tokens[0].column)
+    assert isinstance(tokens[0].value, Field)
+    return tokens[0].value
+
+
+def fail(sentence: str, text: str, column: int) -> NoReturn:
+    """Raise ``UsageError`` with a mark under a column of the query."""
+    shown = "".join(" " if c in "\t\n\r" else c for c in text)
+    raise UsageError(f"{sentence}:\n    {shown}\n    {' ' * column}^")
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._next = 0
+        self._depth = 0
+
+    def whole(self) -> Condition:
+        if self._peek().kind == "end":
+            fail("the query is empty; expected a condition, such as step > 100", self._text, 0)
+        condition = self._or()
+        left = self._peek()
+        if left.kind != "end":
+            self._unexpected("expected 'and', 'or' or the end", left)
+        return condition
+
+    def _or(self) -> Condition:
+        operands = [self._and()]
+        while self._takes("word", "or"):
+            operands.append(self._and())
+        return operands[0] if len(operands) == 1 else Junction("or", tuple(operands))
+
+    def _and(self) -> Condition:
+        operands = [self._not()]
+        while self._takes("word", "and"):
+            operands.append(self._not())
+        return operands[0] if len(operands) == 1 else Junction("and", tuple(operands))
+
+    def _not(self) -> Condition:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            fail("the query is nested too deeply", self._text, self._peek().column)
+        try:
+            if self._takes("word", "not"):
+                return Negation(self._not())
+            if self._takes("sign", "("):
+                condition = self._or()
+                self._expect(")")
+                return condition
+            if self._takes("word", "exists"):
+                return self._exists()
+            return self._comparison()
+        finally:
+            self._depth -= 1
+
+    def _exists(self) -> Condition:
+        self._expect("(")
+        token = self._take()
+        if not isinstance(token.value, Field):
+            self._unexpected("expected a field, such as config.lr", token)
+        self._expect(")")
+        return Exists(token.value)
+
+    def _comparison(self) -> Condition:
+        left = self._value()
+        token = self._peek()
+        operator = self._operator()
+        if operator is None:
+            if token.text in _FOREIGN:
+                self._unexpected(f"write {_FOREIGN[token.text]!r} instead", token)
+            return Truth(left)
+        return Comparison(operator, left, self._value(after=operator), token.column)
+
+    def _operator(self) -> Operator | None:
+        token = self._peek()
+        if token.kind == "sign" and token.text in _OPERATORS:
+            return _OPERATORS[self._take().text]
+        if self._takes("word", "in"):
+            return "in"
+        if (token.kind, token.text) == ("word", "not"):
+            following = self._tokens[self._next + 1]
+            if (following.kind, following.text) == ("word", "in"):
+                self._next += 2
+                return "not in"
+        return None
+
+    def _value(self, *, after: str | None = None) -> Value:
+        token = self._take()
+        if token.value is not None:
+            return token.value
+        if (token.kind, token.text) == ("sign", "["):
+            return self._list(token.column)
+        where = "" if after is None else f" after {after!r}"
+        return self._unexpected(f"expected a field, a number, a text or a list{where}", token)
+
+    def _list(self, column: int) -> Listed:
+        items: list[Value] = []
+        if self._takes("sign", "]"):
+            return Listed((), column)
+        while True:
+            items.append(self._value())
+            if self._takes("sign", "]"):
+                return Listed(tuple(items), column)
+            self._expect(",", or_else="]")
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _take(self) -> _Token:
+        token = self._tokens[self._next]
+        if token.kind != "end":
+            self._next += 1
+        return token
+
+    def _takes(self, kind: str, text: str) -> bool:
+        token = self._peek()
+        if (token.kind, token.text) == (kind, text):
+            self._next += 1
+            return True
+        return False
+
+    def _expect(self, sign: str, *, or_else: str | None = None) -> None:
+        token = self._take()
+        if (token.kind, token.text) != ("sign", sign):
+            also = "" if or_else is None else f" or {or_else!r}"
+            self._unexpected(f"expected {sign!r}{also}", token)
+
+    def _unexpected(self, sentence: str, token: _Token) -> NoReturn:
+        found = "the query ends" if token.kind == "end" else f"there is {token.text!r}"
+        fail(f"{sentence}; {found} here", self._text, token.column)
+
+
+def _tokens(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        token, at = _token(text, at)
+        tokens.append(token)
+    return [*tokens, _Token("end", "", len(text.rstrip()))]
+
+
+def _token(text: str, at: int) -> tuple[_Token, int]:
+    if text[at] in "\"'":
+        value, end = _quoted(text, at)
+        return _Token("constant", text[at:end], at, Constant(value, at)), end
+    if match := _NUMBER.match(text, at):
+        return _Token("constant", match[0], at, Constant(_number(match[0]), at)), match.end()
+    if match := _NAME.match(text, at):
+        return _name(text, at, match.end())
+    if match := _SIGNS.match(text, at):
+        return _Token("sign", match[0], at), match.end()
+    return fail(f"there is no meaning for {text[at]!r}", text, at)
+
+
+def _name(text: str, at: int, end: int) -> tuple[_Token, int]:
+    """A word, a constant or a field, whose further names follow dots."""
+    word = text[at:end]
+    if end == len(text) or text[end] != ".":
+        lowered = word.lower()
+        if lowered in _WORDS:
+            return _Token("word", lowered, at), end
+        if lowered in _CONSTANTS:
+            return _Token("constant", word, at, Constant(_CONSTANTS[lowered], at)), end
+    path = [word]
+    while end < len(text) and text[end] == ".":
+        if end + 1 < len(text) and text[end + 1] in "\"'":
+            name, end = _quoted(text, end + 1)
+        elif match := _INNER_NAME.match(text, end + 1):
+            name, end = match[0], match.end()
+        else:
+            fail("expected a name after the dot", text, end)
+        path.append(name)
+    return _Token("field", text[at:end], at, Field(tuple(path), at)), end
+
+
+def _quoted(text: str, at: int) -> tuple[str, int]:
+    quote, place = text[at], at + 1
+    characters: list[str] = []
+    while place < len(text):
+        if text[place] == quote:
+            return "".join(characters), place + 1
+        if text[place] == "\\" and text[place + 1 : place + 2] == quote:
+            place += 1
+        characters.append(text[place])
+        place += 1
+    return fail(f"expected a closing {quote}", text, at)
+
+
+def _number(text: str) -> float | int:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

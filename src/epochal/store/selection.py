@@ -1,0 +1,317 @@
+"""Applies queries and orders to runs; ``epochal.store.query`` is the language."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol, TypeVar, get_args
+
+from epochal.errors import MetricNotFoundError
+from epochal.record import Axis
+from epochal.series.reduce import Summary
+from epochal.store import query as q
+from epochal.store.answers import State, Status
+from epochal.store.naming import resolve
+from epochal.store.pattern import PatternError, compile_pattern, matches
+from epochal.store.row import Row
+
+STATISTICS = ("last", "min", "max", "mean", "first", "count")
+_MISSING = object()
+_TIMES = ("created", "updated")
+
+
+class Subject(Protocol):
+    """What a query asks of a run."""
+
+    @property
+    def row(self) -> Row:
+        """Its row."""
+
+    @property
+    def status(self) -> Status:
+        """How it stands."""
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """What a metric amounts to."""
+
+
+S = TypeVar("S", bound=Subject)
+Reading = Callable[[Subject], Any]
+
+_PLAIN: dict[str, Reading] = {
+    "id": lambda run: run.row.id,
+    "name": lambda run: run.row.name,
+    "project": lambda run: run.row.project,
+    "status": lambda run: run.status.state,
+    "tags": lambda run: run.row.tags,
+    "notes": lambda run: run.row.notes,
+    "hidden": lambda run: run.row.labels.hidden,
+    "created": lambda run: run.row.created,
+    "updated": lambda run: run.row.updated,
+    "attempts": lambda run: run.row.attempts,
+    "step": lambda run: run.row.step,
+    "epoch": lambda run: run.row.epoch,
+    "total_steps": lambda run: run.row.total_steps,
+    "num_epochs": lambda run: run.row.num_epochs,
+    "records": lambda run: run.row.records,
+    "damaged": lambda run: run.row.damaged,
+    "problem": lambda run: run.row.problem,
+}
+_NESTED = ("config", "summary", "best")
+FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
+
+
+def parse_query(text: str) -> Callable[[Subject], bool]:
+    """What tells whether a query selects a run; raises ``UsageError``."""
+    return _Compiler(text).condition(q.parse(text))
+
+
+def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
+    """What sorts runs by fields with commas between, each with ``-`` for largest first.
+
+    Runs that do not have a field come last either way; raises ``UsageError``.
+    """
+    keys: list[tuple[Reading, bool]] = []
+    for part in text.split(","):
+        name = part.strip()
+        field = q.parse_field(name.removeprefix("-"))
+        keys.append((_Compiler(name.removeprefix("-")).field(field), name.startswith("-")))
+
+    def ordered(runs: Sequence[S]) -> list[S]:
+        found = list(runs)
+        for reading, descending in reversed(keys):
+            found = _sorted(found, reading, descending=descending)
+        return found
+
+    return ordered
+
+
+def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
+    values = [(reading(run), run) for run in runs]
+    present = [(_sortable(value), run) for value, run in values if _is_orderly(value)]
+    absent = [run for value, run in values if not _is_orderly(value)]
+    present.sort(key=lambda item: item[0], reverse=descending)
+    return [*(run for _, run in present), *absent]
+
+
+def _is_orderly(value: Any) -> bool:
+    if value is _MISSING or value is None or isinstance(value, Mapping):
+        return False
+    return not (isinstance(value, float) and math.isnan(value))
+
+
+def _sortable(value: Any) -> tuple[int, Any]:
+    """Numbers before texts before lists, so that anything can stand beside anything."""
+    if isinstance(value, (bool, int, float)):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (2, str(value))
+
+
+class _Compiler:
+    """Makes functions of a run out of the tree of a query."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def condition(self, node: q.Condition) -> Callable[[Subject], bool]:
+        if isinstance(node, q.Junction):
+            operands = [self.condition(operand) for operand in node.operands]
+            if node.word == "and":
+                return lambda run: all(operand(run) for operand in operands)
+            return lambda run: any(operand(run) for operand in operands)
+        if isinstance(node, q.Negation):
+            operand = self.condition(node.operand)
+            return lambda run: not operand(run)
+        if isinstance(node, q.Exists):
+            reading = self.field(node.field)
+            return lambda run: (value := reading(run)) is not _MISSING and value is not None
+        if isinstance(node, q.Truth):
+            reading = self.value(node.value)
+            return lambda run: (value := reading(run)) is not _MISSING and bool(value)
+        return self._comparison(node)
+
+    def value(self, node: q.Value) -> Reading:
+        if isinstance(node, q.Constant):
+            constant = node.value
+            return lambda run: constant
+        if isinstance(node, q.Listed):
+            readings = [self.value(item) for item in node.items]
+            return lambda run: [reading(run) for reading in readings]
+        return self.field(node)
+
+    def field(self, node: q.Field) -> Reading:
+        root, *names = node.path
+        if root in _PLAIN and not names:
+            return _PLAIN[root]
+        if root in _NESTED and names:
+            if root == "config":
+                return lambda run: _dig(run.row.config, names)
+            name = ".".join(names)
+            return _best(name) if root == "best" else _statistic(names)
+        if root in _NESTED:
+            example = {"config": "config.lr"}.get(root, f"{root}.loss")
+            q.fail(f"expected a name after {root}, such as {example}", self._text, node.column)
+        if root in _PLAIN:
+            q.fail(f"{root} has nothing inside it", self._text, node.column)
+        near = difflib.get_close_matches(root, (*_PLAIN, *_NESTED), n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}" if near else f"there are {', '.join(FIELDS)}"
+        return q.fail(f"runs have no field {root!r}; {hint}", self._text, node.column)
+
+    def _comparison(self, node: q.Comparison) -> Callable[[Subject], bool]:
+        if node.operator in ("~", "!~"):
+            return self._pattern(node)
+        if node.operator in ("in", "not in"):
+            return self._membership(node)
+        left, right = self._sides(node)
+        compare = _COMPARISONS[node.operator]
+        for side in (node.left, node.right):
+            if isinstance(side, q.Listed) and node.operator not in ("==", "!="):
+                q.fail(f"a list cannot stand beside {node.operator!r}", self._text, side.column)
+        return lambda run: compare(left(run), right(run))
+
+    def _sides(self, node: q.Comparison) -> tuple[Reading, Reading]:
+        """Both sides; a text beside a time is a date, one beside the status a state."""
+        sides = []
+        for side, other in ((node.left, node.right), (node.right, node.left)):
+            if isinstance(other, q.Field) and isinstance(side, q.Constant):
+                side = self._constant_beside(side, other)
+            sides.append(self.value(side))
+        return sides[0], sides[1]
+
+    def _constant_beside(self, node: q.Constant, field: q.Field) -> q.Constant:
+        if not isinstance(node.value, str):
+            return node
+        if field.path in [(name,) for name in _TIMES]:
+            try:
+                return q.Constant(datetime.fromisoformat(node.value).timestamp(), node.column)
+            except ValueError:
+                q.fail("expected a date, such as '2026-05-01'", self._text, node.column)
+        if field.path == ("status",) and node.value not in get_args(State):
+            states = ", ".join(get_args(State))
+            q.fail(
+                f"there is no status {node.value!r}; there are {states}", self._text, node.column
+            )
+        return node
+
+    def _pattern(self, node: q.Comparison) -> Callable[[Subject], bool]:
+        right = node.right
+        if not isinstance(right, q.Constant) or not isinstance(right.value, str):
+            q.fail(
+                f"expected a pattern in quotes after {node.operator!r}", self._text, right.column
+            )
+        try:
+            pattern = compile_pattern(right.value)
+        except PatternError as error:
+            q.fail(str(error), self._text, right.column + 1 + error.at)
+        reading = self.value(node.left)
+        wanted = node.operator == "~"
+
+        def selects(run: Subject) -> bool:
+            value = reading(run)
+            texts = value if isinstance(value, (list, tuple)) else (value,)
+            found = any(isinstance(text, str) and matches(pattern, text) for text in texts)
+            return found is wanted
+
+        return selects
+
+    def _membership(self, node: q.Comparison) -> Callable[[Subject], bool]:
+        if isinstance(node.right, q.Constant) and not isinstance(node.right.value, str):
+            q.fail("expected a list, such as ['a', 'b'], or tags", self._text, node.right.column)
+        left, right = self.value(node.left), self.value(node.right)
+        wanted = node.operator == "in"
+
+        def selects(run: Subject) -> bool:
+            value, among = left(run), right(run)
+            if isinstance(among, str):
+                found = isinstance(value, str) and value in among
+            else:
+                members = among if isinstance(among, (list, tuple)) else ()
+                found = any(_equal(value, member) for member in members)
+            return found is wanted
+
+        return selects
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if left is _MISSING or right is _MISSING:
+        return False
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(_equal, left, right))
+    return bool(left == right)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    """Numbers beside numbers and texts beside texts; anything else is neither more nor less."""
+
+    def holds(left: Any, right: Any) -> bool:
+        for kind in ((int, float), str):
+            if isinstance(left, kind) and isinstance(right, kind):
+                is_bool = isinstance(left, bool) or isinstance(right, bool)
+                return not is_bool and compare(left, right)
+        return False
+
+    return holds
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": _ordered(lambda left, right: left < right),
+    "<=": _ordered(lambda left, right: left <= right),
+    ">": _ordered(lambda left, right: left > right),
+    ">=": _ordered(lambda left, right: left >= right),
+}
+
+
+def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """What a configuration holds under dotted names, which may be one key or one inside another."""
+    for split in range(len(names), 0, -1):
+        key = ".".join(names[:split])
+        if key in config:
+            value, rest = config[key], names[split:]
+            if not rest:
+                return value
+            if isinstance(value, Mapping):
+                return _dig(value, rest)
+    return _MISSING
+
+
+def _summary(run: Subject, name: str) -> Summary | None:
+    metric = resolve(name, run.row.metrics)
+    if metric is None or not metric.ranks:
+        return None
+    try:
+        return run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
+    except MetricNotFoundError:
+        return None
+
+
+def _statistic(names: Sequence[str]) -> Reading:
+    whole, statistic = ".".join(names), names[-1]
+    if len(names) == 1 or statistic not in STATISTICS:
+        name, statistic = whole, "last"
+    else:
+        name = ".".join(names[:-1])
+
+    def reading(run: Subject) -> Any:
+        summary = _summary(run, name)
+        value = None if summary is None else getattr(summary, statistic)
+        return _MISSING if value is None else value
+
+    return reading
+
+
+def _best(name: str) -> Reading:
+    def reading(run: Subject) -> Any:
+        metric = resolve(name, run.row.metrics)
+        summary = None if metric is None or metric.goal is None else _summary(run, name)
+        if metric is None or metric.goal is None or summary is None:
+            return _MISSING
+        best = summary.best(metric.goal)
+        return _MISSING if best is None else best[1]
+
+    return reading
