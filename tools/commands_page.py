@@ -12,7 +12,8 @@ from epochal.cli.main import COMMANDS
 PAGE = Path(__file__).parent.parent / "docs" / "commands.md"
 INTRODUCTION = """# Commands
 
-This page is printed by the program (`make docs`). `RUN` is an id, the beginning of one, a name, `project/name` or a folder.
+This page is printed by the program (`make docs`). `RUN` is an id, the beginning of one, a name,
+`project/name` or a folder.
 Exit codes: 0 it worked, 1 the command found a problem, 2 it was called wrongly.
 """
 

@@ -39,7 +39,7 @@ def printed(command: list[str]) -> str:
 def main() -> None:
     target, *command = sys.argv[1:]
     lines = [line for line in printed(command).split("\n") if line.strip()]
-    shown = lines[: LINES_SHOWN - 12] + [" ⋮"] + lines[-11:]
+    shown = [*lines[: LINES_SHOWN - 12], " ⋮", *lines[-11:]]
     console = Console(record=True, width=COLUMNS, file=open(os.devnull, "w"))  # noqa: SIM115
     for line in shown:
         console.print(Text.from_ansi(line[: COLUMNS + 40]), overflow="crop", no_wrap=True)

@@ -57,7 +57,8 @@ def format_duration(seconds: float) -> str:
 def format_clock(seconds: float) -> str:
     """Write the time left in a step line as ``02h15m``, or ``3d02h`` from one day on, rounded down.
 
-    Under a minute it is ``42s``. A negative, non-finite or absurdly long duration is unknown and gives an em dash.
+    Under a minute it is ``42s``. A negative, non-finite or absurdly long duration is unknown and
+    gives an em dash.
     """
     if not 0 <= seconds < _LONGEST_S:
         return UNKNOWN

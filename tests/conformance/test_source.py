@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.doubles.nvml import FakeNvml
 
 from epochal.errors import UsageError
 from epochal.record import KINDS
@@ -15,6 +14,7 @@ from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.process import ProcessSource
 from epochal.telemetry.source import Source, readings
 from epochal.telemetry.torch_memory import TorchMemorySource
+from tests.doubles.nvml import FakeNvml
 
 CUDA = SimpleNamespace(
     is_initialized=lambda: True,

@@ -1,12 +1,12 @@
 from typing import Any
 
 import pytest
-from tests.doubles.nvml import FakeGpu, FakeNvml, mixed_gpus
 
 from epochal.telemetry.gpu import GPU_METRICS
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.nvidia_device import throttle_words
 from epochal.telemetry.source import readings
+from tests.doubles.nvml import FakeGpu, FakeNvml, mixed_gpus
 
 MIG = "MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
 

@@ -3,13 +3,13 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from tests.doubles.nvml import FakeNvml
 
 from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
 from epochal.telemetry.host import HOST_METRICS, HostSample
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.sampler import ResourceSample, ResourceSampler
 from epochal.telemetry.torch_memory import TORCH_MEMORY_METRICS, TorchMemorySample
+from tests.doubles.nvml import FakeNvml
 
 GIB = 1024**3
 
