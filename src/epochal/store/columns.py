@@ -6,6 +6,7 @@ ordinals of its records, so that a series found in several blocks comes back in 
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,23 +58,19 @@ class Piece(NamedTuple):
 class Block:
     """The records of one part that hold the same series."""
 
-    __slots__ = ("names", "ordinals", "steps", "times", "values")
+    __slots__ = ("names", "ordinals", "pack", "steps", "times", "values")
 
     def __init__(self, names: Names) -> None:
         self.names = names
+        self.pack = struct.Struct(f"={len(names)}d").pack
         self.ordinals = array("q")
         self.steps = array("q")
         self.times = array("d")
         self.values = array("d")
 
     def append(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
-        """Add a record; raises TypeError or OverflowError, and adds nothing, for no numbers."""
-        before = len(self.values)
-        try:
-            self.values.extend(values)
-        except (TypeError, OverflowError):
-            del self.values[before:]
-            raise
+        """Add a record; raises struct.error or OverflowError, adding nothing, for no numbers."""
+        self.values.frombytes(self.pack(*values))
         self.ordinals.append(ordinal)
         self.steps.append(step)
         self.times.append(t)

@@ -7,14 +7,16 @@ This runs for every line of a journal: what a training loop writes a million tim
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from epochal.journal.layout import PartName
 from epochal.record import KINDS, Axis, Record, axis_of
-from epochal.store.columns import NO_STEP, Blocks, Names, seconds, whole_number
+from epochal.store.columns import NO_STEP, Block, Blocks, Names, seconds, whole_number
 from epochal.store.facts import FACT_KINDS, PartFacts
+from epochal.store.lanes import Lanes
 from epochal.store.part import DENSE_KINDS, label_of
 from epochal.store.places import Places
 
@@ -27,6 +29,7 @@ class _Plan(NamedTuple):
     """Which fields of a record are which series; for all records with the same keys."""
 
     names: Names
+    fields: Names
     values: itemgetter[Any]
 
 
@@ -37,6 +40,7 @@ class PartDigest:
         self.facts = PartFacts(name)
         self._is_loop = self.facts.is_loop
         self.blocks = Blocks()
+        self.lanes = Lanes(self.facts)
         self.places: dict[str, Places] = {}
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
         self._by_axis: Mapping[Axis, dict[Names, Any]] = {
@@ -45,10 +49,8 @@ class PartDigest:
 
     def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
         """Take in the next record, which lies between these bytes of its file."""
-        facts = self.facts
-        facts.num_records = ordinal + 1
         if ordinal == 0:
-            facts.header = {}
+            self.facts.header = {}
         kind = record["log"]
         if kind == "metrics":
             if self._take_metrics(ordinal, record):
@@ -61,9 +63,11 @@ class PartDigest:
         metrics, step = record.get("m"), record.get("step")
         if type(metrics) is not dict or type(step) is not int or "nonfinite" in record:
             return False
-        return self._append(
-            "step", tuple(metrics), ordinal, step, record.get("t"), metrics.values()
-        )
+        names = tuple(metrics)
+        block = self._append("step", names, ordinal, step, record.get("t"), metrics.values())
+        if block is not None:
+            self.lanes.learn(record, names, "step", block)
+        return block is not None
 
     def _take_planned(self, kind: str, ordinal: int, record: Record) -> bool:
         key = (kind, record.get("id"), *record) if kind == "gpu" else (kind, *record)
@@ -80,27 +84,30 @@ class PartDigest:
             return False
         axis: Axis = "step" if kind in ("step", "moe") else "time"
         values = plan.values(record)
-        return self._append(axis, plan.names, ordinal, step, record.get("t"), values)
+        block = self._append(axis, plan.names, ordinal, step, record.get("t"), values)
+        if block is not None:
+            self.lanes.learn(record, plan.fields, axis, block)
+        return block is not None
 
     def _append(
         self, axis: Axis, names: Names, ordinal: int, step: int, t: Any, values: Any
-    ) -> bool:
-        """Whether a row of plain numbers was added; nothing has changed where it was not."""
+    ) -> Block | None:
+        """The block that a row of plain numbers was added to; None where nothing has changed."""
         if type(t) is not float or not -_STEP_LIMIT <= step < _STEP_LIMIT:
-            return False
+            return None
         block = self._by_axis[axis].get(names) or self.blocks.block(axis, names)
         if block is None:
-            return False
+            return None
         try:
             block.append(ordinal, step, t, values)
-        except (TypeError, OverflowError):
-            return False
+        except (struct.error, OverflowError):
+            return None
         facts = self.facts
         if facts.updated is None or t > facts.updated:
             facts.updated = t
         if axis == "step" and self._is_loop and step > facts.reached.get(axis, step - 1):
             facts.reached[axis] = step
-        return True
+        return block
 
     def _take_any(self, kind: str, ordinal: int, record: Record, start: int, end: int) -> None:
         facts, axis, t = self.facts, axis_of(record), seconds(record)
@@ -115,7 +122,7 @@ class PartDigest:
             step = NO_STEP if at is None else at
             try:
                 self.blocks.add(record, axis=axis, ordinal=ordinal, at=step, t=t)
-            except (AttributeError, TypeError, ValueError, OverflowError):
+            except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
                 facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
         if kind not in DENSE_KINDS:
             places = self.places.get(kind)
@@ -135,4 +142,4 @@ def _plan(kind: str, record: Record) -> _Plan | None:
         names |= {f: "moe/" + f[len(_MOE) :] for f in record if f.startswith(_MOE)}
     if len(names) < 2:
         return None  # one getter of one field gives no row
-    return _Plan(tuple(names.values()), itemgetter(*names))
+    return _Plan(tuple(names.values()), tuple(names), itemgetter(*names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -97,7 +98,7 @@ class SealedPart:
         facts.reach("epoch", epoch)
         try:
             self._epochs.add(record, axis="epoch", ordinal=ordinal, at=epoch, t=seconds(record))
-        except (AttributeError, TypeError, ValueError, OverflowError):
+        except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
             facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
 
     def series_keys(self) -> Iterable[SeriesKey]:

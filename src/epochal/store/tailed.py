@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName
@@ -71,28 +72,24 @@ class TailedPart:
 
     def _take(self, text: bytes) -> None:
         """Take in whole lines."""
-        facts, take = self._digest.facts, self._digest.take
+        facts, take, take_line = self._digest.facts, self._digest.take, self._digest.lanes.take
+        ordinal = facts.num_records
         start = end = self.offset
         for line in text.split(b"\n")[:-1]:
             end += len(line) + 1
-            try:
-                record = decode_json(line)
-                known = type(record) is dict and type(record.get("log")) is str
-            except (ValueError, RecursionError):
-                known = False
-            if not known:
-                # A torn write that a later record was appended to: the later one is whole.
-                record = decode(line) if line else None
+            if not take_line(ordinal, line):
+                record = _record(line)
                 if record is None:
                     facts.num_damaged += bool(line)  # an empty line ended a torn record
                     continue
-            ordinal = facts.num_records
-            if ordinal == 0:
-                check_version(record, self.path)
+                if ordinal == 0:
+                    check_version(record, self.path)
+                take(ordinal, record, start, end)
             if ordinal % _MARK_EVERY == 0:
                 self._marks.append(start)
-            take(ordinal, record, start, end)
-            self.offset = start = end
+            ordinal += 1
+            start = end
+        facts.num_records = ordinal
         self.offset = end
 
     # -- answers ----------------------------------------------------------------------------------
@@ -138,3 +135,14 @@ class TailedPart:
 
     def close(self) -> None:
         """Nothing is held open between questions."""
+
+
+def _record(line: bytes) -> Record | None:
+    try:
+        record: Any = decode_json(line)
+    except (ValueError, RecursionError):
+        record = None
+    if type(record) is dict and type(record.get("log")) is str:
+        return record
+    # A torn write that a later record was appended to: the later one is whole.
+    return decode(line) if line else None
