@@ -26,6 +26,13 @@ from epochal.segments.shape import NUMBERS, VALUED, Path, Shape
 # A kind with this many records gets row groups of its own; the others share one.
 _OWN_GROUP_ROWS = 4096
 _LONG_GROUP_ROWS = 1_000_000
+# pyarrow's own to_pandas_dtype() imports pandas in some of its versions.
+_NUMPY_OF_ARROW = {
+    pa.bool_(): np.bool_,
+    pa.int64(): np.int64,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+}
 _NUMPY_TYPES = {"f": np.float64, "x": np.float64, "i": np.int64, "l": np.int64, "b": np.bool_}
 
 
@@ -210,7 +217,7 @@ def _values(
 ) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_list(kind):
         return _objects(pieces, size, kind)
-    values = np.zeros(size, dtype=kind.to_pandas_dtype())
+    values = np.zeros(size, dtype=_NUMPY_OF_ARROW[kind])
     absent = np.ones(size, dtype=np.bool_)
     for places, numbers in pieces:
         values[places] = numbers
