@@ -101,11 +101,12 @@ def serve(
     from epochal.server.address import folders_digest
     from epochal.server.app import create_app
     from epochal.server.process import run_server
+    from epochal.settings import cache_folder
     from epochal.store.local import LocalStore
 
     assert place.listening is not None
     app = create_app(
-        lambda: LocalStore(*folders),
+        lambda: LocalStore(*folders, cache=cache_folder(), build=True),
         access=Access(hosts=place.names, token=place.token, port=place.port),
         exports=export_formats(),
         folders=folders_digest(folders),

@@ -119,7 +119,7 @@ def test_a_tag_spares_the_body_until_the_run_grows(tmp_path: Path, server: Serve
 
 def test_a_large_body_is_compressed_for_whoever_takes_it(tmp_path: Path, server: Server) -> None:
     spiky(tmp_path)
-    query = {"name": "loss", "run": "id-x", "pixels": 0}
+    query: dict[str, Any] = {"name": "loss", "run": "id-x", "pixels": 0}
     plain = server.ask("/api/series", **query)
     packed = server.ask("/api/series", headers={"Accept-Encoding": "gzip"}, **query)
     assert packed.headers["content-encoding"] == "gzip"

@@ -38,6 +38,8 @@ def is_loopback(host: str) -> bool:
 
 def listen(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes any. Raises ``PortTakenError`` or ``UsageError``."""
+    if not 0 <= port < 65536:
+        raise UsageError(f"port={port} must be from 0 to 65535.")
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -46,8 +48,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise UsageError(f"host={host!r} is not an address of this machine: {error}.") from error
     try:
         return socket.create_server(address[:2], family=family, backlog=1024)
-    except OverflowError as error:
-        raise UsageError(f"port={port} must be from 0 to 65535.") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTakenError(f"port {port} is in use.") from error

@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.answer import answer, problem
 from epochal.server.handlers import run_id_of
-from epochal.server.reader import Catalog
+from epochal.server.reader import Catalog, close_store
 from epochal.server.served import ExportFormat, Served, served
 from epochal.store.store import RunView
 
@@ -108,16 +108,18 @@ def _blob(run: RunView, file: str) -> tuple[bytes, str] | None:
 
 def _written(parts: Served, run_id: str, chosen: ExportFormat) -> IO[bytes]:
     """The export in a temporary file; read by a store of its own, so that others go on."""
-    run = Catalog(parts.open_store()).run(run_id)
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
+    store = parts.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        chosen.write(run, text)
+        chosen.write(Catalog(store).run(run_id), text)
         text.flush()
         text.detach()
     except BaseException:
         file.close()
         raise
+    finally:
+        close_store(store)
     return file
 
 

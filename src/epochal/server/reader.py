@@ -27,6 +27,7 @@ class Reader:
     """The thread that asks the store; ``Catalog`` is what is asked there."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self.catalog = Catalog(store)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="epochal-store")
 
@@ -36,8 +37,16 @@ class Reader:
         return await loop.run_in_executor(self._thread, lambda: question(*args, **kwargs))
 
     def close(self) -> None:
-        """Let the question being asked end; ask none that waits."""
+        """Let the question being asked end, ask none that waits, and close the store."""
         self._thread.shutdown(wait=True, cancel_futures=True)
+        close_store(self._store)
+
+
+def close_store(store: Store) -> None:
+    """Let a store put away what it holds open, where it holds anything."""
+    close = getattr(store, "close", None)
+    if close is not None:
+        close()
 
 
 class Catalog:
@@ -71,9 +80,12 @@ class Catalog:
 
     def known(self, run_id: str) -> RunView:
         """The run of an id as far as it has been read; raises like ``run``."""
-        run = self._by_id.get(run_id)
+        run = self._by_id.get(run_id) or self._find(run_id)
+        if run is None and self.look():  # it may have been made since
+            run = self._find(run_id)
         if run is None:
-            run = self._by_id[run_id] = self._find(run_id)
+            raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
+        self._by_id[run_id] = run
         return run
 
     def newest(self) -> RunView:
@@ -85,7 +97,7 @@ class Catalog:
         runs[0].refresh()
         return runs[0]
 
-    def _find(self, run_id: str) -> RunView:
+    def _find(self, run_id: str) -> RunView | None:
         # The store takes names and paths too, which are for people at this machine.
         if run_id and not (set(run_id) & set("/\\\0") or run_id.startswith((".", "~"))):
             try:
@@ -97,4 +109,4 @@ class Catalog:
             for run in candidates:
                 if run.info.id == run_id:
                     return run
-        raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
+        return None

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochal.record import Position
+from epochal.server.entries import _spread
+from epochal.store.answers import Entry
+from tests.server.live import Server
+from tests.store.journals import Journal
+
+
+def texts(root: Path, *, count: int) -> Journal:
+    journal = Journal(root)
+    for step in range(count):
+        journal.add({"log": "text", "step": step, "name": "ab"[step % 2], "text": f"t{step}"})
+    return journal
+
+
+def test_the_newest_entries_come_in_order(tmp_path: Path, server: Server) -> None:
+    texts(tmp_path, count=6)
+    answer = server.ask("/api/runs/id-x/texts", limit=2).json
+    assert [entry["record"]["text"] for entry in answer["entries"]] == ["t4", "t5"]
+    assert (answer["total"], answer["names"]) == (6, {"a": 3, "b": 3})
+
+
+def test_older_entries_are_reached_by_an_offset(tmp_path: Path, server: Server) -> None:
+    texts(tmp_path, count=6)
+    answer = server.ask("/api/runs/id-x/texts", limit=2, offset=2, name="a").json
+    assert [entry["record"]["text"] for entry in answer["entries"]] == ["t0"]
+
+
+def test_histograms_can_be_spread_over_the_steps(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    for step in range(10):
+        journal.add(
+            {"log": "histogram", "step": step, "name": "w", "lo": 0, "hi": 1, "counts": [1]}
+        )
+    answer = server.ask("/api/runs/id-x/histograms", name="w", limit=4, spread=1).json
+    assert [entry["step"] for entry in answer["entries"]] == [0, 3, 6, 9]
+
+
+def test_spreading_keeps_both_ends() -> None:
+    entries = [Entry(Position("loop", 1, 0, i), 0, {"log": "text"}) for i in range(100)]
+    for limit in (1, 2, 7, 99, 100, 200):
+        chosen = _spread(entries, limit)
+        assert len(chosen) == min(limit, 100)
+        assert chosen[-1] is entries[-1]
+        assert limit == 1 or chosen[0] is entries[0]
+
+
+def test_the_log_is_by_time(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).epoch(1, loss=1.0)
+    journal.add({"log": "message", "level": "msg", "text": "hello"}, writer="rank-0001").finish()
+    kinds = [entry["kind"] for entry in server.ask("/api/runs/id-x/log").json["entries"]]
+    assert kinds == ["epoch", "message", "finish"]
+
+
+def test_findings_and_graphs_are_entries(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).add({"log": "graph", "name": "net", "svg": "<svg/>"})
+    journal.add({"log": "finding", "id": "f1", "sentence": "loss is nan"}, writer="findings")
+    (finding,) = server.ask("/api/runs/id-x/findings").json["entries"]
+    assert finding["record"]["sentence"] == "loss is nan"
+    (graph,) = server.ask("/api/runs/id-x/graph").json["entries"]
+    assert graph["record"]["svg"] == "<svg/>"
+
+
+def test_raw_records_come_page_by_page(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    for step in range(5):
+        journal.metrics(step, loss=1.0)
+    page = server.ask("/api/runs/id-x/records", limit=4).json
+    rest = server.ask("/api/runs/id-x/records", since=page["position"]).json
+    found = [one["record"].get("step") for one in (*page["records"], *rest["records"])]
+    assert found == [None, 0, 1, 2, 3, 4]
+    assert (page["more"], rest["more"]) == (True, False)

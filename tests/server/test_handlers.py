@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.server.live import Server
+from tests.store.journals import Journal
+
+
+def test_runs_are_listed_newest_first(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "a", created=1.0).metrics(5, loss=1.0)
+    Journal(tmp_path, "b", created=2.0, config={"lr": 0.1}).metrics(7, loss=1.0).finish()
+    answer = server.ask("/api/runs", config=1).json
+    assert [(row["id"], row["step"]) for row in answer["rows"]] == [("id-b", 7), ("id-a", 5)]
+    assert answer["total"] == 2
+    assert answer["rows"][0]["config"] == {"lr": 0.1}
+    assert answer["rows"][0]["status"]["state"] == "finished"
+
+
+def test_a_page_of_runs_can_be_asked_for(tmp_path: Path, server: Server) -> None:
+    for number in range(5):
+        Journal(tmp_path, f"r{number}", created=float(number)).metrics(1, loss=1.0)
+    answer = server.ask("/api/runs", offset=1, limit=2).json
+    assert [row["name"] for row in answer["rows"]] == ["r3", "r2"]
+    assert (answer["total"], answer["offset"]) == (5, 1)
+
+
+def test_a_row_carries_the_summaries_asked_for(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=3.0).metrics(2, loss=1.0).metrics(3, loss=math.nan)
+    (row,) = server.ask("/api/runs", summary=["role:loss", "acc"]).json["rows"]
+    summary = row["summary"]["role:loss"]
+    assert (summary["best"], summary["best_x"], summary["max"]) == (1.0, 2, 3.0)
+    assert (summary["last"], summary["last_nonfinite"]) == (None, "nan")
+    assert "acc" not in row["summary"]
+
+
+def test_a_run_in_detail(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path, config={"lr": 0.1}, command=["train.py"])
+    journal.add({"log": "gpu-model", "name": "H200", "id": 0})
+    journal.add({"log": "define", "name": "loss", "unit": "nats"}).metrics(1, loss=2.0)
+    detail = server.ask("/api/runs/id-x").json
+    assert detail["config"] == {"lr": 0.1}
+    assert detail["facts"]["command"] == ["train.py"]
+    assert detail["hardware"] == [{"name": "H200", "id": 0}]
+    assert detail["roles"] == {"loss": "loss"}
+    (metric,) = detail["metrics"]
+    assert (metric["name"], metric["unit"], metric["summary"]["last"]) == ("loss", "nats", 2.0)
+    assert detail["position"] == "id-x:loop.1.0.3"
+    assert server.ask("/api/runs/id-x/config").json == {"lr": 0.1}
+
+
+def test_summaries_can_be_left_out(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=2.0)
+    (metric,) = server.ask("/api/runs/id-x", summary=0).json["metrics"]
+    assert metric["summary"] is None
+
+
+def test_an_answer_follows_the_run(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=2.0)
+    assert server.ask("/api/runs/id-x").json["row"]["step"] == 1
+    journal.metrics(2, loss=1.0)
+    assert server.ask("/api/runs/id-x").json["row"]["step"] == 2
+
+
+def test_labels_are_changed_and_the_rest_stays(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=2.0)
+    server.patch("/api/runs/id-x/labels", {"name": "best", "tags": ["a", "a", ""]})
+    answer = server.patch("/api/runs/id-x/labels", {"notes": "good"})
+    expected = {"name": "best", "tags": ["a"], "notes": "good", "hidden": False}
+    assert answer.json == expected
+    stored = json.loads(journal.folder.labels.read_bytes())
+    assert stored == {"name": "best", "tags": ["a"], "notes": "good"}
+    assert server.patch("/api/runs/id-x/labels", {"name": None}).json["name"] is None
+
+
+@pytest.mark.parametrize("body", [[], {"name": 5}, {"folder": "/"}, {"hidden": None}])
+def test_what_are_no_labels_is_refused(tmp_path: Path, server: Server, body: object) -> None:
+    Journal(tmp_path).metrics(1, loss=2.0)
+    assert server.patch("/api/runs/id-x/labels", body).status == 400
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_labels_that_cannot_be_stored_are_a_sentence(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=2.0)
+    journal.folder.path.chmod(0o500)
+    answer = server.patch("/api/runs/id-x/labels", {"name": "best"})
+    journal.folder.path.chmod(0o700)
+    assert answer.status == 409
+
+
+def test_a_copied_folder_does_not_make_its_id_unreachable(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "a", id="same").metrics(1, loss=2.0)
+    Journal(tmp_path, "b", id="same").metrics(1, loss=2.0)
+    assert server.ask("/api/runs/same").status == 200
+
+
+def test_damaged_runs_are_listed_with_the_reason(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "good").metrics(1, loss=1.0)
+    broken = Journal(tmp_path, "broken").metrics(1, loss=1.0)
+    broken.folder.identity.write_bytes(b'{"v":1,')
+    newer = Journal(tmp_path, "newer", v=99)
+    newer.metrics(1, loss=1.0)
+    empty = tmp_path / "p" / "empty"
+    (empty / "journal").mkdir(parents=True)
+    torn = Journal(tmp_path, "torn")
+    torn.path().write_bytes(b"\x00\xff\xfe not json\n" * 50)
+    rows = {row["name"]: row for row in server.ask("/api/runs").json["rows"]}
+    assert set(rows) == {"good", "broken", "newer", "empty", "torn"}
+    assert rows["good"]["problem"] is None
+    assert "run.json" in rows["broken"]["problem"]
+    assert "newer" in rows["newer"]["problem"]
+    for row in rows.values():
+        assert server.ask(f"/api/runs/{row['id']}").status == 200
+    assert server.ask("/metrics").status == 200
+    assert server.ask("/healthz").json["faults"] == 0
+
+
+def test_a_run_that_vanishes_is_no_longer_there(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    assert server.ask("/api/runs/id-x").status == 200
+    for path in sorted(journal.folder.path.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    journal.folder.path.rmdir()
+    assert server.ask("/api/runs/id-x").status in (200, 404)
+    assert server.ask("/healthz").json["faults"] == 0
+
+
+def test_an_address_that_is_not_there_is_a_sentence(server: Server) -> None:
+    answer = server.ask("/nowhere")
+    assert (answer.status, answer.json) == (404, {"error": "there is nothing at this address."})
+
+
+def test_the_page_is_served_with_a_tag(server: Server) -> None:
+    answer = server.ask("/")
+    assert b"<!doctype html>" in answer.body.lower()
+    again = server.ask("/", headers={"If-None-Match": answer.headers["etag"]})
+    assert again.status == 304
+
+
+def test_nothing_lies_beside_the_api_on_an_unknown_query(server: Server) -> None:
+    assert server.ask("/api/runs", query="name ==").status == 400
+    assert server.ask("/api/runs", limit="many").status == 400

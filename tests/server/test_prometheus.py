@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+from epochal.server.prometheus import metric_name
+from tests.server.live import Server
+from tests.store.journals import Journal
+
+LINE = re.compile(
+    r'^[a-zA-Z_:][a-zA-Z0-9_:]*\{(\w+="(\\.|[^"\\\n])*",?)+\} (NaN|[+-]Inf|[-+\w.]+)$'
+)
+
+
+def test_latest_values_of_live_runs(tmp_path: Path, server: Server) -> None:
+    logged = {"loss": 1.5, "val/acc %": math.nan}
+    Journal(tmp_path).metrics(1, loss=2.0).add({"log": "metrics", "step": 2, "m": logged})
+    Journal(tmp_path, "ended").metrics(1, loss=9.0).finish()
+    lines = server.ask("/metrics").body.decode().splitlines()
+    about = 'run="id-x",name="x",project="p"'
+    assert f'epochal_loss{{{about},rank="0",metric="loss",axis="step"}} 1.5' in lines
+    assert f'epochal_val_acc__{{{about},rank="0",metric="val/acc %",axis="step"}} NaN' in lines
+    assert f"epochal_run_step{{{about}}} 2.0" in lines
+    assert not [line for line in lines if "ended" in line]
+
+
+def test_every_line_is_in_the_format(tmp_path: Path, server: Server) -> None:
+    logged = {'a"b\\c\nd': 1.0, "ü": math.inf, "0": -math.inf, "a_b": 1e-300}
+    Journal(tmp_path).add({"log": "metrics", "step": 1, "m": logged})
+    for line in server.ask("/metrics").body.decode().splitlines():
+        assert line.startswith("# TYPE ") or LINE.match(line), line
+
+
+def test_each_family_is_declared_once(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).add({"log": "metrics", "step": 1, "m": {"a/b": 1.0, "a_b": 2.0}})
+    lines = server.ask("/metrics").body.decode().splitlines()
+    assert lines.count("# TYPE epochal_a_b gauge") == 1
+    assert len([line for line in lines if line.startswith("epochal_a_b{")]) == 2
+
+
+def test_names_are_made_safe() -> None:
+    assert metric_name("train/loss (ema)") == "epochal_train_loss__ema_"

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from epochal.errors import UsageError
+from epochal.server.address import PortTakenError, folders_digest
+from epochal.serving import find_place, serve_in_background
+from tests.store.journals import Journal
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, str]]]:
+    """The process beside a training, and what it said first."""
+    command = [sys.executable, "-m", "epochal.serving", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            yield process, json.loads(process.stdout.readline())
+        finally:
+            process.kill()
+
+
+def health(port: int) -> dict[str, object]:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        assert response.getheader("server") is None
+        found = json.loads(response.read())
+        assert isinstance(found, dict)
+        return found
+
+
+def port_of(url: str) -> int:
+    return int(url.rstrip("/").rpartition(":")[2])
+
+
+def test_it_says_its_address_when_it_is_ready(tmp_path: Path) -> None:
+    with started(str(tmp_path), "--port", "0") as (process, said):
+        assert said["url"].startswith("http://127.0.0.1:")
+        found = health(port_of(said["url"]))
+        assert found["folders"] == folders_digest([tmp_path])
+        assert found["pid"] == process.pid
+
+
+def test_a_second_one_for_the_same_folder_points_to_the_first(tmp_path: Path) -> None:
+    with started(str(tmp_path), "--port", "0") as (_, first):
+        port = str(port_of(first["url"]))
+        with started(str(tmp_path), "--port", port) as (process, second):
+            assert second["url"] == first["url"]
+            assert process.wait(20) == 0
+
+
+def test_another_folder_takes_the_next_port_and_says_so(tmp_path: Path) -> None:
+    with started(str(tmp_path), "--port", "0") as (_, first):
+        port = port_of(first["url"])
+        (tmp_path / "other").mkdir()
+        with started(str(tmp_path / "other"), "--port", str(port)) as (_, second):
+            assert port_of(second["url"]) > port
+            assert str(port) in second["note"]
+
+
+def test_it_ends_a_while_after_its_parent(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as parent:
+        arguments = ("--port", "0", "--parent", str(parent.pid), "--linger", "0.1")
+        with started(str(tmp_path), *arguments) as (process, said):
+            assert health(port_of(said["url"]))
+            parent.kill()
+            parent.wait()
+            assert process.wait(20) == 0
+
+
+def test_open_streams_do_not_keep_it_from_stopping(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, loss=1.0)
+    with started(str(tmp_path), "--port", "0") as (process, said):
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(said["url"]), timeout=20)
+        with closing(connection):
+            connection.request("GET", "/api/events?run=id-x")
+            assert connection.getresponse().readline() == b"retry: 1000\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) in (0, -signal.SIGTERM)
+
+
+def test_beside_a_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    url = serve_in_background(tmp_path, 0)
+    assert url is not None
+    assert url in capfd.readouterr().out
+    pid = health(port_of(url))["pid"]
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def test_failing_to_start_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert serve_in_background(tmp_path, 700_000) is None
+    said = capfd.readouterr().err
+    assert said.startswith("The live page could not be started: port=700000")
+    assert "Traceback" not in said
+
+
+def test_a_port_that_may_not_move_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(PortTakenError, match=str(port)):
+            find_place([tmp_path], port=port, may_move=False)
+
+
+def test_another_host_gets_a_token(tmp_path: Path) -> None:
+    place = find_place([tmp_path], port=0, host="0.0.0.0")
+    assert place.listening is not None
+    place.listening.close()
+    assert place.token is not None
+    assert len(place.token) >= 32
+    assert place.token in place.url
+    assert socket.gethostname().lower() in place.names
+
+
+def test_this_machine_alone_needs_none(tmp_path: Path) -> None:
+    place = find_place([tmp_path], port=0)
+    assert place.listening is not None
+    place.listening.close()
+    assert place.token is None
+
+
+def test_a_short_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="token"):
+        find_place([tmp_path], token="short")
+
+
+def test_a_host_elsewhere_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="host="):
+        find_place([tmp_path], host="192.0.2.1", port=0)
