@@ -1,0 +1,116 @@
+/**
+ * Where the page's answers come from: the server it was loaded from (live.ts), or the file it was saved in (archive.ts).
+ * Everything above asks through this and cannot tell which.
+ */
+
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { SeriesData } from "../chart/index.ts";
+import type {
+  AxisName, EntryList, EntryRow, Labels, LabelsChange, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
+} from "../wire.ts";
+
+export interface RunsRequest {
+  /** In the query language of the command line, such as `config.lr < 3e-4 and status == "running"`. */
+  readonly query?: string;
+  /** Such as `-created` or `summary.loss.last`. */
+  readonly order?: string;
+  readonly offset?: number;
+  readonly limit?: number;
+  readonly withConfig?: boolean;
+  /** Metric names, or `role:loss`, whose summary each row is to carry. */
+  readonly summaries?: readonly string[];
+}
+
+export interface SeriesRequest {
+  readonly runs: readonly string[];
+  readonly names: readonly string[];
+  readonly x: XKind;
+  /** For names that exist on several axes. */
+  readonly axis?: AxisName;
+  /** Without it rank 0. */
+  readonly ranks?: readonly number[] | "all";
+  readonly lo?: number;
+  readonly hi?: number;
+  /** Longer series come as this many slices; 0 asks for every point. */
+  readonly pixels: number;
+}
+
+export interface SeriesPart {
+  readonly head: SeriesHead;
+  readonly data: SeriesData;
+  /** When each raw point was logged, in Unix seconds; null for slices. */
+  readonly times: Float64Array | null;
+}
+
+export interface SeriesAnswer {
+  readonly parts: readonly SeriesPart[];
+  readonly missing: readonly Missing[];
+  /** How far each run had been read. */
+  readonly positions: Readonly<Record<string, string>>;
+}
+
+export type EntryKind = "histograms" | "texts" | "blobs" | "findings" | "graph" | "log";
+
+export interface EntriesRequest {
+  readonly name?: string;
+  readonly offset?: number;
+  readonly limit?: number;
+  /** Evenly over all steps, instead of the newest. */
+  readonly isSpread?: boolean;
+  readonly rank?: number | "all";
+  /** Of the log only: the kinds of record. */
+  readonly kinds?: readonly string[];
+}
+
+/** What one run recorded between two positions. */
+export interface RecordsNews {
+  readonly type: "records";
+  readonly run: string;
+  /** Where the stream stood before; null when that is not known. */
+  readonly from: string | null;
+  readonly to: string;
+  readonly points: readonly Points[];
+  readonly entries: readonly EntryRow[];
+}
+
+export type News =
+  | RecordsNews
+  | { readonly type: "status"; readonly row: RunRow }
+  | ({ readonly type: "runs" } & RunsEvent)
+  | ({ readonly type: "reset" } & ResetEvent);
+
+export type Connection = "connecting" | "live" | "lost" | "archive";
+
+export interface Feed {
+  /** Follow these runs from these positions on; replaces what was wanted before. */
+  want(positions: ReadonlyMap<string, string>): void;
+  close(): void;
+}
+
+export interface Source {
+  readonly connection: ReadonlySignal<Connection>;
+  runs(request: RunsRequest): Promise<RunList>;
+  run(id: string): Promise<RunDetail>;
+  series(request: SeriesRequest): Promise<SeriesAnswer>;
+  entries(kind: EntryKind, run: string, request?: EntriesRequest): Promise<EntryList>;
+  /** Address of a blob's bytes, for `src` and `href`. */
+  blobAddress(run: string, file: string): string;
+  /** Address of a whole run as a file; null where there is no server to make it. */
+  exportAddress(run: string, format: string): string | null;
+  /** Null where labels cannot be changed. */
+  readonly relabel: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
+  /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */
+  follow(listener: (news: News) => void): Feed;
+}
+
+/** An answer that is an error, in the server's own sentence. */
+export class SourceError extends Error {
+  readonly status: number;
+
+  constructor(sentence: string, status: number) {
+    super(sentence);
+    this.name = "SourceError";
+    this.status = status;
+  }
+}

@@ -1,0 +1,114 @@
+/** The page's state in one place: what panels are given. */
+
+import { computed, effect, signal } from "@preact/signals";
+import type { ReadonlySignal, Signal } from "@preact/signals";
+
+import { createLazyQueue, createSyncBus } from "../chart/index.ts";
+import type { LazyQueue, SyncBus } from "../chart/index.ts";
+import type { News, RecordsNews, Source } from "../source/source.ts";
+import { createToasts } from "../ui/toast.tsx";
+import type { Toasts } from "../ui/toast.tsx";
+import { createBook } from "./book.ts";
+import type { Book } from "./book.ts";
+import { createDetails } from "./details.ts";
+import type { Details } from "./details.ts";
+import { metricsOf } from "./metrics.ts";
+import type { Metric } from "./metrics.ts";
+import { createRuns, HEADLINES, isEnded } from "./runs.ts";
+import type { Runs } from "./runs.ts";
+import { createView } from "./view.ts";
+import type { View, Zoom } from "./view.ts";
+
+export interface Page {
+  readonly source: Source;
+  readonly view: View;
+  readonly runs: Runs;
+  readonly details: Details;
+  readonly book: Book;
+  readonly toasts: Toasts;
+  /** One crosshair for all charts. */
+  readonly sync: SyncBus;
+  readonly lazy: LazyQueue;
+  /** Every metric that any run in the charts has. */
+  readonly metrics: ReadonlySignal<readonly Metric[]>;
+  /** Unix seconds, moving on once a second. */
+  readonly now: ReadonlySignal<number>;
+  readonly isPaused: Signal<boolean>;
+  /** Be told of news as they come; returns the function that ends it. */
+  onNews(listener: (news: News) => void): () => void;
+  /** Open a panel's tab. */
+  open(panel: string): void;
+  /** Zoom all charts along that axis, and open the charts. */
+  zoomTo(zoom: Zoom, panel?: string): void;
+}
+
+/** More runs than this are not followed at once; the list still tells of them. */
+const MOST_FOLLOWED = 24;
+
+export function createPage(source: Source, view: View = createView()): Page {
+  const toasts = createToasts();
+  const runs = createRuns(source, view);
+  const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
+  const book = createBook(source, (run) => runs.row(run)?.created ?? null);
+  const listeners = new Set<(news: News) => void>();
+  const now = signal(Date.now() / 1000);
+  const isPaused = signal(false);
+  const feed = source.follow((news) => {
+    runs.apply(news);
+    if (news.type === "records") recorded(news);
+    if (news.type === "reset") {
+      book.renew(news.run);
+      for (const { id } of news.run === null ? runs.shown.peek() : [{ id: news.run }]) details.renew(id);
+      if (news.run === null) runs.reload();
+    }
+    for (const listener of [...listeners]) listener(news);
+  });
+
+  const recorded = (news: RecordsNews): void => {
+    book.apply(news);
+    const detail = details.known(news.run);
+    if (detail === null) return;
+    const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
+    const isNew = news.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
+    if (isNew || news.entries.some(({ kind }) => ["define", "finish", "gpu-model"].includes(kind))) details.renew(news.run);
+    for (const role of HEADLINES) {
+      const name = detail.roles[role.replace("role:", "")];
+      const points = news.points.find((one) => one.name === name && one.rank === 0);
+      if (points !== undefined) runs.setHeadline(news.run, role, points.value.at(-1) ?? NaN);
+    }
+  };
+
+  setInterval(() => {
+    now.value = Date.now() / 1000;
+  }, 1000);
+  effect(() => {
+    const focus = runs.focus.value;
+    const wanted = new Set([...(focus === null ? [] : [focus]), ...runs.shown.value].filter((row) => !isEnded(row)).map(({ id }) => id));
+    const positions = new Map<string, string>();
+    for (const id of [...wanted].slice(0, MOST_FOLLOWED)) {
+      const detail = details.of(id).value;
+      if (detail !== null) positions.set(id, detail.position);
+    }
+    feed.want(positions);
+  });
+  effect(() => book.pause(isPaused.value));
+
+  return {
+    source, view, runs, details, book, toasts, now, isPaused,
+    sync: createSyncBus(),
+    lazy: createLazyQueue(),
+    metrics: computed(() => metricsOf(runs.shown.value.map(({ id }) => details.of(id).value))),
+    onNews(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    open(panel) {
+      view.panel.value = panel;
+    },
+    zoomTo(zoom, panel = "charts") {
+      view.x.value = zoom.x;
+      view.zoom.value = zoom;
+      view.panel.value = panel;
+    },
+  };
+}

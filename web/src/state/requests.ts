@@ -1,0 +1,47 @@
+/** Cells that are wanted at the same time become few requests: many names of the same runs in one. */
+
+import type { SeriesRequest } from "../source/source.ts";
+import type { CellRequest } from "./book.ts";
+import { grouped } from "./grouped.ts";
+
+/** Small enough that the first charts need not wait for the last. */
+const MAX_NAMES = 16;
+const MAX_SERIES = 400;
+
+export interface Gathered<Member> {
+  readonly request: SeriesRequest;
+  readonly members: readonly Member[];
+}
+
+export function requestsFor<Member extends { readonly request: CellRequest }>(members: readonly Member[]): readonly Gathered<Member>[] {
+  const alike = grouped(members, ({ request: { x, axis, ranks, range, pixels } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels]));
+  return [...alike.values()].flatMap((group) => {
+    const byName = grouped(group, ({ request }) => request.name);
+    const sameRuns = grouped([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
+    return [...sameRuns.values()].flatMap(inPieces).map((names) => gathered(names.flat()));
+  });
+}
+
+function inPieces<Member>(ofNames: readonly (readonly Member[])[]): readonly (readonly Member[])[][] {
+  const numRuns = ofNames[0]?.length ?? 1;
+  const size = Math.max(1, Math.min(MAX_NAMES, Math.floor(MAX_SERIES / numRuns)));
+  const pieces: (readonly Member[])[][] = [];
+  for (let start = 0; start < ofNames.length; start += size) pieces.push(ofNames.slice(start, start + size));
+  return pieces;
+}
+
+function gathered<Member extends { readonly request: CellRequest }>(members: readonly Member[]): Gathered<Member> {
+  const { x, axis, ranks, range, pixels } = members[0]!.request;
+  return {
+    members,
+    request: {
+      runs: [...new Set(members.map(({ request }) => request.run))],
+      names: [...new Set(members.map(({ request }) => request.name))],
+      x,
+      pixels,
+      ...(axis === undefined ? {} : { axis }),
+      ...(ranks === undefined ? {} : { ranks }),
+      ...(range === null ? {} : { lo: range.min, hi: range.max }),
+    },
+  };
+}

@@ -1,0 +1,161 @@
+/** What the person at the page has chosen: signals, each kept in the address. */
+
+import { effect, signal } from "@preact/signals";
+import type { Signal } from "@preact/signals";
+
+import type { Range, SpreadKind } from "../chart/index.ts";
+import type { XKind } from "../wire.ts";
+import {
+  choiceField, flagField, namesField, optionalField, optionalNamesField, parseAddress, textField, writeAddress,
+} from "./address.ts";
+import type { Field } from "./address.ts";
+
+export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative"];
+
+/** A range of x, and what x counts there: charts along something else are not zoomed. */
+export interface Zoom extends Range {
+  readonly x: XKind;
+}
+
+export type SmoothingKind = "ema" | "gaussian";
+export type FilterMode = "words" | "regex" | "query";
+export type SpreadChoice = "none" | SpreadKind;
+
+export interface View {
+  readonly panel: Signal<string>;
+  readonly project: Signal<string | null>;
+  /** The run that panels of one run show; null lets the page choose. */
+  readonly focus: Signal<string | null>;
+  /** Runs in the charts; null lets the page choose the newest. */
+  readonly shown: Signal<readonly string[] | null>;
+  /** The only run in the charts while it is set. */
+  readonly solo: Signal<string | null>;
+  readonly baseline: Signal<string | null>;
+  readonly filter: Signal<string>;
+  readonly filterMode: Signal<FilterMode>;
+  /** A configuration key by which runs are grouped, such as `optimizer.lr`. */
+  readonly groupBy: Signal<string | null>;
+  /** `created`, `name` or a metric's name; a minus in front turns it around. */
+  readonly order: Signal<string>;
+  readonly x: Signal<XKind>;
+  readonly smoothing: Signal<SmoothingKind>;
+  /** From 0, none, to just below 1. */
+  readonly smoothness: Signal<number>;
+  /** Which metrics have charts. */
+  readonly metrics: Signal<string>;
+  readonly metricsAreRegex: Signal<boolean>;
+  readonly zoom: Signal<Zoom | null>;
+  readonly isLogX: Signal<boolean>;
+  /** Metrics whose y axis is logarithmic. */
+  readonly logY: Signal<readonly string[]>;
+  readonly ignoresOutliers: Signal<boolean>;
+  readonly pinned: Signal<readonly string[]>;
+  /** Groups of charts that are not as they are by default: open or closed. */
+  readonly folded: Signal<readonly string[]>;
+  /** The metric whose chart fills the window. */
+  readonly full: Signal<string | null>;
+  /** How the members of a group are drawn: each by itself, or their mean with this spread. */
+  readonly spread: Signal<SpreadChoice>;
+  /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
+  text(key: string, initial?: string): Signal<string>;
+  /** The address that leads back to this view. */
+  address(): string;
+}
+
+interface Kept {
+  readonly field: Field<unknown>;
+  readonly signal: Signal<unknown>;
+}
+
+/** Changes of these are steps that the browser's back button takes back. */
+const STEPS: ReadonlySet<string> = new Set(["panel", "run", "full"]);
+
+export function createView(location: Location = window.location, history: History = window.history): View {
+  const kept = new Map<string, Kept>();
+  let given = parseAddress(location.hash);
+  const keep = <Value>(field: Field<Value>): Signal<Value> => {
+    const known = kept.get(field.key);
+    if (known !== undefined) return known.signal as Signal<Value>;
+    const made = signal(read(field, given));
+    kept.set(field.key, { field: field as Field<unknown>, signal: made as Signal<unknown> });
+    return made;
+  };
+  const view: View = {
+    panel: keep(textField("panel", "overview")),
+    project: keep(optionalField("project")),
+    focus: keep(optionalField("run")),
+    shown: keep(optionalNamesField("runs")),
+    solo: keep(optionalField("solo")),
+    baseline: keep(optionalField("baseline")),
+    filter: keep(textField("filter")),
+    filterMode: keep(choiceField<FilterMode>("filter-as", ["words", "regex", "query"], "words")),
+    groupBy: keep(optionalField("group")),
+    order: keep(textField("order", "-created")),
+    x: keep(choiceField("x", X_KINDS, "step")),
+    smoothing: keep(choiceField<SmoothingKind>("smooth-as", ["ema", "gaussian"], "ema")),
+    smoothness: keep(smoothnessField("smooth")),
+    metrics: keep(textField("metrics")),
+    metricsAreRegex: keep(flagField("metrics-regex")),
+    zoom: keep(zoomField("zoom")),
+    isLogX: keep(flagField("log-x")),
+    logY: keep(namesField("log-y")),
+    ignoresOutliers: keep(flagField("clip")),
+    pinned: keep(namesField("pin")),
+    folded: keep(namesField("fold")),
+    full: keep(optionalField("full")),
+    spread: keep(choiceField<SpreadChoice>("spread", ["none", "std", "stderr", "minmax"], "none")),
+    text: (key, initial = "") => keep(textField(`p-${key}`, initial)),
+    address: () => `#${writeAddress(texts())}`,
+  };
+
+  const texts = (): Map<string, string> => {
+    const all = new Map<string, string>();
+    for (const { field, signal: { value } } of kept.values()) {
+      const text = field.write(value);
+      if (value !== field.initial && text !== field.write(field.initial)) all.set(field.key, text);
+      else if (value !== null && field.initial === null) all.set(field.key, text);
+    }
+    // A panel that has not been opened yet keeps its choices.
+    for (const [key, text] of given) if (!kept.has(key)) all.set(key, text);
+    return all;
+  };
+  effect(() => {
+    const next = texts();
+    const before = parseAddress(location.hash);
+    const written = writeAddress(next);
+    if (written === writeAddress(before)) return;
+    const isStep = [...STEPS].some((key) => next.get(key) !== before.get(key));
+    history[isStep ? "pushState" : "replaceState"](null, "", written === "" ? "#" : `#${written}`);
+  });
+  const reread = (): void => {
+    given = parseAddress(location.hash);
+    for (const { field, signal: one } of kept.values()) one.value = read(field, given);
+  };
+  window.addEventListener("popstate", reread);
+  window.addEventListener("hashchange", reread);
+  return view;
+}
+
+function read<Value>(field: Field<Value>, given: ReadonlyMap<string, string>): Value {
+  const text = given.get(field.key);
+  return text === undefined ? field.initial : (field.parse(text) ?? field.initial);
+}
+
+function smoothnessField(key: string): Field<number> {
+  const parse = (text: string): number | null => {
+    const value = Number(text);
+    return value >= 0 && value < 1 ? value : null;
+  };
+  return { key, initial: 0, parse, write: String };
+}
+
+/** Written as `step:1000..2500`. */
+export function zoomField(key: string): Field<Zoom | null> {
+  const parse = (text: string): Zoom | null => {
+    const [, kind, from, to] = /^([a-z]+):([^:]+)\.\.(.+)$/.exec(text) ?? [];
+    const x = X_KINDS.find((one) => one === kind);
+    const [min, max] = [Number(from), Number(to)];
+    return x !== undefined && min < max ? { x, min, max } : null;
+  };
+  return { key, initial: null, parse, write: (zoom) => (zoom === null ? "" : `${zoom.x}:${zoom.min}..${zoom.max}`) };
+}
