@@ -3,7 +3,7 @@
  *
  * The shades were searched in OKLCH, one hue window a slot, for the largest smallest distance between any two in normal
  * sight and under protanopia, deuteranopia and tritanopia (Machado, Oliveira and Fernandes 2009), with at least 3:1
- * against the page. Beyond twelve series colours repeat with a dash, so that no two look alike up to thirty-six.
+ * against a white page and 4:1 against a dark one. Beyond twelve series colours repeat with a dash, so that no two look alike up to thirty-six.
  */
 
 interface Shade {
@@ -12,18 +12,18 @@ interface Shade {
 }
 
 export const PALETTE: readonly Shade[] = [
-  { light: "#3d68ca", dark: "#4766ca" },
-  { light: "#bb5c0c", dark: "#f29b1d" },
-  { light: "#3b9463", dark: "#4dc583" },
-  { light: "#a54391", dark: "#b13290" },
-  { light: "#0398cd", dark: "#55a2ce" },
-  { light: "#ac312a", dark: "#e9623e" },
-  { light: "#6200a0", dark: "#9776fb" },
-  { light: "#a09520", dark: "#e9dc4b" },
-  { light: "#206c58", dark: "#4fefc6" },
-  { light: "#eb4b9f", dark: "#c76894" },
-  { light: "#583400", dark: "#8b5d37" },
-  { light: "#414660", dark: "#a0c2e3" },
+  { light: "#3d68ca", dark: "#707bfd" },
+  { light: "#bb5c0c", dark: "#e88b0e" },
+  { light: "#3b9463", dark: "#8ccc6b" },
+  { light: "#a54391", dark: "#dc53c2" },
+  { light: "#0398cd", dark: "#6ec9fe" },
+  { light: "#ac312a", dark: "#f04a15" },
+  { light: "#6200a0", dark: "#ad90f4" },
+  { light: "#a09520", dark: "#f3d928" },
+  { light: "#206c58", dark: "#2bf2c5" },
+  { light: "#eb4b9f", dark: "#df90a8" },
+  { light: "#583400", dark: "#ab8c6b" },
+  { light: "#414660", dark: "#758192" },
 ];
 
 const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2.5]];

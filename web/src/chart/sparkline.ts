@@ -40,7 +40,7 @@ export function drawSparkline(pen: Pen, size: Size, options: SparklineOptions, t
   const yScale = createScale(flat ? "linear" : kind, flat ? { min: min - 1, max: max + 1 } : { min, max }, size.height - MARGIN, MARGIN);
   if (isDense(x, xScale, size.width)) {
     const stretches = columns(x, y, xScale, yScale);
-    pen.path({ fill: color, stroke: color, width: 0.5, alpha: 0.25 }, (sink) => columnBand(sink, stretches));
+    pen.path({ stroke: color, width: 1, alpha: 0.3, cap: "butt" }, (sink) => columnBand(sink, stretches));
     pen.path({ stroke: color, width: 1.25 }, (sink) => columnLine(sink, stretches));
   } else {
     pen.path({ stroke: color, width: 1.25 }, (sink) => traceLine(sink, x, y, xScale, yScale));

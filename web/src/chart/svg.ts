@@ -78,7 +78,7 @@ function attributes(ink: Ink): string {
   if (ink.stroke !== undefined) {
     text += ` stroke="${escapeXml(ink.stroke)}" stroke-width="${short(ink.width ?? 1)}" stroke-linejoin="round"`;
     if (ink.dash?.length) text += ` stroke-dasharray="${ink.dash.join(" ")}"`;
-    else text += ' stroke-linecap="round"';
+    else if (ink.cap !== "butt") text += ' stroke-linecap="round"';
   }
   if (ink.alpha !== undefined && ink.alpha !== 1) text += ` opacity="${short(ink.alpha, 3)}"`;
   return text;

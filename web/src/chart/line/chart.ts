@@ -57,6 +57,8 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let plot: Plot | null = null;
   let legend: Legend | null = null;
   let ranges = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0 } };
+  let isNear = true;
+  let isStale = false;
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
 
@@ -94,7 +96,9 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     const x = zoom ?? extentX(traces, options.xKind);
     const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
     ranges = { x, y: extentY(traces, x, { kind: options.yKind, ignoresOutliers: options.ignoresOutliers, always }) };
-    plot?.show(ranges.x, ranges.y.range);
+    isStale = !isNear;
+    // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
+    if (!isStale) plot?.show(ranges.x, ranges.y.range);
     crosshair.again();
     legend?.update(traces, emphasis, options.baseline);
   };
@@ -107,7 +111,8 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
 
   const emphasise = (change: Partial<Emphasis>): void => {
     emphasis = { ...emphasis, ...change };
-    plot?.repaint();
+    if (isNear) plot?.repaint();
+    else isStale = true;
     crosshair.again();
     legend?.update(traces, emphasis, options.baseline);
   };
@@ -136,7 +141,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   };
 
   crosshair.onMove(({ x, y, isOwn }) => {
-    const current = x === null ? null : scene();
+    const current = x === null || !isNear ? null : scene();
     const readout = current === null || x === null ? null : readAt(current, x, y);
     crosshair.draw(readout, current, theme);
     if (readout === null || current === null || !isOwn) tooltip.hide();
@@ -164,6 +169,11 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     refresh();
   });
   resized.observe(host);
+  const sighted = new IntersectionObserver((entries) => {
+    isNear = entries.at(-1)!.isIntersecting;
+    if (isNear && isStale) refresh();
+  }, { rootMargin: "15%" });
+  sighted.observe(host);
   const stopTheme = onThemeChange(() => {
     theme = readTheme(root);
     if (plot !== null) {
@@ -201,9 +211,16 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     range: () => ranges.x,
     csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(scene(), size, theme),
-    png: () => (plot === null ? Promise.reject(new Error("the chart has not been drawn yet")) : canvasPng(plot.canvas, theme.surface)),
+    async png() {
+      if (plot === null) throw new Error("the chart has not been drawn yet");
+      plot.show(ranges.x, ranges.y.range);
+      // uPlot paints in a microtask.
+      await Promise.resolve();
+      return canvasPng(plot.canvas, theme.surface);
+    },
     destroy() {
       resized.disconnect();
+      sighted.disconnect();
       stopTheme();
       stopInput();
       stopSync();

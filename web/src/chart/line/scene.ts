@@ -2,7 +2,7 @@
 
 import { verticalLine } from "../axes.ts";
 import { formatWhole } from "../format.ts";
-import { band, columnBand, columnLine, columns, isDense, traceLine } from "../outline.ts";
+import { band, columnBand, columnLine, columns, density, isDense, thinLine, traceLine } from "../outline.ts";
 import { slotColor } from "../palette.ts";
 import { textWidth } from "../pen.ts";
 import type { Box, Pen } from "../pen.ts";
@@ -28,7 +28,9 @@ export interface Scene {
 const DIMMED = 0.13;
 const FAINT = 0.28;
 const BAND = 0.2;
+const DENSE_BAND = 0.42;
 const MARK_SIZE = 3.5;
+const FINE_POINTS_PER_COLUMN = 0.4;
 
 export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme): void {
   const { box, emphasis, options } = scene;
@@ -74,16 +76,17 @@ function drawTrace(pen: Pen, scene: Scene, trace: Trace, theme: ChartTheme, alph
   const smoothed = isSmoothing(options.smoothing) ? scene.smoothed.get(trace.id) : undefined;
   if (isDense(trace.x, x, box.width)) {
     const stretches = columns(trace.x, trace.y, x, y);
-    // The outline keeps a spike of one column, under half a pixel wide, visible.
-    const bandAlpha = alpha * (smoothed === undefined ? BAND + 0.06 : BAND);
-    pen.path({ fill: color, stroke: color, width: 0.75, alpha: bandAlpha }, (sink) => columnBand(sink, stretches));
-    if (smoothed === undefined) pen.path(ink, (sink) => columnLine(sink, stretches));
+    const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : FAINT);
+    pen.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, stretches));
+    // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
+    if (smoothed === undefined) pen.path({ ...ink, width: isProminent ? 1.75 : 1 }, (sink) => columnLine(sink, stretches));
   } else {
-    const raw = smoothed === undefined ? ink : { ...ink, width: 1, alpha: alpha * FAINT };
+    const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
+    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * FAINT };
     pen.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
     drawFewPoints(pen, trace, scene, color, raw.alpha);
   }
-  if (smoothed !== undefined) pen.path(ink, (sink) => traceLine(sink, trace.sampleX, smoothed, x, y));
+  if (smoothed !== undefined) pen.path(ink, (sink) => thinLine(sink, trace.sampleX, smoothed, x, y, box.width));
 }
 
 function drawFewPoints(pen: Pen, trace: Trace, { x, y, box }: Scene, fill: string, alpha: number): void {
