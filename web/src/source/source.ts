@@ -76,6 +76,8 @@ export interface RecordsNews {
 
 export type News =
   | RecordsNews
+  /** The stream begins or goes on: the list may have changed meanwhile. */
+  | { readonly type: "joined" }
   | { readonly type: "status"; readonly row: RunRow }
   | ({ readonly type: "runs" } & RunsEvent)
   | ({ readonly type: "reset" } & ResetEvent);

@@ -55,6 +55,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const isPaused = signal(false);
   const feed = source.follow((news) => {
     runs.apply(news);
+    if (news.type === "joined") runs.reload();
     if (news.type === "records") recorded(news);
     if (news.type === "reset") {
       book.renew(news.run);

@@ -1,0 +1,171 @@
+/**
+ * Answers that lie in the page itself: a saved file asks nobody. The answers are those of the server, kept as they were; only what depends on the
+ * view, the range and the axis of a series, is worked out here.
+ */
+
+import { signal } from "@preact/signals";
+
+import type { SeriesData } from "../chart/index.ts";
+import { lowerBound } from "../chart/series.ts";
+import { WIRE_VERSION } from "../wire.ts";
+import type { EntryList, EntryRow, RunDetail, RunList, SeriesHead, XKind } from "../wire.ts";
+import { decodeSeries } from "./decode.ts";
+import { SourceError } from "./source.ts";
+import type { Connection, EntriesRequest, EntryKind, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
+
+/** What stands, as JSON, in the element `<script type="application/json" id="epochal-archive">`. */
+export interface ArchiveBody {
+  readonly wire: number;
+  /** When it was saved, in Unix seconds. */
+  readonly made: number;
+  /** With `config` and with the summaries `role:loss` and `role:eval_loss`. */
+  readonly runs: RunList;
+  readonly details: Readonly<Record<string, RunDetail>>;
+  /** Bodies of `/api/series` with `x=step`, of all ranks, in base64, as they are or compressed with gzip. */
+  readonly series: readonly string[];
+  /** By run: how steps translate to other axes, as knots with straight lines between. */
+  readonly axes: Readonly<Record<string, Partial<Record<XKind, Knots>>>>;
+  readonly entries: Readonly<Record<string, Partial<Record<EntryKind, EntryList>>>>;
+  /** By run and file: `data:` addresses of blobs. */
+  readonly blobs: Readonly<Record<string, Readonly<Record<string, string>>>>;
+}
+
+export interface Knots {
+  readonly step: readonly number[];
+  readonly at: readonly number[];
+}
+
+export const ARCHIVE_ELEMENT = "epochal-archive";
+
+export function findArchive(root: Document = document): ArchiveBody | null {
+  const text = root.getElementById(ARCHIVE_ELEMENT)?.textContent?.trim() ?? "";
+  return text === "" ? null : (JSON.parse(text) as ArchiveBody);
+}
+
+export function createArchiveSource(body: ArchiveBody): Source {
+  if (body.wire !== WIRE_VERSION) throw new Error(`this file was saved by another version (${body.wire})`);
+  let decoded: Promise<readonly SeriesPart[]> | null = null;
+  const parts = (): Promise<readonly SeriesPart[]> => {
+    decoded ??= Promise.all(body.series.map(decodeBase64)).then((answers) => answers.flatMap((answer) => answer.parts));
+    return decoded;
+  };
+  return {
+    connection: signal<Connection>("archive"),
+    relabel: null,
+    async runs({ query, offset = 0, limit = Infinity }) {
+      if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
+      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit) };
+    },
+    async run(id) {
+      const detail = body.details[id];
+      if (detail === undefined) throw new SourceError("This run is not in this file.", 404);
+      return { ...detail, exports: [] };
+    },
+    series: async (request) => chosen(await parts(), request, body),
+    async entries(kind, run, request = {}) {
+      return chosenEntries(body.entries[run]?.[kind], request);
+    },
+    blobAddress: (run, file) => body.blobs[run]?.[file] ?? "data:,",
+    exportAddress: () => null,
+    follow: () => ({ want: () => undefined, close: () => undefined }),
+  };
+}
+
+async function decodeBase64(text: string): Promise<SeriesAnswer> {
+  const bytes = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  if (!isCompressed) return decodeSeries(bytes.buffer);
+  const plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return decodeSeries(await new Response(plain).arrayBuffer());
+}
+
+function chosen(parts: readonly SeriesPart[], request: SeriesRequest, body: ArchiveBody): SeriesAnswer {
+  const { runs, names, ranks = [0], axis, x, lo = -Infinity, hi = Infinity } = request;
+  const fits = ({ head }: SeriesPart): boolean => runs.includes(head.run) && names.includes(head.name)
+    && (axis === undefined || head.axis === axis) && (ranks === "all" || ranks.includes(head.rank));
+  const found = parts.filter(fits).filter((part, _, all) => axis !== undefined || part.head.axis === firstAxis(all, part.head));
+  return {
+    parts: found.map((part) => within(along(part, x, body), lo, hi)),
+    missing: runs.flatMap((run) => names.filter((name) => !found.some(({ head }) => head.run === run && head.name === name))
+      .map((name) => ({ run, name, rank: 0, reason: "This series is not in this file." }))),
+    positions: {},
+  };
+}
+
+/** Of one name along several axes, the server answers steps first, then epochs, then times. */
+function firstAxis(parts: readonly SeriesPart[], { run, name, rank }: SeriesHead): string {
+  const axes = parts.filter(({ head }) => head.run === run && head.name === name && head.rank === rank).map(({ head }) => head.axis);
+  return (["step", "epoch", "time"] as const).find((axis) => axes.includes(axis)) ?? "step";
+}
+
+function along(part: SeriesPart, x: XKind, { axes, details }: ArchiveBody): SeriesPart {
+  const { head, data, times } = part;
+  if (x === head.x) return part;
+  const created = details[head.run]?.row.created ?? null;
+  const isTimed = x === "wall" || x === "relative";
+  const start = x === "relative" ? created : 0;
+  if (isTimed && start !== null) {
+    if (head.axis === "time") return moved(part, x, (at) => at - start);
+    if (data.kind === "raw" && times !== null) {
+      const at = times.map((t) => t - start);
+      return { head: { ...head, x }, data: { ...data, x: at }, times };
+    }
+  }
+  const knots = head.axis === "step" ? axes[head.run]?.[isTimed ? "wall" : x] : undefined;
+  if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
+  return moved(part, x, (at) => translated(knots, at) - (isTimed ? start! : 0));
+}
+
+function moved(part: SeriesPart, x: XKind, move: (at: number) => number): SeriesPart {
+  return { ...part, head: { ...part.head, x }, data: withX(part.data, (column) => column.map(move)) };
+}
+
+function translated({ step, at }: Knots, value: number): number {
+  const above = Math.min(lowerBound(step, value), step.length - 1);
+  if (above === 0 || step[above] === value) return at[above]!;
+  const share = (value - step[above - 1]!) / (step[above]! - step[above - 1]!);
+  return at[above - 1]! + (at[above]! - at[above - 1]!) * share;
+}
+
+function withX(data: SeriesData, change: (column: Float64Array) => Float64Array): SeriesData {
+  if (data.kind === "raw") return { ...data, x: change(data.x) };
+  const { firstX, lastX, minX, maxX, nonfiniteX } = data;
+  return {
+    ...data, firstX: change(firstX), lastX: change(lastX), minX: change(minX), maxX: change(maxX), nonfiniteX: change(nonfiniteX),
+  };
+}
+
+/** The rows of a part that reach into a range. */
+function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
+  if (lo === -Infinity && hi === Infinity) return part;
+  const { data, head } = part;
+  if (data.kind === "raw") {
+    const keep = (_: number, index: number): boolean => data.x[index]! >= lo && data.x[index]! <= hi;
+    const kept = { ...data, x: data.x.filter(keep), y: data.y.filter(keep) };
+    return { head: { ...head, count: kept.x.length, points: kept.x.length }, data: kept, times: part.times?.filter(keep) ?? null };
+  }
+  const keep = (_: number, index: number): boolean => data.lastX[index]! >= lo && data.firstX[index]! <= hi;
+  const keepMark = (_: number, index: number): boolean => data.nonfiniteX[index]! >= lo && data.nonfiniteX[index]! <= hi;
+  const columns = Object.entries(data).map(([name, column]) => [
+    name, column instanceof Float64Array ? column.filter(name.startsWith("nonfinite") ? keepMark : keep) : column,
+  ]);
+  const kept = Object.fromEntries(columns) as typeof data;
+  return { head: { ...head, count: kept.last.length, points: kept.count.reduce((sum, one) => sum + one, 0) }, data: kept, times: null };
+}
+
+function chosenEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, isSpread = false, rank, kinds }: EntriesRequest): EntryList {
+  const all = (list?.entries ?? []).filter((entry) => (name === undefined || entry.name === name)
+    && (rank === undefined || rank === "all" || entry.rank === rank) && (kinds === undefined || kinds.includes(entry.kind)));
+  const end = Math.max(0, all.length - offset);
+  return {
+    entries: isSpread ? spread(all, limit) : all.slice(Math.max(0, end - limit), end),
+    names: list?.names ?? {},
+    total: all.length,
+    offset,
+  };
+}
+
+function spread(entries: readonly EntryRow[], limit: number): EntryRow[] {
+  if (entries.length <= limit) return [...entries];
+  return Array.from({ length: limit }, (_, index) => entries[Math.round((index / Math.max(1, limit - 1)) * (entries.length - 1))]!);
+}

@@ -1,0 +1,125 @@
+/**
+ * One stream per browser. A browser opens few connections to one server, and a stream takes one for good; so the tab that holds a lock keeps the
+ * stream and tells the others. Where there are no locks (pages not from this machine and without TLS), each tab has a stream of its own.
+ */
+
+import { signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { Connection, Feed, News, Source } from "./source.ts";
+import { createStream } from "./stream.ts";
+import type { Stream } from "./stream.ts";
+
+export interface LiveFeed {
+  readonly connection: ReadonlySignal<Connection>;
+  readonly follow: Source["follow"];
+}
+
+type Wants = readonly (readonly [run: string, position: string])[];
+
+type Message =
+  | { readonly type: "want"; readonly tab: string; readonly wants: Wants }
+  | { readonly type: "gone"; readonly tab: string }
+  | { readonly type: "led"; readonly connection: Connection }
+  | { readonly type: "news"; readonly news: News };
+
+const ANNOUNCE_MS = 30_000;
+/** Browsers slow the timers of hidden tabs down to one a minute. */
+const FORGET_MS = 180_000;
+
+export function createLiveFeed(): LiveFeed {
+  const connection = signal<Connection>("connecting");
+  return {
+    connection,
+    follow: (listener) => (canShare() ? sharedFeed(listener, connection) : ownFeed(listener, connection)),
+  };
+}
+
+function canShare(): boolean {
+  return "locks" in navigator && "BroadcastChannel" in window;
+}
+
+const open = (address: string): EventSource => new EventSource(address);
+
+function ownFeed(listener: (news: News) => void, connection: { value: Connection }): Feed {
+  const stream = createStream({ open, news: listener, connection: (state) => (connection.value = state) });
+  stream.want(new Map());
+  return stream;
+}
+
+function sharedFeed(listener: (news: News) => void, connection: { value: Connection }): Feed {
+  const name = `epochal ${new URL(".", document.baseURI).href}`;
+  const channel = new BroadcastChannel(name);
+  const tab = Math.random().toString(36).slice(2);
+  const ended = new AbortController();
+  const others = new Map<string, { readonly wants: Wants; readonly seenAt: number }>();
+  let own: Wants = [];
+  let stream: Stream | null = null;
+  /** What the stream of another tab has told, for the day when this one takes over. */
+  const told = new Map<string, News>();
+
+  const tell = (message: Message): void => channel.postMessage(message);
+  const announce = (): void => (stream === null ? tell({ type: "want", tab, wants: own }) : wantAll());
+
+  const wantAll = (): void => {
+    const oldest = performance.now() - FORGET_MS;
+    for (const [other, { seenAt }] of others) if (seenAt < oldest) others.delete(other);
+    stream?.want(new Map([...[...others.values()].flatMap(({ wants }) => wants), ...own]));
+  };
+
+  const lead = (): Promise<void> => {
+    stream = createStream({
+      open,
+      news: (news) => {
+        tell({ type: "news", news });
+        listener(news);
+      },
+      connection: (state) => {
+        connection.value = state;
+        tell({ type: "led", connection: state });
+      },
+    });
+    for (const news of told.values()) stream.heard(news);
+    told.clear();
+    wantAll();
+    tell({ type: "led", connection: connection.value });
+    return new Promise((resolve) => ended.signal.addEventListener("abort", () => resolve()));
+  };
+
+  channel.onmessage = ({ data }: MessageEvent<Message>) => {
+    if (data.type === "want") others.set(data.tab, { wants: data.wants, seenAt: performance.now() });
+    if (data.type === "gone") others.delete(data.tab);
+    if ((data.type === "want" || data.type === "gone") && stream !== null) wantAll();
+    if (stream !== null) return;
+    if (data.type === "led") {
+      connection.value = data.connection;
+      announce();
+    }
+    if (data.type === "news") {
+      connection.value = "live";
+      if (data.news.type === "records") told.set(data.news.run, data.news);
+      listener(data.news);
+    }
+  };
+  const leave = (): void => tell({ type: "gone", tab });
+  window.addEventListener("pagehide", leave);
+  const announcing = setInterval(announce, ANNOUNCE_MS);
+  navigator.locks.request(name, { signal: ended.signal }, lead).catch((error: unknown) => {
+    if (!(error instanceof DOMException && error.name === "AbortError")) throw error;
+  });
+
+  return {
+    want(positions) {
+      own = [...positions];
+      announce();
+    },
+    close() {
+      clearInterval(announcing);
+      window.removeEventListener("pagehide", leave);
+      leave();
+      stream?.close();
+      ended.abort();
+      channel.close();
+    },
+  };
+}
