@@ -19,6 +19,8 @@ from epochal.store.columns import NO_STEP, Block
 from epochal.store.facts import PartFacts
 
 _MAX_LANES = 64
+# Making a decoder takes as long as decoding some hundred lines.
+_WORTH_A_LANE = 256
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 
 
@@ -75,7 +77,9 @@ class Lanes:
         key = (record.get("id"), *record, *fields)
         lane = self._lanes.get(key)
         if lane is None:
-            if len(self._lanes) >= _MAX_LANES or not _is_plain(record, fields):
+            if len(block.steps) < _WORTH_A_LANE or len(self._lanes) >= _MAX_LANES:
+                return
+            if not _is_plain(record, fields):
                 return
             lane = self._lanes[key] = Lane(record, fields, axis, block)
         if self._last is not None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
 from epochal.store.adoption import Aside
+
+_JOURNAL, _SEALED = ".jsonl", ".parquet"
 
 
 class Stat(NamedTuple):
@@ -27,85 +29,85 @@ class FoundPart(NamedTuple):
     stat: Stat
 
 
-@dataclass(frozen=True, slots=True)
+# The files of a folder that could be parts: name, size and time of each, in the order of names.
+_Files = list[tuple[str, int, int]]
+
+
 class Listing:
     """What lies in a run's folder; two equal signatures mean that nothing has changed.
 
-    ``newest_s`` is when anything was written last, in Unix seconds.
+    This is made for every run whenever a list is looked at: names are taken apart only when
+    something has changed. ``newest_s`` is when anything was written last, in Unix seconds.
     """
 
-    journal: dict[PartName, FoundPart]
-    sealed: dict[PartName, FoundPart]
-    identity: Stat | None
-    labels: Stat | None
-    signature: str
-    newest_s: float
-    problem: str | None = None
+    def __init__(self, folder: RunFolder, asides: Sequence[Aside] = ()) -> None:
+        self._folder = folder
+        self._asides = asides
+        self.problem: str | None = None
+        self.identity = _stat(f"{folder.path}/run.json")
+        self.labels = _stat(f"{folder.path}/labels.json")
+        self._journal: _Files = []
+        self._aside: list[_Files] = []
+        self._sealed: _Files = []
+        try:
+            # Journals first: a part goes from here to the segments, never back.
+            self._journal = _files(f"{folder.path}/journal", _JOURNAL)
+            self._aside = [_files(str(aside.folder.journal), _JOURNAL) for aside in asides]
+            self._sealed = _files(f"{folder.path}/segments", _SEALED)
+        except OSError as error:
+            self.problem = f"the journal cannot be listed: {error}"
+        said = repr((self.identity, self.labels, self._journal, self._aside, self._sealed))
+        self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+    @property
+    def newest_s(self) -> float:
+        """When anything was written last, in Unix seconds."""
+        groups = (self._journal, self._sealed, *self._aside)
+        times = [mtime_ns for files in groups for _, _, mtime_ns in files]
+        times += [stat.mtime_ns for stat in (self.identity, self.labels) if stat is not None]
+        return max(times, default=0) / 1e9
+
+    @cached_property
+    def journal(self) -> dict[PartName, FoundPart]:
+        """The journal parts, those written aside under the attempt they belong to."""
+        found = _parts(self._folder.journal, self._journal, _JOURNAL)
+        for aside, files in zip(self._asides, self._aside, strict=False):
+            for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
+                found[name._replace(attempt=aside.attempt)] = part
+        return found
+
+    @cached_property
+    def sealed(self) -> dict[PartName, FoundPart]:
+        """The sealed parts."""
+        return _parts(self._folder.segments, self._sealed, _SEALED)
 
 
-def look_at(folder: RunFolder, asides: Iterable[Aside] = ()) -> Listing:
-    """What there is in a run's folder right now."""
-    problem = None
-    journal: dict[PartName, FoundPart] = {}
-    sealed: dict[PartName, FoundPart] = {}
-    try:
-        # Journals first: a part goes from here to the segments, never back.
-        journal = _parts(folder.journal, ".jsonl")
-        for aside in asides:
-            journal.update(
-                (name._replace(attempt=aside.attempt), found)
-                for name, found in _parts(aside.folder.journal, ".jsonl").items()
-            )
-        sealed = _parts(folder.segments, ".parquet")
-    except OSError as error:
-        problem = f"the journal cannot be listed: {error}"
-    identity, labels = _stat(folder.identity), _stat(folder.labels)
-    return Listing(
-        journal,
-        sealed,
-        identity,
-        labels,
-        signature=_signature(journal, sealed, identity, labels),
-        newest_s=_newest_s((*journal.values(), *sealed.values()), identity, labels),
-        problem=problem,
-    )
-
-
-def _signature(
-    journal: dict[PartName, FoundPart],
-    sealed: dict[PartName, FoundPart],
-    *files: Stat | None,
-) -> str:
-    said = [f"{name} {found.stat}" for name, found in (*journal.items(), *sealed.items())]
-    text = "\n".join((*said, f"{len(sealed)} {files}"))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _newest_s(parts: Iterable[FoundPart], *files: Stat | None) -> float:
-    stats = [*(found.stat for found in parts), *(stat for stat in files if stat is not None)]
-    return max((stat.mtime_ns for stat in stats), default=0) / 1e9
-
-
-def _parts(folder: Path, suffix: str) -> dict[PartName, FoundPart]:
-    found: dict[PartName, FoundPart] = {}
+def _files(folder: str, suffix: str) -> _Files:
+    found: _Files = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                name = parse_part_name(entry.name, suffix)
-                if name is None:
-                    continue
-                try:
-                    status = entry.stat()
-                except FileNotFoundError:  # sealed or removed between the listing and now
-                    continue
-                stat = Stat(status.st_size, status.st_mtime_ns)
-                found[name] = FoundPart(Path(entry.path), stat)
+                if entry.name.endswith(suffix):
+                    try:
+                        status = entry.stat()
+                    except FileNotFoundError:  # sealed or removed between the listing and now
+                        continue
+                    found.append((entry.name, status.st_size, status.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
-        return {}
-    return dict(sorted(found.items()))
+        return []
+    found.sort()
+    return found
 
 
-def _stat(path: Path) -> Stat | None:
+def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart]:
+    return {
+        name: FoundPart(folder / file_name, Stat(size, mtime_ns))
+        for file_name, size, mtime_ns in files
+        if (name := parse_part_name(file_name, suffix)) is not None
+    }
+
+
+def _stat(path: str) -> Stat | None:
     try:
         status = os.stat(path)
     except OSError:

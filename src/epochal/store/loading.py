@@ -30,6 +30,11 @@ class LoadedParts:
         """Every part, in no particular order."""
         return list(self._parts.values())
 
+    @property
+    def held_bytes(self) -> int:
+        """How much of the parts is in memory."""
+        return sum(part.held_bytes for part in self._parts.values())
+
     def poll(self, listing: Listing) -> bool:
         """Read what a listing shows as new; True when any part has changed.
 

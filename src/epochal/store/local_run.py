@@ -19,9 +19,10 @@ from epochal.store.columns import SeriesKey, whole_number
 from epochal.store.held import Held
 from epochal.store.identity import Identity
 from epochal.store.labels import write_labels
-from epochal.store.listing import Listing, look_at
+from epochal.store.listing import Listing
 from epochal.store.loading import LoadedParts
 from epochal.store.merge import merge
+from epochal.store.naming import resolve
 from epochal.store.part import DENSE_KINDS, Part
 from epochal.store.places import Candidate, standing
 from epochal.store.row import PROCESS_FIELDS, Row
@@ -43,10 +44,12 @@ class LocalRun:
         self.asides = asides
         self._held = Held() if held is None else held
         self._listing: Listing | None = None
-        self._identity = Identity(folder)
+        self._files = Identity(folder)
         self._parts = LoadedParts(self._held)
         self._state: RunState | None = None
         self._row: Row | None = None
+        self._resolved: dict[str, Metric | None] = {}
+        self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
         self._crashed: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
@@ -55,11 +58,12 @@ class LocalRun:
 
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
-        before, self._listing = self._listing, look_at(self._folder, self.asides)
+        before, self._listing = self._listing, Listing(self._folder, self.asides)
         if before is not None and before.signature == self._listing.signature:
             return False
-        self._identity.refresh(self._listing)
         self._row = None
+        self._resolved.clear()
+        self._summaries.clear()
         if self._state is None:
             return True
         num_records = self._state.num_records
@@ -69,7 +73,7 @@ class LocalRun:
     def recall(self, signature: str, row: Row) -> None:
         """Take a row that the index kept, if the files are still as they were then."""
         if self._listing is None:
-            self._listing = look_at(self._folder, self.asides)
+            self._listing = Listing(self._folder, self.asides)
         if self._row is None and self._listing.signature == signature:
             self._row = row
 
@@ -83,14 +87,18 @@ class LocalRun:
         """Whether nothing was written to the run for a minute."""
         return time.time() - self._known_listing().newest_s > _SETTLED_S
 
+    @property
+    def held_bytes(self) -> int:
+        """How much of the journal is in memory."""
+        return self._parts.held_bytes
+
     def release(self) -> bool:
         """Let go of what was read of the journal; it is read again when asked for."""
-        if not self.is_settled:
+        if self._state is None or not self.is_settled:
             return False
         self._row = self.row
         self._state = None
         self._parts.close()
-        self._held.series.drop(id(self))
         return True
 
     def close(self) -> None:
@@ -106,12 +114,16 @@ class LocalRun:
             assert self._listing is not None
         return self._listing
 
+    @property
+    def _identity(self) -> Identity:
+        """What the small files say, as of the last look."""
+        self._files.refresh(self._known_listing())
+        return self._files
+
     def _known(self) -> RunState:
         if self._state is None:
-            self._known_listing()
             self._load()
             assert self._state is not None
-        self._held.loaded.touch(self)
         return self._state
 
     def _load(self) -> None:
@@ -120,7 +132,7 @@ class LocalRun:
             try:
                 changed = self._parts.poll(self._known_listing())
                 if self._parts.has_moved:  # sealed since the listing
-                    self._listing = look_at(self._folder, self.asides)
+                    self._listing = Listing(self._folder, self.asides)
                     changed |= self._parts.poll(self._listing)
             except NewerFormatError as error:
                 self._parts.close()
@@ -129,6 +141,7 @@ class LocalRun:
         if changed or self._state is None:
             self._state = RunState(self._parts.all)
             self._held.series.drop(id(self))
+            self._held.loaded.grown(self)
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -242,7 +255,6 @@ class LocalRun:
     @property
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
-        self._known_listing()
         return dict(self._identity.said or self._known().header or {})
 
     @property
@@ -250,7 +262,6 @@ class LocalRun:
         """What people changed later."""
         if self._row is not None:
             return self._row.labels
-        self._known_listing()
         return self._identity.labels
 
     def relabel(self, labels: Labels) -> None:
@@ -259,9 +270,9 @@ class LocalRun:
         self.refresh()
 
     def _said(self, field: str) -> Any:
-        self._known_listing()
-        if self._identity.said:
-            return self._identity.said.get(field)
+        said = self._identity.said
+        if said:
+            return said.get(field)
         return (self._known().header or {}).get(field)
 
     # -- numbers ----------------------------------------------------------------------------------
@@ -281,14 +292,27 @@ class LocalRun:
         key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
         if key is None or rank not in ranks[key]:
             raise MetricNotFoundError(self._no_metric(name, rank, axis))
+        self._held.loaded.used(self)
         series = self._held.series.get(id(self), key, rank)
         if series is None:
             series = self._merged(key, rank)
             self._held.series.put(series, id(self), key, rank)
         return series
 
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        if name not in self._resolved:
+            self._resolved[name] = resolve(name, self.row.metrics)
+        return self._resolved[name]
+
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
+        summary = self._summaries.get((name, axis, rank))
+        if summary is None:
+            summary = self._summaries[name, axis, rank] = self._summary(name, axis, rank)
+        return summary
+
+    def _summary(self, name: str, axis: Axis | None, rank: int) -> Summary:
         row = self.row
         axes = _AXES if axis is None else (axis,)
         on = {metric.axis for metric in row.metrics if metric.name == name and rank in metric.ranks}

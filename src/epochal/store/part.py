@@ -39,6 +39,10 @@ class Part(Protocol):
     def facts(self) -> PartFacts:
         """What it says of its run."""
 
+    @property
+    def held_bytes(self) -> int:
+        """How much of it is in memory, roughly."""
+
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
 

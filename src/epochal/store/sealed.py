@@ -101,6 +101,11 @@ class SealedPart:
         except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
             facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
 
+    @property
+    def held_bytes(self) -> int:
+        """Nothing that counts: numbers are read when asked for."""
+        return 0
+
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
         if self._keys is None:

@@ -12,8 +12,7 @@ from epochal.errors import MetricNotFoundError
 from epochal.record import Axis
 from epochal.series.reduce import Summary
 from epochal.store import query as q
-from epochal.store.answers import State, Status
-from epochal.store.naming import resolve
+from epochal.store.answers import Metric, State, Status
 from epochal.store.pattern import PatternError, compile_pattern, matches
 from epochal.store.row import Row
 
@@ -32,6 +31,9 @@ class Subject(Protocol):
     @property
     def status(self) -> Status:
         """How it stands."""
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name means."""
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """What a metric amounts to."""
@@ -281,7 +283,7 @@ def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def _summary(run: Subject, name: str) -> Summary | None:
-    metric = resolve(name, run.row.metrics)
+    metric = run.metric(name)
     if metric is None or not metric.ranks:
         return None
     try:
@@ -307,7 +309,7 @@ def _statistic(names: Sequence[str]) -> Reading:
 
 def _best(name: str) -> Reading:
     def reading(run: Subject) -> Any:
-        metric = resolve(name, run.row.metrics)
+        metric = run.metric(name)
         summary = None if metric is None or metric.goal is None else _summary(run, name)
         if metric is None or metric.goal is None or summary is None:
             return _MISSING
