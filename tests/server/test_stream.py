@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from epochal.server import hub, news
+from epochal.store.answers import Cursor
+from epochal.store.store import RunView
 from tests.server.live import Event, Server, serving, until
 from tests.store.journals import Journal
 
@@ -245,3 +247,27 @@ def test_a_stream_begins_with_how_soon_to_come_back(server: Server) -> None:
 def test_a_run_that_is_not_there_is_said_to_be_gone(server: Server) -> None:
     with server.listen(run="nobody", since="nobody:loop.1.0.1") as events:
         assert until(events, "reset").data == {"run": "nobody", "reason": "gone"}
+
+
+def test_a_run_that_cannot_be_read_does_not_silence_the_others(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = Journal(tmp_path, "bad").metrics(1, loss=1.0)
+    good = Journal(tmp_path, "good").metrics(1, loss=1.0)
+    with server.listen(run=["id-bad", "id-good"]) as events:
+        until(events, "ready")
+        intact = news.news_of
+
+        def fail_for_bad(run: RunView, run_id: str, since: Cursor, ranks: news.Ranks) -> news.News:
+            if run_id == "id-bad":
+                raise OSError("stale file handle")
+            return intact(run, run_id, since, ranks)
+
+        monkeypatch.setattr(hub, "news_of", fail_for_bad)
+        bad.metrics(2, loss=2.0)
+        good.metrics(2, loss=2.0)
+        assert until(events, "records").data["run"] == "id-good"
+        monkeypatch.setattr(hub, "news_of", intact)
+        event = until(events, "records")
+    assert (event.data["run"], points(event)) == ("id-bad", {2: 2.0})
+    assert server.ask("/healthz").json["faults"] > 0

@@ -111,6 +111,7 @@ class Hub:
         self._heartbeat_after = time.monotonic() + HEARTBEAT_S
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._failures: list[OSError] = []
 
     @property
     def num_streams(self) -> int:
@@ -155,7 +156,6 @@ class Hub:
                 run = self._run(run_id)
                 if run is not None:
                     channel.cursors[run_id] = run.end()
-            self._channels[subscription] = channel
         else:
             # Those already here are brought to the same place first, so that one batch fits all.
             self._send(channel, self._channel_news(channel))
@@ -165,6 +165,7 @@ class Hub:
         hello = encode_event("ready", ready, position=position, retry_ms=RETRY_MS)
         rows = self._rows_of(subscription.runs)
         channel.rows.update({run_id: row for run_id, (row, _) in rows.items()})
+        self._channels[subscription] = channel
         channel.listeners.append(listener)
         told = (*events, hello, *(event for _, event in rows.values()))
         self._post([listener], b"".join(told), position)
@@ -208,6 +209,10 @@ class Hub:
         for channel in self._channels.values():
             events = [*self._channel_news(channel, known), *_status_news(channel, rows)]
             self._send(channel, [*events, *list_news, *_heartbeats(channel, is_due=heartbeat_due)])
+        if self._failures:  # told after everybody was served; tried again at the next beat
+            failure = self._failures[0]
+            self._failures.clear()
+            raise failure
 
     def _refresh_subscribed(self) -> dict[str, bool]:
         """Read on in every subscribed run; which of them have grown."""
@@ -216,7 +221,10 @@ class Hub:
         for run_id in wanted:
             run = self._known_run(run_id)
             if run is not None:
-                grown[run_id] = run.refresh()
+                try:
+                    grown[run_id] = run.refresh()
+                except OSError as error:
+                    self._failures.append(error)
         return grown
 
     def _rows_of(self, run_ids: Iterable[str]) -> dict[str, tuple[RunRow, bytes]]:
@@ -247,7 +255,11 @@ class Hub:
             key = (run_id, cursors_text({run_id: since}))
             news = known.get(key)
             if news is None:
-                news = known[key] = news_of(run, run_id, since, self._ranks)
+                try:
+                    news = known[key] = news_of(run, run_id, since, self._ranks)
+                except OSError as error:
+                    self._failures.append(error)
+                    continue
             channel.cursors[run_id] = news.end
             events += _events(run_id, news, channel.subscription.interest, channel.cursors)
         return events
