@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
+from epochal.run.live_page import serve_in_background
 from epochal.server.address import PortTakenError, folders_digest
-from epochal.serving import find_place, serve_in_background
+from epochal.serving import find_place
 from tests.store.journals import Journal
 
 

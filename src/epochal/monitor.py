@@ -152,6 +152,10 @@ class Monitor:
         """Every epoch so far, those of earlier attempts of a resumed run included."""
         return [*self._earlier_epochs(), *self._history]
 
+    def serve(self, port: int | None = None) -> str | None:
+        """Show the run live in a browser on 127.0.0.1; gives the address, None on failure."""
+        return self.run.serve(port)
+
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add hyperparameters or any other facts to the run's configuration."""
         self.run.set_config(metadata)

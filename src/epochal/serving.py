@@ -1,4 +1,4 @@
-"""Starts the live page: in this process for a command, in one of its own beside a training.
+"""Serves the live page: for a command, and as a process of its own beside a training.
 
 ``python -m epochal.serving FOLDER… --port N [--parent PID] [--linger S]`` is the process beside a
 training. It writes one JSON line to stdout when it is ready, ``{"url": …}`` or ``{"error": …}``,
@@ -11,16 +11,14 @@ import argparse
 import json
 import os
 import secrets
-import subprocess
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from epochal.console.verbosity import error, msg
 from epochal.errors import EpochalError, UsageError
+from epochal.run.live_page import LINGER_S
 
 if TYPE_CHECKING:
     import socket
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from epochal.server.served import ExportFormat
     from epochal.store.store import RunView
 
-READY_WITHIN_S = 20.0
-LINGER_S = 60.0
 _MIN_TOKEN = 8
 _MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "html": "text/html"}
 
@@ -129,42 +125,6 @@ def export_formats() -> Mapping[str, ExportFormat]:
     }
 
 
-def serve_in_background(folder: str | Path, port: int | None = None) -> str | None:
-    """Start a server beside this process and say where; None, with a sentence said, on failure.
-
-    It goes on for a minute after this process ends, so that pages see how it ended.
-    """
-    command = [
-        *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
-        *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
-        *(() if port is None else ("--port", str(port))),
-    ]
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is meant for the training
-        )
-    except OSError as failure:
-        error("%s", f"The live page could not be started: {failure}.")
-        return None
-    said = _first_line(process)
-    url = said.get("url")
-    if url is None:
-        process.kill()
-        process.wait()
-        why = said.get("error") or f"it said nothing within {READY_WITHIN_S:.0f} s"
-        error("%s", f"The live page could not be started: {why}")
-        return None
-    process.returncode = 0  # it outlives this process: nobody waits for it
-    if said.get("note"):
-        msg("%s", said["note"])
-    msg("%s", f"Live page: {url}")
-    return url
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """The process beside a training."""
     parser = argparse.ArgumentParser(prog="python -m epochal.serving")
@@ -197,26 +157,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _say(words: Mapping[str, str]) -> None:
     sys.stdout.write(json.dumps(words) + "\n")
     sys.stdout.flush()
-
-
-def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What the process says first; nothing if it says nothing in time."""
-    pipe = process.stdout
-    assert pipe is not None
-    said: list[bytes] = []
-    # A thread, because a pipe cannot be waited for with a limit on every platform.
-    reading = threading.Thread(target=lambda: said.append(pipe.readline()), daemon=True)
-    reading.start()
-    reading.join(READY_WITHIN_S)
-    if reading.is_alive():
-        process.kill()
-        reading.join()
-    pipe.close()
-    try:
-        words = json.loads(b"".join(said))
-    except ValueError:
-        return {}
-    return {str(key): str(value) for key, value in words.items()} if isinstance(words, dict) else {}
 
 
 if __name__ == "__main__":

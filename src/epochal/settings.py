@@ -9,6 +9,7 @@
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
     EPOCHAL_CACHE_DIR  folder for what can be made again         default: the user's cache folder
+    EPOCHAL_TOKEN      the token a server that other machines can reach asks for
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
 
 Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read here too.
@@ -100,6 +101,12 @@ def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | Non
     """The text of EPOCHAL_VERBOSITY, or None when it is not set."""
     env = os.environ if environ is None else environ
     return env.get("EPOCHAL_VERBOSITY")
+
+
+def environment_token(environ: Mapping[str, str] | None = None) -> str | None:
+    """The text of EPOCHAL_TOKEN, the token a server on another host asks for; None when not set."""
+    env = os.environ if environ is None else environ
+    return env.get("EPOCHAL_TOKEN") or None
 
 
 def export_verbosity(level: int) -> None:

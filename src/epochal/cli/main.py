@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "rename": "give a run another name",
     "tag": "add or remove tags of a run",
     "note": "read or write a run's note",
+    "serve": "show runs live in a browser",
     "schedule": "draw a learning-rate schedule",
 }
 _INTERRUPTED = 130

@@ -6,7 +6,6 @@ import argparse
 import getpass
 import importlib
 import io
-import os
 import socket
 import sys
 import webbrowser
@@ -17,6 +16,7 @@ from epochal.cli.command import runs_dir
 from epochal.console.verbosity import msg
 from epochal.errors import UsageError
 from epochal.serving import Place, find_place, serve
+from epochal.settings import environment_token
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         folders,
         port=args.port,
         host=args.host,
-        token=args.token or os.environ.get("EPOCHAL_TOKEN") or None,
+        token=args.token or environment_token(),
         allow_hosts=args.allow_host,
         may_move=args.port is None,
     )

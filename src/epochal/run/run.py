@@ -28,6 +28,7 @@ from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.run import samples
 from epochal.run.death import describe_error, describe_trace
+from epochal.run.live_page import serve_in_background
 from epochal.run.pace import Pace, Totals
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
@@ -271,6 +272,13 @@ class Run(Vocabulary):
         self._append(line, now())
         if self.rank == 0:
             self._shown.show(record)
+
+    def serve(self, port: int | None = None) -> str | None:
+        """Show this run and its neighbours live in a browser; gives the address, None on failure.
+
+        A process of its own serves 127.0.0.1 and goes on for a minute after this one ends.
+        """
+        return serve_in_background(self.dir.parent.parent, port) if self.is_recorded else None
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""

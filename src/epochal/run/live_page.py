@@ -1,0 +1,71 @@
+"""Starts the live page beside a training, as a process of its own; nothing of it is imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from epochal.console.verbosity import error, msg
+
+READY_WITHIN_S = 20.0
+LINGER_S = 60.0
+
+
+def serve_in_background(folder: str | Path, port: int | None = None) -> str | None:
+    """Start a server beside this process and say where; None, with a sentence said, on failure.
+
+    It goes on for a minute after this process ends, so that pages see how it ended.
+    """
+    command = [
+        *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
+        *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
+        *(() if port is None else ("--port", str(port))),
+    ]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is meant for the training
+        )
+    except OSError as failure:
+        error("%s", f"The live page could not be started: {failure}.")
+        return None
+    said = _first_line(process)
+    url = said.get("url")
+    if url is None:
+        process.kill()
+        process.wait()
+        why = said.get("error") or f"it said nothing within {READY_WITHIN_S:.0f} s"
+        error("%s", f"The live page could not be started: {why}")
+        return None
+    process.returncode = 0  # it outlives this process: nobody waits for it
+    if said.get("note"):
+        msg("%s", said["note"])
+    msg("%s", f"Live page: {url}")
+    return url
+
+
+def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
+    """What the process says first; nothing if it says nothing in time."""
+    pipe = process.stdout
+    assert pipe is not None
+    said: list[bytes] = []
+    # A thread, because a pipe cannot be waited for with a limit on every platform.
+    reading = threading.Thread(target=lambda: said.append(pipe.readline()), daemon=True)
+    reading.start()
+    reading.join(READY_WITHIN_S)
+    if reading.is_alive():
+        process.kill()
+        reading.join()
+    pipe.close()
+    try:
+        words = json.loads(b"".join(said))
+    except ValueError:
+        return {}
+    return {str(key): str(value) for key, value in words.items()} if isinstance(words, dict) else {}
