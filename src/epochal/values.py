@@ -4,17 +4,18 @@ The fast path of ``Run.log`` never comes here: Python floats and ints go straigh
 Numpy scalars, 0-d arrays and torch tensors arrive through :func:`plain_number`; nothing is imported
 to tell them apart, they are recognised by what they can do.
 
-The seam for tensors on a device: :func:`is_device_tensor` says that reading the value would wait
-for an accelerator. Whoever can defer the copy asks it before :func:`plain_number` reads the value
-in place.
+The seam for tensors on an accelerator: with ``wait=False`` they are left where they are, so that a
+record may hold them until their values have arrived. :func:`device_values` finds them in a record,
+and :func:`open_device_reader` gives what copies them without waiting.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 
@@ -29,13 +30,51 @@ _ADVICE: dict[type, str] = {
 }
 
 
+class DeviceReader(Protocol):
+    """Copies values from an accelerator while the program goes on."""
+
+    def defer(self, record: dict[str, Any]) -> None:
+        """Hand the record on when the values it holds have arrived."""
+
+    def flush(self) -> None:
+        """Wait until every record has been handed on."""
+
+
+def open_device_reader(
+    then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
+) -> DeviceReader:
+    """A reader that gives finished records to ``then``, and says to ``lost`` what never came.
+
+    Looked up by name when the first such tensor is logged: it lives with the rest of what needs
+    torch, which this floor knows nothing of.
+    """
+    reader: DeviceReader = import_module("epochal.torch.scalars").CudaReader(then, lost)
+    return reader
+
+
 def is_device_tensor(value: Any) -> bool:
     """Whether reading this value would wait for an accelerator."""
-    return bool(getattr(value, "is_cuda", False))
+    return getattr(value, "is_cuda", False) is True
 
 
-def plain_number(value: Any, *, name: str) -> Number:
-    """Give a Python, numpy or 0-d torch number back as a plain one, or say why it cannot be."""
+def device_values(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
+    """The tensors a record still holds: the mapping they are in (None for itself), name, tensor."""
+    found = [(None, name, value) for name, value in record.items() if is_device_tensor(value)]
+    inner = [
+        (field, name, value)
+        for field in ("m", "values")
+        if isinstance(record.get(field), Mapping)
+        for name, value in record[field].items()
+        if is_device_tensor(value)
+    ]
+    return [*found, *inner]
+
+
+def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
+    """Give a Python, numpy or 0-d torch number back as a plain one, or say why it cannot be.
+
+    ``wait=False`` leaves a tensor on an accelerator as it is.
+    """
     kind = type(value)
     if kind is float or kind is int or kind is bool:
         return value  # type: ignore[no-any-return]
@@ -46,6 +85,8 @@ def plain_number(value: Any, *, name: str) -> Number:
         raise ValueTypeError(
             f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
         )
+    if not wait and is_device_tensor(value):
+        return value  # type: ignore[no-any-return]
     for read in ("item", "__float__"):
         reader = getattr(value, read, None)
         if reader is None:
@@ -72,8 +113,13 @@ def plain_int(value: Any, *, name: str) -> int:
     return int(number)
 
 
-def flatten(metrics: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Number]:
-    """Nested metrics as one level with dotted names, every value a plain number."""
+def flatten(
+    metrics: Mapping[Any, Any], *, prefix: str = "", wait: bool = True
+) -> dict[str, Number]:
+    """Nested metrics as one level with dotted names, every value a plain number.
+
+    ``wait=False`` leaves tensors on an accelerator as they are.
+    """
     flat: dict[str, Number] = {}
     for key, value in metrics.items():
         if type(key) is int:
@@ -82,9 +128,9 @@ def flatten(metrics: Mapping[Any, Any], *, prefix: str = "") -> dict[str, Number
             raise ValueTypeError(f"a metric name must be a non-empty text, not {key!r}.")
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            flat.update(flatten(value, prefix=f"{name}."))
+            flat.update(flatten(value, prefix=f"{name}.", wait=wait))
         else:
-            flat[name] = plain_number(value, name=name)
+            flat[name] = plain_number(value, name=name, wait=wait)
     return flat
 
 

@@ -190,12 +190,12 @@ def checked_name(name: Any) -> str:
 def _put_numbers(record: Record, **fields: Any) -> None:
     for name, value in fields.items():
         if value is not None:
-            record[name] = plain_number(value, name=name)
+            record[name] = plain_number(value, name=name, wait=False)
 
 
 def _with_metrics(record: Record, metrics: Mapping[str, Any] | None) -> Record:
     if metrics:
-        record["m"] = flatten(as_pairs(metrics, argument="metrics"))
+        record["m"] = flatten(as_pairs(metrics, argument="metrics"), wait=False)
     return record
 
 

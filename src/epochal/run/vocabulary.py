@@ -85,7 +85,7 @@ class Vocabulary(ABC):
         gpus: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
-        flat = flatten(metrics)
+        flat = flatten(metrics, wait=False)
         record = typed.epoch_record(now(), epoch, duration_s, flat, total=total)
         if resources:
             record["resources"] = dict(resources)
@@ -172,7 +172,7 @@ class Vocabulary(ABC):
 
     def log_abs_maxes(self, step: Any, values: Mapping[str, Any]) -> None:
         """Append the largest absolute value of each named tensor."""
-        flat = flatten(values)
+        flat = flatten(values, wait=False)
         self.write(
             {"log": "abs-maxes", "t": now(), "step": plain_int(step, name="step"), "values": flat}
         )

@@ -1,0 +1,196 @@
+"""Reads numbers from a GPU without ever waiting for it.
+
+A value that is logged is still being computed. Asking for it (``.item()``) would stop the program
+until the GPU has caught up; instead all tensors of one record are gathered on the device, copied to
+pinned memory behind the work that makes them, and an event is put after the copy. When the event
+has passed, the numbers are there and the record is handed on. The copy stands in the same stream as
+the work, so neither a later write in place nor a replayed graph can change what was logged.
+
+Records are looked at on later calls, and by one thread that exists from the first such record on,
+for the last ones. At most ``MAX_PENDING`` records wait; one more waits for the oldest.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from epochal.errors import UsageError
+from epochal.values import device_values
+
+MAX_PENDING = 4096
+_LOOK_EVERY_S = 0.1
+_SMALLEST_BUFFER = 8
+
+Place = tuple[str | None, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Arriving:
+    """Values on their way: which places of the record they fill, and how to tell they are there."""
+
+    places: tuple[Place, ...]
+    buffer: torch.Tensor
+    event: torch.cuda.Event
+
+
+@dataclass(frozen=True, slots=True)
+class _Pending:
+    record: dict[str, Any]
+    arriving: tuple[_Arriving, ...]
+
+    def has_arrived(self) -> bool:
+        return all(bool(part.event.query()) for part in self.arriving)  # type: ignore[no-untyped-call]
+
+    def wait(self) -> None:
+        for part in self.arriving:
+            part.event.synchronize()
+
+    def filled(self) -> dict[str, Any]:
+        """The record with plain numbers where tensors were."""
+        record = dict(self.record)
+        for field in ("m", "values"):
+            if isinstance(record.get(field), dict):
+                record[field] = dict(record[field])
+        for part in self.arriving:
+            # The buffer may be longer than what it holds.
+            for place, number in zip(part.places, part.buffer.tolist(), strict=False):
+                inner, name = place
+                (record if inner is None else record[inner])[name] = number
+        return record
+
+
+class CudaReader:
+    """Hands records on when their CUDA values have arrived; safe to use from several threads."""
+
+    def __init__(
+        self, then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
+    ) -> None:
+        self._then = then
+        self._lost = lost
+        self._lock = threading.RLock()
+        self._pending: deque[_Pending] = deque()
+        self._buffers: dict[tuple[torch.dtype, int], list[torch.Tensor]] = {}
+        self._has_pending = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def defer(self, record: dict[str, Any]) -> None:
+        """Start the copy of every CUDA value of a record; gives control back at once.
+
+        Raises ``UsageError`` while a CUDA graph is being captured: a replay would not log again.
+        """
+        if torch.cuda.is_current_stream_capturing():
+            raise UsageError(
+                "log() was called while a CUDA graph is being captured, where it would run once and"
+                " never again: log the graph's output tensors after each replay instead."
+            )
+        found = device_values(record)
+        with self._lock:
+            self._pending.append(_Pending(record, self._start_copies(found)))
+            if len(self._pending) > MAX_PENDING:
+                self._wait_for_oldest()
+            self._hand_on_arrived()
+            self._start_thread()
+        self._has_pending.set()
+
+    def flush(self) -> None:
+        """Wait until every record has been handed on."""
+        with self._lock:
+            while self._pending:
+                self._wait_for_oldest()
+
+    # -- copying ----------------------------------------------------------------------------------
+
+    def _start_copies(self, found: list[tuple[str | None, str, Any]]) -> tuple[_Arriving, ...]:
+        by_device: dict[torch.device, list[tuple[Place, torch.Tensor]]] = {}
+        for field, name, value in found:
+            tensor = _local(value)
+            by_device.setdefault(tensor.device, []).append(((field, name), tensor))
+        return tuple(self._copy(device, items) for device, items in by_device.items())
+
+    def _copy(self, device: torch.device, items: list[tuple[Place, torch.Tensor]]) -> _Arriving:
+        with torch.cuda.device(device), torch.no_grad():
+            stream = torch.cuda.current_stream()
+            for _, tensor in items:
+                tensor.record_stream(stream)  # its memory may not be used again before the copy
+            gathered = _gather([tensor for _, tensor in items])
+            buffer = self._take_buffer(gathered.dtype, gathered.numel())
+            buffer[: gathered.numel()].copy_(gathered, non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+        return _Arriving(tuple(place for place, _ in items), buffer, event)
+
+    def _take_buffer(self, dtype: torch.dtype, count: int) -> torch.Tensor:
+        size = max(_SMALLEST_BUFFER, 1 << (count - 1).bit_length())
+        free = self._buffers.get((dtype, size))
+        return free.pop() if free else torch.empty(size, dtype=dtype, pin_memory=True)
+
+    def _give_back(self, pending: _Pending) -> None:
+        for part in pending.arriving:
+            key = (part.buffer.dtype, part.buffer.numel())
+            self._buffers.setdefault(key, []).append(part.buffer)
+
+    # -- handing on -------------------------------------------------------------------------------
+
+    def _hand_on_arrived(self) -> None:
+        """Hand on from the oldest; called with the lock held."""
+        try:
+            while self._pending and self._pending[0].has_arrived():
+                self._hand_on(self._pending.popleft())
+        except RuntimeError as error:
+            self._give_up(error)
+
+    def _wait_for_oldest(self) -> None:
+        try:
+            self._pending[0].wait()
+            self._hand_on(self._pending.popleft())
+        except RuntimeError as error:
+            self._give_up(error)
+
+    def _hand_on(self, pending: _Pending) -> None:
+        record = pending.filled()
+        self._give_back(pending)
+        self._then(record)
+
+    def _give_up(self, error: RuntimeError) -> None:
+        """The GPU failed: what it had not computed by then will never come."""
+        count = len(self._pending)
+        self._pending.clear()
+        if count:
+            self._lost(count, str(error).partition("\n")[0])
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._look_again, name="epochal-cuda-values", daemon=True
+            )
+            self._thread.start()
+
+    def _look_again(self) -> None:
+        while True:
+            self._has_pending.wait()
+            with self._lock:
+                self._hand_on_arrived()
+                if not self._pending:
+                    self._has_pending.clear()
+                    continue
+            threading.Event().wait(_LOOK_EVERY_S)
+
+
+def _gather(tensors: list[torch.Tensor]) -> torch.Tensor:
+    """All values in one tensor; of one type as they are, of several as float64, which holds all."""
+    flat = [tensor.reshape(()) for tensor in tensors]
+    if len({tensor.dtype for tensor in flat}) > 1:
+        flat = [tensor.to(torch.float64) for tensor in flat]
+    return torch.stack(flat) if len(flat) > 1 else flat[0].reshape(1)
+
+
+def _local(value: Any) -> torch.Tensor:
+    """The tensor of this process itself, without its history of gradients."""
+    tensor: torch.Tensor = value.to_local() if hasattr(value, "to_local") else value
+    return tensor.detach()

@@ -1,0 +1,210 @@
+"""Logging CUDA values without waiting for them; everything here needs a GPU but the last tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from epochal.errors import UsageError
+from epochal.journal.reader import read_journal
+from epochal.run.run import Run
+from tests.conftest import StartRun
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+@pytest.fixture
+def no_sync() -> Iterator[None]:
+    """Any call that waits for the device is an error."""
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+def metrics_of(run: Run) -> list[dict[str, Any]]:
+    return [record for _, record in read_journal(run.folder) if record["log"] == "metrics"]
+
+
+def values_of(run: Run, name: str) -> list[Any]:
+    return [record["m"][name] for record in metrics_of(run)]
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.usefixtures("no_sync")
+def test_a_training_loop_that_logs_every_step_never_waits(start_run: StartRun) -> None:
+    run = start_run()
+    model = torch.nn.Linear(256, 256, device="cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    inputs = torch.ones(64, 256, device="cuda")
+    for step in range(50):
+        loss = model(inputs).square().mean()
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=True)
+        optimizer.step()
+        run.log({"loss": loss, "norm": norm, "lr": 0.01}, step=step)
+    torch.cuda.set_sync_debug_mode("default")
+    run.finish()
+    losses = values_of(run, "loss")
+    assert len(losses) == 50
+    assert losses[-1] < losses[0]
+    assert [record["step"] for record in metrics_of(run)] == list(range(50))
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_a_later_write_in_place_does_not_change_what_was_logged(start_run: StartRun) -> None:
+    run = start_run()
+    value = torch.zeros((), device="cuda")
+    for number in range(100):
+        value.fill_(number)
+        run.log({"x": value}, step=number)
+    value.fill_(-1)
+    run.finish()
+    assert values_of(run, "x") == list(range(100))
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_every_float_type_comes_back(start_run: StartRun, dtype: torch.dtype) -> None:
+    run = start_run()
+    run.log({"x": torch.tensor(1.5, dtype=dtype, device="cuda", requires_grad=True) * 2})
+    run.finish()
+    assert values_of(run, "x") == [3.0]
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_types_and_plain_numbers_mix_in_one_call(start_run: StartRun) -> None:
+    run = start_run()
+    run.log(
+        {
+            "a": torch.tensor(0.1, dtype=torch.float64, device="cuda"),
+            "b": {"c": torch.tensor(7, device="cuda"), "d": 2.5},
+            "e": torch.tensor(float("nan"), device="cuda"),
+            "f": torch.tensor([4.0], device="cuda"),
+        }
+    )
+    run.finish()
+    (record,) = metrics_of(run)
+    assert record["m"] == {"a": 0.1, "b.c": 7, "b.d": 2.5, "e": None, "f": 4.0}
+    assert record["nonfinite"] == {"e": "nan"}
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.usefixtures("no_sync")
+def test_typed_steps_wait_for_nothing_either(start_run: StartRun) -> None:
+    run = start_run()
+    loss = torch.tensor(2.5, device="cuda")
+    run.log_step(3, 0.5, 1024, 10, loss * 2, loss, 1e-3)
+    torch.cuda.set_sync_debug_mode("default")
+    run.finish()
+    (step,) = [record for _, record in read_journal(run.folder) if record["log"] == "step"]
+    assert (step["loss"], step["norm"]) == (2.5, 5.0)
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_the_last_values_are_written_without_another_call(start_run: StartRun) -> None:
+    run = start_run()
+    run.log({"x": torch.ones((), device="cuda")})
+    torch.cuda.synchronize()
+    for _ in range(200):
+        if metrics_of(run):
+            break
+        threading_pause()
+    assert values_of(run, "x") == [1.0]
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_several_streams_each_keep_their_own_value(start_run: StartRun) -> None:
+    run = start_run()
+    streams = [torch.cuda.Stream() for _ in range(4)]
+    for number, stream in enumerate(streams):
+        with torch.cuda.stream(stream):
+            run.log({"x": torch.full((), float(number), device="cuda")}, step=number)
+    run.finish()
+    found = {record["step"]: record["m"]["x"] for record in metrics_of(run)}
+    assert found == {0: 0.0, 1: 1.0, 2: 2.0, 3: 3.0}
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_a_replayed_graph_is_logged_after_each_replay_and_never_inside(start_run: StartRun) -> None:
+    run = start_run()
+    counter = torch.zeros((), device="cuda")
+    counter.add_(1)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        counter.add_(1)
+        with pytest.raises(UsageError, match="captured"):
+            run.log({"x": counter})
+    for step in range(5):
+        graph.replay()
+        run.log({"x": counter}, step=step)
+    run.finish()
+    assert values_of(run, "x") == [2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_many_pending_values_are_bounded_and_all_arrive(start_run: StartRun) -> None:
+    run = start_run()
+    big = torch.ones(4096, 4096, device="cuda")
+    for _ in range(20):
+        big = big @ big * 0.0
+    for step in range(6000):
+        run.log({"x": big[0, 0]}, step=step)
+    run.finish()
+    assert len(metrics_of(run)) == 6000
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_a_compiled_step_may_log(start_run: StartRun) -> None:
+    run = start_run()
+
+    @torch.compile(backend="eager")
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x.square().sum()
+        run.log({"y": y})
+        return y + 1
+
+    assert step(torch.ones(3, device="cuda")).item() == 4.0
+    run.finish()
+    assert values_of(run, "y") == [3.0]
+
+
+def test_a_compiled_step_may_log_on_the_cpu_too(start_run: StartRun) -> None:
+    run = start_run()
+
+    @torch.compile(backend="eager")
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x.square().sum()
+        run.log({"y": y})
+        return y + 1
+
+    assert step(torch.ones(3)).item() == 4.0
+    run.finish()
+    assert values_of(run, "y") == [3.0]
+
+
+def test_cpu_tensors_are_read_at_once(start_run: StartRun) -> None:
+    run = start_run()
+    run.log({"x": torch.tensor(1.5, dtype=torch.bfloat16, requires_grad=True) * 2})
+    assert values_of(run, "x") == [3.0]
+
+
+def threading_pause() -> None:
+    import threading
+
+    threading.Event().wait(0.05)
