@@ -12,6 +12,8 @@ import { createBook } from "./book.ts";
 import type { Book } from "./book.ts";
 import { createDetails } from "./details.ts";
 import type { Details } from "./details.ts";
+import { createFindings } from "./findings.ts";
+import type { Findings } from "./findings.ts";
 import { metricsOf } from "./metrics.ts";
 import type { Metric } from "./metrics.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
@@ -29,11 +31,17 @@ export interface Page {
   /** One crosshair for all charts. */
   readonly sync: SyncBus;
   readonly lazy: LazyQueue;
+  /** Of the run in focus. */
+  readonly findings: Findings;
   /** Every metric that any run in the charts has. */
   readonly metrics: ReadonlySignal<readonly Metric[]>;
   /** Unix seconds, moving on once a second. */
   readonly now: ReadonlySignal<number>;
   readonly isPaused: Signal<boolean>;
+  /** Lines that stand out in every chart, by run id; empty for all alike. */
+  readonly picked: Signal<ReadonlySet<string>>;
+  /** The run under the pointer in the list. */
+  readonly hovered: Signal<string | null>;
   /** Be told of news as they come; returns the function that ends it. */
   onNews(listener: (news: News) => void): () => void;
   /** Open a panel's tab. */
@@ -50,6 +58,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const runs = createRuns(source, view);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
   const book = createBook(source, (run) => runs.row(run)?.created ?? null);
+  const findings = createFindings(source, computed(() => runs.focus.value?.id ?? null));
   const listeners = new Set<(news: News) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);
@@ -62,6 +71,7 @@ export function createPage(source: Source, view: View = createView()): Page {
       for (const { id } of news.run === null ? runs.shown.peek() : [{ id: news.run }]) details.renew(id);
       if (news.run === null) runs.reload();
     }
+    findings.apply(news);
     for (const listener of [...listeners]) listener(news);
   });
 
@@ -95,7 +105,9 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => book.pause(isPaused.value));
 
   return {
-    source, view, runs, details, book, toasts, now, isPaused,
+    source, view, runs, details, book, findings, toasts, now, isPaused,
+    picked: signal<ReadonlySet<string>>(new Set()),
+    hovered: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
     metrics: computed(() => metricsOf(runs.shown.value.map(({ id }) => details.of(id).value))),

@@ -1,0 +1,147 @@
+/** One look at a run: how it goes, what was found, what it uses, what it says. */
+
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+
+import { formatBytes, formatWhole } from "../chart/index.ts";
+import type { LineChart } from "../chart/index.ts";
+import { useEntries } from "../state/asking.ts";
+import type { Metric } from "../state/metrics.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Menu } from "../ui/menu.tsx";
+import type { RunDetail, RunRow } from "../wire.ts";
+import type { Panel, PanelProps } from "./panel.ts";
+import { ChartMenu } from "./parts/chart-card.tsx";
+import { FindingList, showFinding } from "./parts/finding-list.tsx";
+import { MetricChart } from "./parts/metric-chart.tsx";
+import { Resources } from "./parts/resources.tsx";
+import { Vitals } from "./parts/vitals.tsx";
+
+const CHART_HEIGHT = 300;
+const MOST_FINDINGS = 5;
+const MOST_CHOICES = 24;
+
+function Overview({ page }: PanelProps): JSX.Element {
+  const row = page.runs.focus.value;
+  if (row === null) return <Empty title="No run fits the filter">Clear the filter of the list to see runs again.</Empty>;
+  const detail = page.details.of(row.id).value;
+  if (row.problem !== null) return <Empty title={`${row.name} cannot be read`}>{row.problem}</Empty>;
+  return (
+    <div class="overview">
+      <div class="overview-main">
+        <Headline page={page} />
+        {detail === null ? <div class="vitals" /> : <Vitals page={page} detail={detail} />}
+      </div>
+      <div class="overview-side">
+        <FindingsCard page={page} />
+        {detail !== null && <MachineCard page={page} detail={detail} />}
+        <SampleCard page={page} row={row} />
+      </div>
+    </div>
+  );
+}
+
+/** The metric that matters most: the one chosen, else the loss, else the first. */
+function headlineMetric(page: Page): Metric | undefined {
+  const metrics = page.metrics.value;
+  const chosen = page.view.text("headline").value;
+  return metrics.find(({ name }) => name === chosen) ?? metrics.find(({ role }) => role === "loss") ?? metrics.find(({ role }) => role === "eval_loss") ?? metrics[0];
+}
+
+function Headline({ page }: { readonly page: Page }): JSX.Element {
+  const chart = useRef<LineChart | null>(null);
+  const metric = headlineMetric(page);
+  const chosen = page.view.text("headline");
+  const choices = page.metrics.value.filter(({ axis }) => axis !== "time")
+    .toSorted((one, other) => Number(other.role !== null) - Number(one.role !== null)).slice(0, MOST_CHOICES);
+  return (
+    <section class="card chart-card headline" aria-label={metric?.name ?? "Headline chart"} data-metric={metric?.name}>
+      <header class="card-head">
+        <h2>{metric?.name ?? "\u00a0"}</h2>
+        {choices.length > 1 && (
+          <Menu label="Choose the headline metric" items={choices.map(({ name }) => ({ label: name, isOn: name === metric?.name, run: () => (chosen.value = name) }))}>▾</Menu>
+        )}
+        <span class="card-space" />
+        {metric !== undefined && <ChartMenu page={page} metric={metric} chart={() => chart.current} />}
+      </header>
+      <div style={{ height: `${CHART_HEIGHT}px` }}>
+        {metric !== undefined && <MetricChart key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} onChart={(made) => (chart.current = made)} />}
+        {metric === undefined && page.runs.shown.value.length > 0 && <NoMetrics page={page} />}
+      </div>
+    </section>
+  );
+}
+
+function NoMetrics({ page }: { readonly page: Page }): JSX.Element | null {
+  const isKnown = page.runs.shown.value.every(({ id }) => page.details.of(id).value !== null);
+  return isKnown ? <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty> : null;
+}
+
+function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
+  const findings = page.findings.all.value;
+  const shown = [...(findings ?? [])].sort((one, other) => Number(other.isOpen) - Number(one.isOpen)).slice(0, MOST_FINDINGS);
+  const choose = (finding: (typeof shown)[number]): void => {
+    if (finding.series !== null) page.view.text("headline").value = finding.series;
+    showFinding(page, finding, "overview");
+  };
+  return (
+    <section class="card" aria-label="Findings">
+      <header class="card-head">
+        <h2>Findings</h2>
+        <span class="card-space" />
+        {findings !== null && findings.length > shown.length && (
+          <button type="button" class="button is-quiet" onClick={() => page.open("findings")}>all {findings.length}</button>
+        )}
+      </header>
+      {shown.length > 0 ? <FindingList page={page} findings={shown} onChoose={choose} /> : <p class="card-empty">{findings === null ? "\u00a0" : "Nothing has been found wrong."}</p>}
+    </section>
+  );
+}
+
+function MachineCard({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
+  return (
+    <section class="card" aria-label="Machine">
+      <header class="card-head"><h2>Machine</h2></header>
+      <Resources page={page} detail={detail} />
+      <p class="hardware">{hardwareText(detail)}</p>
+    </section>
+  );
+}
+
+/** Such as `2 × NVIDIA H100 (80 GB) · host · 32 cores · Python 3.12`. */
+export function hardwareText({ hardware, facts }: RunDetail): string {
+  const gpus = new Map<string, number>();
+  for (const { name, memory } of hardware) {
+    const text = `${String(name ?? "GPU")}${typeof memory === "number" ? ` (${formatBytes(memory)})` : ""}`;
+    gpus.set(text, (gpus.get(text) ?? 0) + 1);
+  }
+  const cores = facts["cpu_count"];
+  const worldSize = facts["world_size"];
+  return [
+    ...[...gpus].map(([text, count]) => (count > 1 ? `${count} × ${text}` : text)),
+    typeof worldSize === "number" && worldSize > 1 ? `${formatWhole(worldSize)} ranks` : null,
+    typeof facts["host"] === "string" ? facts["host"] : null,
+    typeof cores === "number" ? `${cores} cores` : null,
+    typeof facts["python"] === "string" ? `Python ${facts["python"]}` : null,
+  ].filter((part) => part !== null).join(" · ");
+}
+
+function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
+  const { list } = useEntries(page, "texts", row.id, { limit: 1 });
+  const entry = list?.entries.at(-1);
+  if (entry === undefined) return null;
+  const text = entry.record?.["text"];
+  return (
+    <section class="card" aria-label="Latest sample">
+      <header class="card-head">
+        <h2>{entry.name ?? "Sample"}</h2>
+        <span class="card-space" />
+        <span class="card-note">{entry.step === null ? "" : `step ${formatWhole(entry.step)}`}</span>
+      </header>
+      <pre class="sample">{typeof text === "string" ? text : ""}</pre>
+    </section>
+  );
+}
+
+export const overviewPanel: Panel = { id: "overview", title: "Overview", shortcut: "o", component: Overview };

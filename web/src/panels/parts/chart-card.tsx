@@ -1,0 +1,74 @@
+/** A metric's chart with its heading and what can be done with it. */
+
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+
+import type { LineChart } from "../../chart/index.ts";
+import type { Metric } from "../../state/metrics.ts";
+import type { Page } from "../../state/page.ts";
+import { download } from "../../ui/download.ts";
+import { Menu } from "../../ui/menu.tsx";
+import type { MenuItem } from "../../ui/menu.tsx";
+import { exactCsv } from "./exact-csv.ts";
+import { MetricChart } from "./metric-chart.tsx";
+import { Near } from "./near-view.tsx";
+
+export interface ChartCardProps {
+  readonly page: Page;
+  readonly metric: Metric;
+  readonly height: number;
+  readonly isPinned?: boolean;
+}
+
+export function ChartCard({ page, metric, height, isPinned = false }: ChartCardProps): JSX.Element {
+  const chart = useRef<LineChart | null>(null);
+  const { view } = page;
+  return (
+    <section class="card chart-card" aria-label={metric.name} data-metric={metric.name}>
+      <header class="card-head">
+        <h3 title={metric.name}>{metric.name}</h3>
+        {metric.unit !== null && <span class="card-note">{metric.unit}</span>}
+        <span class="card-space" />
+        {isPinned && <span class="card-note" title="Pinned">pinned</span>}
+        <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`}
+          onClick={() => (view.full.value = metric.name)}>⤢</button>
+        <ChartMenu page={page} metric={metric} chart={() => chart.current} />
+      </header>
+      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} onChart={(made) => (chart.current = made)} />}</Near>
+    </section>
+  );
+}
+
+export interface ChartMenuProps {
+  readonly page: Page;
+  readonly metric: Metric;
+  readonly chart: () => LineChart | null;
+}
+
+export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element {
+  const { view } = page;
+  const { name } = metric;
+  const isPinned = view.pinned.value.includes(name);
+  const isLog = view.logY.value.includes(name);
+  const items: (MenuItem | "divider")[] = [
+    { label: "Pin to the top", isOn: isPinned, run: () => (view.pinned.value = toggled(view.pinned.value, name)) },
+    { label: "Logarithmic values", isOn: isLog, run: () => (view.logY.value = toggled(view.logY.value, name)) },
+    "divider",
+    { label: "Download CSV", hint: "every point", run: () => void saveCsv(page, metric) },
+    { label: "Download PNG", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
+    { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
+  ];
+  return <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>;
+}
+
+async function saveCsv(page: Page, metric: Metric): Promise<void> {
+  try {
+    download(`${metric.name}.csv`, await exactCsv(page, metric), "text/csv;charset=utf-8");
+  } catch (error) {
+    page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
+  }
+}
+
+export function toggled(names: readonly string[], name: string): readonly string[] {
+  return names.includes(name) ? names.filter((one) => one !== name) : [...names, name];
+}

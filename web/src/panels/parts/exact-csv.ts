@@ -1,0 +1,47 @@
+/** A metric of the runs in the charts as CSV: every point as it was logged; of a saved page what it holds, slices told apart. */
+
+import { formatNumber } from "../../chart/index.ts";
+import { csvField } from "../../chart/line/exports.ts";
+import type { SeriesPart } from "../../source/source.ts";
+import type { Metric } from "../../state/metrics.ts";
+import type { Page } from "../../state/page.ts";
+
+export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric, "name" | "axis">): Promise<string> {
+  const { parts } = await source.series({
+    runs: runs.shown.value.map(({ id }) => id),
+    names: [metric.name],
+    x: view.x.value,
+    axis: metric.axis,
+    ranks: "all",
+    pixels: 0,
+  });
+  return seriesTable(parts, (run) => runs.row(run)?.name ?? run);
+}
+
+export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) => string): string {
+  const hasSlices = parts.some(({ data }) => data.kind === "buckets");
+  const columns = hasSlices ? ["first", "last", "min", "max", "points"] : ["value", "t"];
+  const lines = [["run", "id", "rank", "metric", "axis", "x", ...columns].join(",")];
+  for (const part of parts) {
+    const { run, rank, name, x } = part.head;
+    const start = [nameOf(run), run, String(rank), name, x].map(csvField).join(",");
+    for (const row of rowsOf(part, hasSlices)) lines.push(`${start},${row.map(exact).join(",")}`);
+  }
+  return `${lines.join("\r\n")}\r\n`;
+}
+
+function* rowsOf({ data, times }: SeriesPart, hasSlices: boolean): Iterable<number[]> {
+  if (data.kind === "raw") {
+    for (const [index, y] of data.y.entries()) {
+      yield hasSlices ? [data.x[index]!, y, y, y, y, 1] : [data.x[index]!, y, times?.[index] ?? NaN];
+    }
+    return;
+  }
+  for (const [index, last] of data.last.entries()) {
+    yield [data.lastX[index]!, data.first[index]!, last, data.min[index]!, data.max[index]!, data.count[index]!];
+  }
+}
+
+function exact(value: number): string {
+  return Number.isFinite(value) ? String(value) : formatNumber(value);
+}

@@ -1,0 +1,67 @@
+/** Findings with their evidence; a click shows where they were found. */
+
+import type { JSX } from "preact";
+
+import { formatNumber, formatWhole } from "../../chart/index.ts";
+import type { Finding } from "../../state/findings.ts";
+import type { Page } from "../../state/page.ts";
+
+export interface FindingListProps {
+  readonly page: Page;
+  readonly findings: readonly Finding[];
+  /** Called with the finding that was clicked; without it the charts open there. */
+  readonly onChoose?: (finding: Finding) => void;
+}
+
+const GLYPHS: Readonly<Record<Finding["severity"], string>> = { error: "●", warning: "▲", info: "○" };
+
+export function FindingList({ page, findings, onChoose }: FindingListProps): JSX.Element {
+  return (
+    <ul class="findings">
+      {findings.map((finding) => (
+        <li key={finding.id}>
+          <button type="button" class={`finding is-${finding.severity}${finding.isOpen ? "" : " is-closed"}`}
+            onClick={() => (onChoose ?? ((one) => showFinding(page, one)))(finding)}>
+            <span class="finding-glyph" role="img" aria-label={finding.severity}>{GLYPHS[finding.severity]}</span>
+            <span class="finding-body">
+              <span class="finding-sentence">{finding.sentence}</span>
+              {finding.advice !== null && <span class="finding-advice">{finding.advice}</span>}
+              <span class="finding-evidence">{evidenceText(finding)}</span>
+            </span>
+          </button>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function evidenceText({ steps, evidence, isOpen }: Finding): string {
+  const parts: string[] = [];
+  if (steps !== null) parts.push(steps[0] === steps[1] ? `step ${formatWhole(steps[0])}` : `steps ${formatWhole(steps[0])}–${formatWhole(steps[1])}`);
+  for (const [name, value] of Object.entries(evidence)) {
+    parts.push(`${name.replace(/_/g, " ")} ${typeof value === "number" ? short(value) : String(value)}`);
+  }
+  if (!isOpen) parts.push("over");
+  return parts.join(" · ");
+}
+
+function short(value: number): string {
+  return Number.isInteger(value) ? formatWhole(value) : formatNumber(value);
+}
+
+/** Zoom to what a finding is about, in the charts or in another panel. */
+export function showFinding(page: Page, finding: Finding, panel = "charts"): void {
+  const { view } = page;
+  const metric = page.metrics.value.find(({ name }) => name === finding.series);
+  if (finding.run !== view.focus.value && !page.runs.shownIds.value.has(finding.run)) view.focus.value = finding.run;
+  if (panel === "charts" && metric !== undefined) view.full.value = metric.name;
+  if (metric?.axis === "time" && finding.t !== null) {
+    page.zoomTo({ x: "wall", min: finding.t - 180, max: finding.t + 60 }, panel);
+  } else if (finding.steps !== null) {
+    const [from, to] = finding.steps;
+    const margin = Math.max(20, (to - from) * 0.5);
+    page.zoomTo({ x: "step", min: Math.max(0, from - margin), max: to + margin }, panel);
+  } else {
+    page.open(panel);
+  }
+}

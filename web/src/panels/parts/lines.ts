@@ -1,0 +1,59 @@
+/** From series of runs to the lines of a chart: labels, colours, ranks, and groups drawn as their mean. */
+
+import { aggregate } from "../../chart/index.ts";
+import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
+import { prepare } from "../../chart/series.ts";
+import type { SeriesPart } from "../../source/source.ts";
+
+/** Runs whose lines are drawn as one. */
+export interface LineGroup {
+  readonly title: string;
+  readonly runs: readonly string[];
+}
+
+export interface LineRequest {
+  /** By run, in the order of the list. */
+  readonly parts: ReadonlyMap<string, readonly SeriesPart[]>;
+  readonly label: (run: string) => string;
+  readonly slot: (run: string) => number;
+  /** Null to draw every run by itself. */
+  readonly groups: readonly LineGroup[] | null;
+  readonly spread: SpreadKind;
+}
+
+/** A line's id: the run's, with the rank where it is not the first. */
+export function lineId(run: string, rank: number): string {
+  return rank === 0 ? run : `${run}#${rank}`;
+}
+
+export function linesOf({ parts, label, slot, groups, spread }: LineRequest): Series[] {
+  if (groups !== null) return groups.flatMap((group, index) => meanLine(group, parts, { slot: index, spread }));
+  return [...parts].flatMap(([run, ofRun]) => ofRun.map(({ head, data }): Series => ({
+    id: lineId(run, head.rank),
+    label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
+    // Ranks of one run are told apart by the palette's own order.
+    slot: slot(run) + head.rank,
+    data,
+  })));
+}
+
+function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread }: { readonly slot: number; readonly spread: SpreadKind }): Series[] {
+  const members = group.runs.flatMap((run) => (parts.get(run) ?? []).slice(0, 1)).map(({ data }) => {
+    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data });
+    return { x: sampleX, y: sampleY };
+  });
+  if (members.length === 0) return [];
+  const { x, mean, low, high } = aggregate(members, spread);
+  const label = `${group.title} · mean of ${members.length}`;
+  return [{ id: `group:${group.title}`, label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } }];
+}
+
+/** How the values of a metric are written, by its unit and, where it has none, by its name. */
+export function formatOf(name: string, unit: string | null): AxisFormat {
+  if (unit === "bytes" || unit === "B") return "bytes";
+  if (unit === "s" || unit === "seconds") return "duration";
+  if (unit === "tokens") return "tokens";
+  if (unit !== null) return "number";
+  if (/(^|[/_])(bytes|rss|children_rss|ram_used|ram_total|dram_(used|free|total)|vram_(total|spill))$|_bytes$/.test(name) || /^memory\//.test(name)) return "bytes";
+  return /(^|[/_])duration_s$/.test(name) ? "duration" : "number";
+}

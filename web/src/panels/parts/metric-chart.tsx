@@ -1,0 +1,164 @@
+/** The chart of one metric over the runs in the charts: asks for what its size and zoom need, and grows with the runs. */
+
+import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
+
+import { createLineChart } from "../../chart/index.ts";
+import type { LineChart, LineOptions, Mark, Range, Smoothing } from "../../chart/index.ts";
+import { useCells } from "../../state/asking.ts";
+import type { CellRequest } from "../../state/book.ts";
+import type { Finding } from "../../state/findings.ts";
+import type { Metric } from "../../state/metrics.ts";
+import type { Page } from "../../state/page.ts";
+import type { View, Zoom } from "../../state/view.ts";
+import { Mount } from "../../ui/mount.tsx";
+import type { SeriesPart } from "../../source/source.ts";
+import type { AxisName, XKind } from "../../wire.ts";
+import { formatOf, linesOf } from "./lines.ts";
+import type { LineGroup } from "./lines.ts";
+
+export interface MetricChartProps {
+  readonly page: Page;
+  readonly metric: Pick<Metric, "name" | "axis" | "unit"> & Partial<Metric>;
+  readonly height: number | string;
+  /** Without it the runs in the charts. */
+  readonly runs?: readonly string[];
+  readonly ranks?: "all";
+  readonly hasLegend?: boolean;
+  readonly options?: Partial<LineOptions>;
+  /** Told the chart once it is there, for downloads. */
+  readonly onChart?: (chart: LineChart) => void;
+}
+
+const NARROW_PIXELS = 600;
+const WIDE_PIXELS = 1400;
+/** A zoom asks for a little more on both sides, so that lines run to the edges. */
+const MARGIN = 0.02;
+const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
+
+export function MetricChart(props: MetricChartProps): JSX.Element {
+  const { page, metric, height, hasLegend = true } = props;
+  const { view, runs } = page;
+  const ids = props.runs ?? runs.shown.value.map(({ id }) => id);
+  const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
+  const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: props.ranks } : {}) };
+  const whole = useCells(page, ids.map((run): CellRequest => ({ ...base, run, range: null })));
+  const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
+  const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
+  const close = useCells(page, zoom === null ? [] : ids.map((run): CellRequest => ({ ...base, run, range: widened(zoom) })));
+  const parts = new Map<string, readonly SeriesPart[]>();
+  for (const [index, { request, parts: ofRun }] of whole.entries()) {
+    // One chart has one axis: a run that cannot be put there is left out.
+    const found = (close[index]?.parts ?? ofRun ?? []).filter(({ head }) => head.x === x);
+    if (found.length > 0) parts.set(request.run, found);
+  }
+  const groups = groupsFor(page, ids);
+  const spread = view.spread.value;
+  const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
+  const lines = useSame([...parts.values()].flat(), `${spread}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot,
+  }));
+  const options: Partial<LineOptions> = {
+    title: metric.name,
+    xFormat: x,
+    yFormat: formatOf(metric.name, metric.unit),
+    xKind: view.isLogX.value ? "log" : "linear",
+    yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
+    smoothing: smoothingOf(view),
+    ignoresOutliers: view.ignoresOutliers.value,
+    baseline: groups === null ? view.baseline.value : null,
+    hasLegend: hasLegend && lines.length > 1,
+    marks: marksFor(page, metric.name, x),
+    sync: page.sync,
+    onZoom: (range) => setZoom(view, { x, ...range }),
+    onReset: () => setZoom(view, null),
+    onSolo: (chosen) => {
+      page.picked.value = chosen;
+    },
+    ...props.options,
+  };
+  const emphasis = { solo: page.picked.value, hovered: groups === null && parts.has(page.hovered.value ?? "") ? page.hovered.value : null };
+  const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
+  const problem = lines.length === 0 ? whole.find((cell) => cell.problem !== null)?.problem : undefined;
+  return (
+    <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
+      <Mount height="100%" create={(root) => {
+        const chart = createLineChart(root, options);
+        props.onChart?.(chart);
+        return chart;
+      }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
+      {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
+    </div>
+  );
+}
+
+/** The same result while the same things go in, compared one by one. */
+function useSame<Thing, Result>(things: readonly Thing[], text: string, make: () => Result): Result {
+  const last = useRef<{ readonly things: readonly Thing[]; readonly text: string; readonly result: Result } | null>(null);
+  const before = last.current;
+  if (before !== null && before.text === text && before.things.length === things.length && before.things.every((thing, index) => thing === things[index])) {
+    return before.result;
+  }
+  const result = make();
+  last.current = { things, text, result };
+  return result;
+}
+
+interface Shown {
+  readonly lines: ReturnType<typeof linesOf>;
+  readonly options: Partial<LineOptions>;
+  readonly emphasis: Parameters<LineChart["setEmphasis"]>[0];
+  readonly zoom: Range | null;
+}
+
+const shownIn = new WeakMap<LineChart, Shown & { readonly text: string }>();
+
+/** Hand over only what has changed: each change draws. */
+function show(chart: LineChart, next: Shown): void {
+  const before = shownIn.get(chart);
+  const text = JSON.stringify(next.options);
+  shownIn.set(chart, { ...next, text });
+  if (before === undefined || before.text !== text) chart.setOptions(next.options);
+  if (before?.lines !== next.lines) chart.setSeries(next.lines);
+  if (before === undefined || before.zoom?.min !== next.zoom?.min || before.zoom?.max !== next.zoom?.max || before.text !== text) chart.setRange(next.zoom);
+  if (before?.emphasis.solo !== next.emphasis.solo || before?.emphasis.hovered !== next.emphasis.hovered) chart.setEmphasis(next.emphasis);
+}
+
+export function setZoom(view: View, zoom: Zoom | null): void {
+  view.zoom.value = zoom;
+}
+
+export function smoothingOf(view: View): Smoothing {
+  const amount = view.smoothness.value;
+  if (amount === 0) return { kind: "none" };
+  // The same place of the slider gives about the same width either way.
+  return view.smoothing.value === "ema" ? { kind: "ema", weight: amount } : { kind: "gaussian", sigma: amount / (1 - amount) / 2 };
+}
+
+function expectedX(x: XKind, axis: AxisName): XKind {
+  if (x === "wall" || x === "relative") return x;
+  return axis === "step" ? x : OWN[axis];
+}
+
+function widened({ min, max }: Range): Range {
+  const margin = (max - min) * MARGIN;
+  return { min: min - margin, max: max + margin };
+}
+
+function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {
+  if (view.spread.value === "none" || view.groupBy.value === null) return null;
+  return runs.groups.value
+    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)) }))
+    .filter((group) => group.runs.length > 0);
+}
+
+function marksFor(page: Page, name: string, x: XKind): readonly Mark[] {
+  if (x !== "step") return [];
+  return (page.findings.all.value ?? [])
+    .filter(({ series, steps }) => series === name && steps !== null)
+    .map(({ steps, sentence, severity }): Mark => ({ x: steps![0], kind: "finding", label: sentence, severity: markSeverity(severity) }));
+}
+
+export function markSeverity(severity: Finding["severity"]): "info" | "warning" | "critical" {
+  return severity === "error" ? "critical" : severity;
+}

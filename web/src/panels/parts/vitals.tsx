@@ -1,0 +1,87 @@
+/** The vital signs of a run: what it is doing now, each with the line that led there. */
+
+import type { JSX } from "preact";
+
+import { createSparkline, formatBytes, formatCount, formatDuration, formatNumber, UNKNOWN } from "../../chart/index.ts";
+import { prepare } from "../../chart/series.ts";
+import { useCells } from "../../state/asking.ts";
+import { lastOf } from "../../state/grow.ts";
+import type { Page } from "../../state/page.ts";
+import { Mount } from "../../ui/mount.tsx";
+import type { MetricRow, RunDetail } from "../../wire.ts";
+import { formatOf } from "./lines.ts";
+
+export interface Vital {
+  readonly label: string;
+  readonly metric: MetricRow;
+  readonly format: (value: number) => string;
+}
+
+interface Sign {
+  readonly label: string;
+  readonly role?: string;
+  /** Names to look for where no metric has the role. */
+  readonly names: readonly RegExp[];
+  readonly format?: (value: number) => string;
+}
+
+const SIGNS: readonly Sign[] = [
+  { label: "loss", role: "loss", names: [] },
+  { label: "eval loss", role: "eval_loss", names: [] },
+  { label: "accuracy", names: [/^(eval|val|test|train)[/_]acc(uracy)?$/, /^acc(uracy)?$/] },
+  { label: "gradient norm", role: "norm", names: [] },
+  { label: "learning rate", role: "lr", names: [] },
+  { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
+  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${formatNumber(value)}%` },
+  { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^system\/gpu_pct$/, /^resources\/gpu_pct$/], format: (value) => `${value.toFixed(0)}%` },
+];
+
+/** The signs that a run has; where none is known, its first metrics. */
+export function vitalsOf(detail: RunDetail): readonly Vital[] {
+  const found = SIGNS.flatMap(({ label, role, names, format }): Vital[] => {
+    const byRole = role === undefined ? undefined : detail.roles[role];
+    const metric = detail.metrics.find(({ name }) => name === byRole)
+      ?? names.map((pattern) => detail.metrics.find(({ name }) => pattern.test(name))).find((one) => one !== undefined);
+    return metric === undefined ? [] : [{ label, metric, format: format ?? formatterOf(metric) }];
+  });
+  return found.length > 0 ? found : detail.metrics.slice(0, 6).map((metric) => ({ label: metric.name, metric, format: formatterOf(metric) }));
+}
+
+function formatterOf({ name, unit }: MetricRow): (value: number) => string {
+  const format = formatOf(name, unit);
+  if (format === "bytes") return formatBytes;
+  if (format === "duration") return formatDuration;
+  return unit === null ? formatNumber : (value) => `${formatNumber(value)} ${unit}`;
+}
+
+export function Vitals({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
+  return (
+    <section class="vitals" aria-label="Vital signs">
+      {vitalsOf(detail).map((vital) => <VitalSign key={`${detail.row.id} ${vital.metric.name}`} page={page} run={detail.row.id} vital={vital} />)}
+    </section>
+  );
+}
+
+function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: string; readonly vital: Vital }): JSX.Element {
+  const { metric, label, format } = vital;
+  const [cell] = useCells(page, [{ run, name: metric.name, axis: metric.axis, x: metric.axis === "time" ? "wall" : metric.axis, range: null, pixels: 300 }]);
+  const part = cell?.parts?.[0];
+  const last = part === undefined ? (metric.summary?.last ?? null) : lastOf(part.data);
+  const { sampleX, sampleY } = part === undefined ? NO_POINTS : prepare({ id: "", label: "", slot: 0, data: part.data });
+  const slot = page.runs.slot(run);
+  const best = metric.summary?.best ?? null;
+  return (
+    <button type="button" class="card vital" title={`${metric.name}: open its chart`} onClick={() => {
+      page.view.full.value = metric.name;
+      page.open("charts");
+    }}>
+      <span class="vital-label">{label}</span>
+      <span class="vital-value">{last === null ? UNKNOWN : format(last)}</span>
+      <span class="vital-note">{best === null ? "\u00a0" : `best ${format(best)}`}</span>
+      <Mount class="vital-line" height={30} create={(root) => createSparkline(root, { label, x: sampleX, y: sampleY, slot })}
+        update={(line) => line.update({ label, x: sampleX, y: sampleY, slot })} />
+    </button>
+  );
+}
+
+const NO_POINTS = { sampleX: new Float64Array(0), sampleY: new Float64Array(0) };

@@ -1,0 +1,93 @@
+/** What the health rules found in the run in focus, each finding once as it stands now. */
+
+import { effect, signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { News, Source } from "../source/source.ts";
+import type { EntryRow } from "../wire.ts";
+
+export type Severity = "info" | "warning" | "error";
+
+export interface Finding {
+  readonly id: string;
+  readonly run: string;
+  readonly rule: string;
+  readonly severity: Severity;
+  readonly sentence: string;
+  readonly advice: string | null;
+  readonly series: string | null;
+  /** First and last step it is about. */
+  readonly steps: readonly [number, number] | null;
+  readonly evidence: Readonly<Record<string, unknown>>;
+  readonly isOpen: boolean;
+  readonly t: number | null;
+}
+
+export interface Findings {
+  /** Newest first; null until the first answer. */
+  readonly all: ReadonlySignal<readonly Finding[] | null>;
+  apply(news: News): void;
+}
+
+const SEVERITIES: readonly Severity[] = ["info", "warning", "error"];
+
+export function createFindings(source: Source, run: ReadonlySignal<string | null>): Findings {
+  const all = signal<readonly Finding[] | null>(null);
+  const ask = (id: string): void => {
+    source.entries("findings", id, { limit: 5000 }).then(
+      ({ entries }) => {
+        if (run.peek() === id) all.value = findingsOf(id, entries);
+      },
+      () => {
+        if (run.peek() === id) all.value ??= [];
+      },
+    );
+  };
+  effect(() => {
+    const id = run.value;
+    all.value = null;
+    if (id !== null) ask(id);
+  });
+  return {
+    all,
+    apply(news) {
+      const id = run.peek();
+      if (id === null) return;
+      if (news.type === "records" && news.run === id && news.entries.some(({ kind }) => kind === "finding")) ask(id);
+      if (news.type === "reset" && (news.run === null || news.run === id)) ask(id);
+    },
+  };
+}
+
+/** A finding is recorded again whenever it changes; its last record holds. */
+export function findingsOf(run: string, entries: readonly EntryRow[]): readonly Finding[] {
+  const byId = new Map<string, Finding>();
+  for (const entry of entries) {
+    const finding = findingOf(run, entry);
+    byId.delete(finding.id);
+    byId.set(finding.id, finding);
+  }
+  return [...byId.values()].reverse();
+}
+
+function findingOf(run: string, { record, t, position }: EntryRow): Finding {
+  const fields = record ?? {};
+  const { steps, evidence } = fields;
+  return {
+    run,
+    t,
+    id: text(fields["id"]) ?? position,
+    rule: text(fields["rule"]) ?? "finding",
+    severity: SEVERITIES.find((one) => one === fields["severity"]) ?? "warning",
+    sentence: text(fields["sentence"]) ?? "",
+    advice: text(fields["advice"]),
+    series: text(fields["series"]),
+    steps: Array.isArray(steps) && typeof steps[0] === "number" ? [steps[0], typeof steps[1] === "number" ? steps[1] : steps[0]] : null,
+    evidence: typeof evidence === "object" && evidence !== null ? (evidence as Record<string, unknown>) : {},
+    isOpen: fields["state"] !== "closed",
+  };
+}
+
+function text(value: unknown): string | null {
+  return typeof value === "string" && value !== "" ? value : null;
+}
