@@ -5,8 +5,10 @@ import json
 from pathlib import Path
 
 from epochal.exports import array, lines
+from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.store.local import LocalStore
 from tests.store.journals import Journal
+from tests.store.sealing import seal_all
 
 
 def test_every_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
@@ -15,6 +17,15 @@ def test_every_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     out = io.StringIO()
     lines.write([LocalStore(tmp_path).run("x")], out)
     assert out.getvalue().encode() == journal.path().read_bytes()
+
+
+def test_sealed_and_unsealed_records_come_back_alike(tmp_path: Path) -> None:
+    write_every_kind(tmp_path)
+    before, after = io.StringIO(), io.StringIO()
+    lines.write(LocalStore(tmp_path).runs(), before)
+    seal_all(tmp_path)
+    lines.write(LocalStore(tmp_path).runs(), after)
+    assert after.getvalue() == before.getvalue() != ""
 
 
 def test_the_array_has_iso_times_in_the_place_of_t(tmp_path: Path) -> None:

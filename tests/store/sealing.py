@@ -7,6 +7,8 @@ from pathlib import Path
 from epochal.journal.layout import PartName, RunFolder, run_folders
 from epochal.segments.seal import seal_part
 
+LOOP = PartName("loop", 1, 0)
+
 
 def seal(folder: RunFolder, *names: PartName) -> None:
     """Seal these parts, or all of them."""

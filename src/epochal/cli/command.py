@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from epochal.settings import read_settings
+from epochal.settings import cache_folder, read_settings
 
 if TYPE_CHECKING:
     from epochal.store.local import LocalStore
@@ -56,7 +56,7 @@ def store_of(args: argparse.Namespace) -> LocalStore:
     """The store over the folder of runs that is meant."""
     from epochal.store.local import LocalStore
 
-    return LocalStore(runs_dir(args))
+    return LocalStore(runs_dir(args), cache=cache_folder())
 
 
 def run_of(args: argparse.Namespace) -> LocalRun:

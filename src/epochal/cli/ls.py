@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -17,25 +18,37 @@ from epochal.store.status import format_age
 if TYPE_CHECKING:
     from epochal.store.store import RunView
 
+_WORD = re.compile(r"[\w.+-]+")
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ls``."""
-    parser.add_argument("project", metavar="PROJECT", nargs="?", help="only runs of this project")
+    parser.add_argument(
+        "query",
+        metavar="QUERY",
+        nargs="?",
+        help="only runs of a project, or those a query selects: 'config.lr < 3e-4'",
+    )
     parser.add_argument("-a", "--all", action="store_true", help="hidden runs too")
-    parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N, the newest first")
+    parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N, the first ones")
+    parser.add_argument(
+        "-s",
+        "--sort",
+        metavar="FIELDS",
+        help="by fields, as in --sort=-summary.loss.last,name (default: newest first)",
+    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """List runs, newest first."""
+    """List runs, newest first unless told otherwise."""
     rows: list[tuple[RunInfo, float | None]] = []
-    for view in store_of(args).runs():
-        brief = view.brief()
-        if args.project not in (None, brief.project) or (brief.hidden and not args.all):
-            continue
-        if args.limit is not None and len(rows) >= args.limit:
-            break
-        rows.append((view.info, _last_loss(view)))
+    with store_of(args) as store:
+        for view in store.runs(_query(args.query), order=args.sort):
+            if args.limit is not None and len(rows) >= args.limit:
+                break
+            if not view.brief().hidden or args.all:
+                rows.append((view.info, _last_loss(view)))
     if args.json:
         print_json([{"info": info, "loss": loss} for info, loss in rows])
     elif rows:
@@ -43,6 +56,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         msg("%s", _nothing(args))
     return 0
+
+
+def _query(text: str | None) -> str | None:
+    """A word alone is the name of a project."""
+    if text is None or not _WORD.fullmatch(text):
+        return text
+    return f'project == "{text}"'
 
 
 def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
@@ -79,13 +99,15 @@ def _last_loss(view: RunView) -> float | None:
     metric = view.role("loss")
     if metric is None or 0 not in metric.ranks:
         return None
-    return view.series(metric.name, axis=metric.axis).summary.last
+    return view.summary(metric.name, axis=metric.axis).last
 
 
 def _nothing(args: argparse.Namespace) -> str:
     where = runs_dir(args)
-    if args.project is not None:
-        return f"No run of project {args.project!r} in {where}."
+    if args.query is not None and _WORD.fullmatch(args.query):
+        return f"No run of project {args.query!r} in {where}."
+    if args.query is not None:
+        return f"No run in {where} fits {args.query!r}."
     return (
         f"No runs in {where} yet. 'epochal demo' records one; in a training, epochal.init() does."
         " Another folder is named with --dir."

@@ -33,7 +33,6 @@ class Index:
 
     def __init__(self, folder: Path | None) -> None:
         self._path = None if folder is None else folder / f"runs-{VERSION}.sqlite"
-        self._connection: sqlite3.Connection | None = None
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(Row)
         self._notices: Counter[str] = Counter()
@@ -75,42 +74,34 @@ class Index:
         if gone:
             self._ask(lambda c: c.executemany("delete from runs where path = ?", gone))
 
-    def close(self) -> None:
-        """Close the file."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T | None:
         """The answer, in a transaction of its own; None where there is no index to be had."""
         if self._path is None:
             return None
         try:
-            connection = self._opened(self._path)
-            with connection:
+            # Closed after each question: nothing is locked or left open while a store just waits.
+            with contextlib.closing(_opened(self._path)) as connection, connection:
                 return question(connection)
         except sqlite3.OperationalError as error:  # locked, read-only, no room
-            self._notice(f"the index {self._path} cannot be used: {error}.")
+            self._notices[f"the index {self._path} cannot be used: {error}."] += 1
         except sqlite3.DatabaseError as error:
-            self._notice(f"the index {self._path} is damaged and is made anew: {error}.")
+            self._notices[f"the index {self._path} is damaged and is made anew: {error}."] += 1
             with contextlib.suppress(OSError):
                 self._path.unlink()
         except OSError as error:
-            self._notice(f"the index {self._path} cannot be used: {error}.")
+            self._notices[f"the index {self._path} cannot be used: {error}."] += 1
         return None
 
-    def _opened(self, path: Path) -> sqlite3.Connection:
-        if self._connection is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # One thread at a time asks a store, but not always the one that opened it.
-            connection = sqlite3.connect(path, timeout=_LOCKED_FOR_S, check_same_thread=False)
-            self._connection = connection
-            # No write-ahead log, which network file systems cannot have; and what a power cut
-            # takes is made anew.
-            connection.execute("pragma synchronous = off")
-            connection.execute(_TABLE)
-        return self._connection
 
-    def _notice(self, sentence: str) -> None:
-        self._notices[sentence] += 1
-        self.close()
+def _opened(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=_LOCKED_FOR_S)
+    try:
+        # No write-ahead log, which network file systems cannot have; and what a power cut takes is
+        # made anew.
+        connection.execute("pragma synchronous = off")
+        connection.execute(_TABLE)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection

@@ -53,7 +53,6 @@ class LocalStore:
     def close(self) -> None:
         """Write to the index what was learnt, and close every file."""
         self._remember()
-        self._index.close()
         self._held.segments.close_all()
         if self._held.cached is not None:
             self._held.cached.close()

@@ -159,6 +159,8 @@ class _Parser:
             fail("the query is empty; expected a condition, such as step > 100", self._text, 0)
         condition = self._or()
         left = self._peek()
+        if left.text in _FOREIGN:
+            self._unexpected(f"write {_FOREIGN[left.text]!r} instead", left)
         if left.kind != "end":
             self._unexpected("expected 'and', 'or' or the end", left)
         return condition
@@ -205,8 +207,6 @@ class _Parser:
         token = self._peek()
         operator = self._operator()
         if operator is None:
-            if token.text in _FOREIGN:
-                self._unexpected(f"write {_FOREIGN[token.text]!r} instead", token)
             return Truth(left)
         return Comparison(operator, left, self._value(after=operator), token.column)
 

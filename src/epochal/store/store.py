@@ -4,7 +4,8 @@ A store answers about runs it does not write. Which engine is behind it (run fol
 to nobody outside this folder, and ``tests/conformance/test_store.py`` states what each must answer.
 
 Of the store
-    runs          which runs are there (a query, an order and a page of them)
+    runs          which runs are there (a query, an order and a page of them); ``query.py`` has the
+                  language, ``selection.py`` the fields
     run           the one run that an id, a prefix, a name, ``project/name`` or a path stands for
     refresh       look again: what was written since shows up in the answers from now on
 
@@ -12,8 +13,11 @@ Of a run
     info          its row in a list: identity, status, progress, labels, problem
     config        what it was configured with, later options included
     facts         everything run.json says: command, host, git, packages
+    status        how it stands, as of now
     metrics       which series exist: name, axis, unit, goal, role, ranks
+    metric, role  the series that a short name or a role means
     series        every point of one series, exact; its summary and its buckets for a chart
+    summary       last, min, max, mean and best of one series, without its points where possible
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
     histograms, texts, blobs, messages, events, findings      entries by their usual names
     blob          the bytes of a blob
@@ -42,7 +46,8 @@ from typing import Any, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.record import Axis, Position, Record
-from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series
+from epochal.series.reduce import Summary
+from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
 
 
 class RunView(Protocol):
@@ -51,6 +56,10 @@ class RunView(Protocol):
     @property
     def info(self) -> RunInfo:
         """The run in one row; the status is worked out anew at every call."""
+
+    @property
+    def status(self) -> Status:
+        """How the run stands, worked out at every call."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -75,6 +84,15 @@ class RunView(Protocol):
 
         Raises ``MetricNotFoundError``.
         """
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """What a series amounts to; cheap, also for many runs.
+
+        Raises ``MetricNotFoundError``.
+        """
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric of a name; else of a role; else one whose name ends in ``/name``."""
 
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role (``epochal.record.ROLES``), defined or guessed."""
@@ -128,7 +146,9 @@ class Store(Protocol):
     ) -> Sequence[RunView]:
         """Runs by creation, newest first; ``offset`` and ``limit`` cut a page out of them.
 
-        A query or order that the store does not know raises ``UsageError``.
+        ``query`` selects (``config.lr < 3e-4 and status == "running"``), ``order`` sorts by fields
+        with commas between (``-summary.loss.last,name``). A mistake in either raises ``UsageError``
+        and shows the place.
         """
 
     def run(self, key: str) -> RunView:

@@ -1,0 +1,83 @@
+"""``epochal pack``: seals finished parts of journals, which makes them small and quick to read."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, field
+
+from epochal.cli.command import add_json, print_json, store_of
+from epochal.console.verbosity import msg
+from epochal.errors import EpochalError, UsageError
+from epochal.format import format_bytes
+from epochal.journal.layout import RunFolder
+from epochal.segments.finished import sealable_parts
+from epochal.segments.seal import seal_part
+from epochal.store.local_run import LocalRun
+
+
+@dataclass(slots=True)
+class Packed:
+    """What packing one run came to."""
+
+    run: str
+    parts: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    left: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``pack``."""
+    parser.add_argument("runs", metavar="RUN", nargs="*", help="runs to pack")
+    parser.add_argument("--all", action="store_true", help="every run")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Seal what nobody writes any more; 1 when something could not be sealed."""
+    if bool(args.runs) == args.all:
+        raise UsageError("pack takes runs, or --all.")
+    with store_of(args) as store:
+        chosen = store.runs() if args.all else [store.run(key) for key in args.runs]
+        found = [_pack(view) for view in {view.path: view for view in chosen}.values()]
+    if args.json:
+        print_json(found)
+    else:
+        for packed in found:
+            _report(packed)
+    return 1 if any(packed.problems for packed in found) else 0
+
+
+def _pack(view: LocalRun) -> Packed:
+    brief = view.brief()
+    packed = Packed(f"{brief.project}/{brief.name}")
+    folder = RunFolder(view.path)
+    for name in sealable_parts(folder):
+        try:
+            report = seal_part(folder, name)
+        except (EpochalError, OSError) as error:
+            packed.problems.append(str(error))
+            continue
+        packed.parts += 1
+        packed.bytes_before += report.journal_bytes
+        packed.bytes_after += report.segment_bytes
+    packed.left = len(folder.parts())
+    return packed
+
+
+def _report(packed: Packed) -> None:
+    if packed.parts:
+        sizes = f"{format_bytes(packed.bytes_before)} are now {format_bytes(packed.bytes_after)}"
+        msg("%s", f"{packed.run}: {_count(packed.parts)} sealed, {sizes}.")
+    if packed.left and not packed.problems:
+        msg("%s", f"{packed.run}: {_count(packed.left)} may still be written and stay as they are.")
+    elif not packed.parts and not packed.problems:
+        msg("%s", f"{packed.run}: nothing to seal.")
+    for problem in packed.problems:
+        print(f"{packed.run}: {problem}", file=sys.stderr)
+
+
+def _count(parts: int) -> str:
+    return "1 part" if parts == 1 else f"{parts} parts"

@@ -1,0 +1,223 @@
+"""Runs from Python: ``epochal.open("runs")`` for many, ``epochal.load(folder)`` for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.errors import EpochalError, MetricNotFoundError
+from epochal.record import Axis
+from epochal.series.downsample import Buckets
+from epochal.series.reduce import Summary
+from epochal.settings import read_settings
+from epochal.store.along import X, place
+from epochal.store.answers import Metric, RunInfo
+from epochal.store.local import LocalStore, load_run, open_store
+from epochal.store.store import RunView
+
+
+def open(path: str | Path | None = None) -> Runs:  # noqa: A001 - epochal.open is its public name
+    """The runs below a folder, by default the one that runs are recorded in."""
+    return Runs(open_store(read_settings().dir if path is None else path))
+
+
+def load(folder: str | Path) -> RunData:
+    """One run by its folder; raises ``UsageError`` when there is no run in it."""
+    return RunData(load_run(folder))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Points of one series: ``steps`` (or epochs), ``times`` in Unix seconds, ``values``.
+
+    ``at`` is what they are ordered by: the axis that was asked for.
+    """
+
+    name: str
+    x: X
+    at: NDArray[Any]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    def frame(self) -> Any:
+        """A data frame of pandas, or of polars where only that is installed."""
+        columns = {"step": self.steps, "time": self.times, self.name: self.values}
+        if self.x not in ("step", "wall"):
+            columns = {self.x: self.at, **columns}
+        return _frame(columns)
+
+
+class RunData:
+    """One run: what it was configured with, what it logged; reads nothing before it is asked."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+
+    def __repr__(self) -> str:
+        info = self.info
+        return f"<run {info.project}/{info.name} {info.status.text}>"
+
+    @property
+    def info(self) -> RunInfo:
+        """The run in one row: identity, status, progress, labels."""
+        return self._view.info
+
+    @property
+    def name(self) -> str:
+        """What the run is called."""
+        return self.info.name
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """What it was configured with, options set later included."""
+        return self._view.config
+
+    @property
+    def view(self) -> RunView:
+        """Everything else that can be asked: texts, histograms, messages, raw records."""
+        return self._view
+
+    def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
+        return list(self._view.metrics())
+
+    def refresh(self) -> bool:
+        """Read what was written since; True when there was anything."""
+        return self._view.refresh()
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """Last, min, max, mean and count of a series; names are as for ``series``."""
+        metric = self._metric(name, axis)
+        return self._view.summary(metric.name, rank=rank, axis=metric.axis)
+
+    def series(
+        self,
+        name: str,
+        *,
+        rank: int = 0,
+        axis: Axis | None = None,
+        x: X = "step",
+        lo: float | None = None,
+        hi: float | None = None,
+        pixels: int | None = None,
+    ) -> Points:
+        """Points of a series: every one, or with ``pixels`` those that a chart that wide shows.
+
+        ``name`` may be a role (``eval_loss``) or the end of a name (``loss`` finds ``train/loss``).
+        ``lo`` and ``hi`` are along ``x``: step, epoch, tokens, wall or relative. With ``pixels``
+        each slice keeps its first, last, smallest and largest point, and what is not finite.
+        Raises ``MetricNotFoundError``.
+        """
+        metric = self._metric(name, axis)
+        series = self._view.series(metric.name, rank=rank, axis=metric.axis)
+        placed = place(self._view, series, x=x)
+        low = 0 if lo is None else int(np.searchsorted(placed.at, lo, side="left"))
+        high = placed.at.size if hi is None else int(np.searchsorted(placed.at, hi, side="right"))
+        chosen = np.arange(low, max(low, high))
+        if pixels is not None and chosen.size > pixels:
+            chosen = chosen[_shown(placed.buckets(pixels, lo=lo, hi=hi), placed.at[chosen])]
+        return Points(
+            series.name,
+            placed.x,
+            placed.at[chosen],
+            placed.steps[chosen],
+            placed.times[chosen],
+            placed.values[chosen],
+        )
+
+    def frame(self, *names: str, rank: int = 0) -> Any:
+        """A data frame of some step series, or of all: one row per step, one column per series."""
+        wanted = [self._metric(name, "step").name for name in names] or [
+            metric.name
+            for metric in self._view.metrics()
+            if metric.axis == "step" and rank in metric.ranks
+        ]
+        columns = [self._view.series(name, rank=rank, axis="step") for name in wanted]
+        nothing = np.empty(0, dtype=np.int64)
+        steps = np.unique(np.concatenate([nothing, *(series.steps for series in columns)]))
+        table: dict[str, NDArray[Any]] = {"step": steps}
+        for series in columns:
+            values = np.full(steps.size, np.nan)
+            values[np.searchsorted(steps, series.steps)] = series.values
+            table[series.name] = values
+        return _frame(table)
+
+    def _metric(self, name: str, axis: Axis | None) -> Metric:
+        found = self._view.metric(name)
+        if axis is not None and (found is None or found.axis != axis):
+            on_axis = (m for m in self._view.metrics() if m.name == name and m.axis == axis)
+            found = next(on_axis, None)
+        if found is None:
+            self._view.summary(name, axis=axis)  # says what there is instead
+            raise MetricNotFoundError(f"there is no metric {name!r}.")
+        return found
+
+
+class Runs:
+    """The runs below a folder; use it in ``with``, or close it, to keep what was learnt of them."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+
+    def __enter__(self) -> Runs:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[RunData]:
+        return iter(self.runs())
+
+    def runs(
+        self, query: str | None = None, *, order: str | None = None, limit: int | None = None
+    ) -> list[RunData]:
+        """Runs that a query selects, newest first or by ``order``; see the reference for both."""
+        return [RunData(view) for view in self._store.runs(query, order=order, limit=limit)]
+
+    def run(self, key: str) -> RunData:
+        """The run that an id, its start, a name, project/name or a folder's path stands for."""
+        return RunData(self._store.run(key))
+
+    def refresh(self) -> None:
+        """Look for new runs and new records."""
+        self._store.refresh()
+
+    def close(self) -> None:
+        """Remember what was learnt of the runs, and close every file."""
+        self._store.close()
+
+
+def _shown(cut: Buckets, at: NDArray[Any]) -> NDArray[np.intp]:
+    """The places of the points that slices are drawn with: real points, never means."""
+    steps = (cut.first_step, cut.min_step, cut.max_step, cut.last_step, cut.nonfinite_steps)
+    # Several points of one place come together: all of them are kept.
+    wanted = np.unique(np.concatenate([np.asarray(one, dtype=at.dtype) for one in steps]))
+    return np.flatnonzero(np.isin(at, wanted))
+
+
+def _frame(columns: Mapping[str, NDArray[Any]]) -> Any:
+    for package in ("pandas", "polars"):
+        try:
+            module = import_module(package)
+        except ModuleNotFoundError:
+            continue
+        return module.DataFrame(dict(columns))
+    raise EpochalError(
+        "frame() needs pandas or polars: 'pip install pandas', or use .steps and .values."
+    )

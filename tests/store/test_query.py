@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from epochal.errors import UsageError
+from epochal.store import query as q
+from epochal.store.local import LocalStore
+from epochal.store.selection import parse_order, parse_query
+from tests.store.journals import Journal
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    for name, created, config in (
+        ("gpt-small", 1.0, {"lr": 1e-4, "model": {"depth": 6}, "tied": True, "note": "x"}),
+        ("gpt-large", 2.0, {"lr": 3e-3, "model": {"depth": 24}, "tied": False}),
+        ("resnet", 3.0, {"lr": 1, "model.depth": 50, "opt": "sgd"}),
+    ):
+        tags = ["vision"] if name == "resnet" else ["text", "long run"]
+        journal = Journal(tmp_path, name, created=created, config=config, tags=tags)
+        for step in range(3):
+            metrics = {"train/loss": created / (step + 1), "acc": step}
+            journal.add({"log": "metrics", "step": step, "m": metrics})
+        if name != "gpt-large":
+            journal.finish("finished" if name == "resnet" else "failed")
+    return LocalStore(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("config.lr < 3e-4", "gpt-small"),
+        ('config.lr < 1e-2 and status == "running" and name ~ "gpt.*"', "gpt-large"),
+        ("config.model.depth >= 24", "gpt-large resnet"),
+        ("config.tied", "gpt-small"),
+        ("config.tied == false", "gpt-large"),
+        ("not exists(config.tied)", "resnet"),
+        ("exists(config.opt) or config.lr == 0.0001", "gpt-small resnet"),
+        ("config.opt != 'sgd'", "gpt-small gpt-large"),
+        ("'vision' in tags", "resnet"),
+        ("'text' in tags and not (name == 'gpt-small')", "gpt-large"),
+        ("name in ['resnet', \"gpt-small\"]", "gpt-small resnet"),
+        ("status not in ['failed', 'finished']", "gpt-large"),
+        ("tags ~ '^long'", "gpt-small gpt-large"),
+        ("name !~ 'gpt'", "resnet"),
+        ("summary.loss.min < 0.5", "gpt-small"),
+        ("summary.train/loss.last > 0.9", "resnet"),
+        ('summary."train/loss" <= 1', "gpt-small gpt-large resnet"),
+        ("best.loss < 0.4", "gpt-small"),
+        ("summary.acc.count == 3", "gpt-small gpt-large resnet"),
+        ("summary.nothing < 1", ""),
+        ("step == 2 and project == 'p'", "gpt-small gpt-large resnet"),
+        ("created > '1970-01-02'", ""),
+        ("created >= 2", "gpt-large resnet"),
+        ("true and config.lr == 1", "resnet"),
+        ("config.note == null or config.lr == true", ""),
+        ("config.opt < 3", ""),
+    ],
+)
+def test_queries_select(store: LocalStore, query: str, names: str) -> None:
+    assert sorted(run.brief().name for run in store.runs(query)) == sorted(names.split())
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence", "column"),
+    [
+        ("config.lr <", "after '<'; the query ends here", 11),
+        ("config.lr = 3", "write '==' instead", 10),
+        ("a.b == 1", "runs have no field 'a'", 0),
+        ("stepp > 1", "did you mean 'step'", 0),
+        ("step > 1 step", "expected 'and', 'or' or the end", 9),
+        ("(step > 1", "expected ')'", 9),
+        ("step > 'x", "expected a closing '", 7),
+        ("name ~ '('", "not a regular expression", 8),
+        ("name ~ '(a+)+$'", "cannot hold a repeat", 11),
+        ("name ~ 3", "expected a pattern in quotes", 7),
+        ("status == 'done'", "there is no status 'done'", 10),
+        ("created > 'soon'", "expected a date", 10),
+        ("config > 1", "expected a name after config", 0),
+        ("step.x > 1", "step has nothing inside it", 0),
+        ("exists(3)", "expected a field", 7),
+        ("step in 3", "expected a list", 8),
+        ("step < [1]", "a list cannot stand beside '<'", 7),
+        ("step > 1 && epoch > 1", "write 'and' instead", 9),
+        ("  ", "the query is empty", 0),
+        ("step > $", "no meaning for '$'", 7),
+    ],
+)
+def test_a_mistake_is_shown_with_a_mark_under_it(query: str, sentence: str, column: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_query(query)
+    first, shown, mark = str(caught.value).split("\n")
+    assert sentence in first
+    assert (shown, mark) == (f"    {query}", f"    {' ' * column}^")
+
+
+def test_long_and_deep_queries_are_refused() -> None:
+    with pytest.raises(UsageError, match="at most 2000 characters"):
+        parse_query("step > 1 or " * 200)
+    with pytest.raises(UsageError, match="nested too deeply"):
+        parse_query("(" * 60 + "step" + ")" * 60)
+
+
+def test_a_backslash_stands_for_itself_but_before_a_quote() -> None:
+    assert q.parse(r"name ~ 'a\d\''") == q.Comparison(
+        "~", q.Field(("name",), 0), q.Constant(r"a\d'", 7), 5
+    )
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_query_or_a_mistake(text: str) -> None:
+    try:
+        parse_query(text)
+    except UsageError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ("name", "gpt-large gpt-small resnet"),
+        ("-summary.loss.last", "resnet gpt-large gpt-small"),
+        ("config.opt, -config.lr", "resnet gpt-large gpt-small"),
+        ("-config.tied,name", "gpt-small gpt-large resnet"),
+    ],
+)
+def test_orders_sort_and_put_what_is_missing_last(
+    store: LocalStore, order: str, names: str
+) -> None:
+    assert [run.brief().name for run in store.runs(order=order)] == names.split()
+
+
+def test_a_mistake_in_an_order_is_shown() -> None:
+    with pytest.raises(UsageError, match="no field 'lr'"):
+        parse_order("-lr")
+    with pytest.raises(UsageError, match="expected one field"):
+        parse_order("step > 1")
