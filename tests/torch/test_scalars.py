@@ -127,7 +127,7 @@ def test_the_last_values_are_written_without_another_call(start_run: StartRun) -
 @pytest.mark.cuda
 def test_several_streams_each_keep_their_own_value(start_run: StartRun) -> None:
     run = start_run()
-    streams = [torch.cuda.Stream() for _ in range(4)]
+    streams = [torch.cuda.Stream() for _ in range(4)]  # type: ignore[no-untyped-call]
     for number, stream in enumerate(streams):
         with torch.cuda.stream(stream):
             run.log({"x": torch.full((), float(number), device="cuda")}, step=number)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,7 +35,14 @@ from epochal.run.pace import Pace, Totals
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
 from epochal.run.vocabulary import Vocabulary
-from epochal.values import flatten, plain_int, plain_json
+from epochal.values import (
+    DeviceReader,
+    device_values,
+    flatten,
+    open_device_reader,
+    plain_int,
+    plain_json,
+)
 
 _time_ns = time.time_ns
 # Kinds whose latest values the closing line repeats.
@@ -69,14 +78,19 @@ class Run(Vocabulary):
         self._lock = threading.RLock()
         self._finished = False
         self._is_observed = False
+        self._reader: DeviceReader | None = None
         self._latest: Mapping[str, float] = {}
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
         self._closers: list[Callable[[], object]] = []
+        self._last_calls: list[Callable[[str], object]] = []
         if attempt > 1 and rank == 0 and writer is not None:
             self._append = ResumeMark(self, writer, resume_step).append
             self._step = last_step if resume_step is None else resume_step - 1
         _register_fork(self)
+        if "torch" in sys.modules:
+            # By name: this floor knows nothing of torch, and asks only where torch is in use.
+            import_module("epochal.torch.compiled").leave_out(Run.log, Run.write)
 
     # -- who this is ------------------------------------------------------------------------------
 
@@ -167,25 +181,25 @@ class Run(Vocabulary):
             line = encode_lines([{"log": "metrics", "t": at, "step": step, "m": metrics}])
             total = sum(metrics.values())
             # Not zero when a value is non-finite, which JSON cannot hold; a TypeError for decimals,
-            # which the encoder would write as texts.
-            if total * 0.0 != 0 or "" in metrics:
-                metrics, line = self._encode_carefully(metrics, at, step)
+            # which the encoder would write as texts, and for tensors.
+            is_plain = total * 0.0 == 0 and "" not in metrics
         except (TypeError, AttributeError, ValueError, ArithmeticError):
-            metrics, line = self._encode_carefully(metrics, at, step)
+            is_plain = False
+        if not is_plain:
+            self._log_carefully(metrics, at, step)
+            return
         self._append(line, at)
         self._latest = metrics
         if at >= self._show_at:
             self._show_at = at + self._pace.free(step, metrics)
 
-    def _encode_carefully(
-        self, metrics: Any, at: float, step: int
-    ) -> tuple[Mapping[str, float], bytes]:
+    def _log_carefully(self, metrics: Any, at: float, step: int) -> None:
         if not isinstance(metrics, Mapping):
             raise ValueTypeError(
                 f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
             )
-        flat = flatten(metrics)
-        return flat, encode({"log": "metrics", "t": at, "step": step, "m": flat})
+        flat = flatten(metrics, wait=False)
+        self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
 
     # -- samples and words ------------------------------------------------------------------------
 
@@ -259,19 +273,46 @@ class Run(Vocabulary):
 
     def write(self, record: Record) -> None:
         """Append one complete record, and print what belongs to its kind."""
+        if record["log"] == "step":
+            self._step = record["step"]
+        self._write_or_defer(record)
+
+    def _write_or_defer(self, record: Record) -> None:
+        """Append now, or when the values it holds have come from the accelerator."""
         try:
             line = encode(record)
         except (TypeError, ValueError, OverflowError) as error:
+            if device_values(record):
+                self._check_open()
+                self._device_reader().defer(record)
+                return
             raise ValueTypeError(
                 f"a {record.get('log')} record cannot be stored: {error}"
             ) from error
-        if record["log"] == "step":
-            self._step = record["step"]
-        if record["log"] in _HEADLINES:
-            self._latest = record.get("m") or {"loss": record.get("loss", math.nan)}
         self._append(line, now())
+        self._show(record)
+
+    def _show(self, record: Record) -> None:
+        kind = record["log"]
+        if kind == "metrics":
+            self._latest = record["m"]
+            if record["t"] >= self._show_at:
+                self._show_at = record["t"] + self._pace.free(record["step"], record["m"])
+            return
+        if kind in _HEADLINES:
+            self._latest = record.get("m") or {"loss": record.get("loss", math.nan)}
         if self.rank == 0:
             self._shown.show(record)
+
+    def _device_reader(self) -> DeviceReader:
+        with self._lock:
+            if self._reader is None:
+                self._reader = open_device_reader(self._write_or_defer, self._say_lost)
+            return self._reader
+
+    def _say_lost(self, count: int, reason: str) -> None:
+        self._console.notice(f"{count} records whose values never came: {reason}")
+        self.event("values-lost", count=count, reason=reason)
 
     def serve(self, port: int | None = None) -> str | None:
         """Show this run and its neighbours live in a browser; gives the address, None on failure.
@@ -282,6 +323,8 @@ class Run(Vocabulary):
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""
+        if self._reader is not None:
+            self._reader.flush()
         if self._writer is not None:
             self._writer.sync()
 
@@ -290,6 +333,8 @@ class Run(Vocabulary):
         with self._lock:
             if self._finished:
                 return
+            if self._reader is not None and self.is_of_this_process:
+                self._reader.flush()
             self._finished = True
         for close in self._closers:
             close()
@@ -304,6 +349,8 @@ class Run(Vocabulary):
         self._append = self._refuse
         self._show_at = math.inf
         self._say_goodbye(status)
+        for call in self._last_calls:
+            call(status)
 
     def write_directly(self) -> None:
         """Append to the journal with nothing in between; ends the start of a resumed attempt."""
@@ -329,6 +376,15 @@ class Run(Vocabulary):
     def on_finish(self, close: Callable[[], object]) -> None:
         """Have something called when the run finishes, before its last record is written."""
         self._closers.append(close)
+
+    def after_finish(self, call: Callable[[str], object]) -> None:
+        """Have something called with the status when the run has finished and is closed."""
+        self._last_calls.append(call)
+
+    def on_look(self, call: Callable[[], object]) -> None:
+        """Have something called between two records, at most once a second."""
+        if self._writer is not None:
+            self._writer.on_look = call
 
     def died(self, status: str, *, reason: str, details: str | None = None) -> None:
         """The process is ending: write what is known of it and finish."""
@@ -373,6 +429,7 @@ class Run(Vocabulary):
         self.rank = -1
         self._show_at = math.inf
         self._is_observed = False
+        self._last_calls.clear()
         self.write_directly()
 
     def _check_open(self) -> None:
