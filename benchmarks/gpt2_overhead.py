@@ -1,0 +1,128 @@
+"""What logging costs a real training: GPT-2 124M on a GPU, four ways, in interleaved blocks.
+
+    python -m benchmarks.gpt2_overhead [--blocks 24] [--steps 50] [--batch 16]
+
+none        nothing is logged
+item        loss and gradient norm are read with .item() each step, and thrown away
+epochal     run.log of loss and norm, as tensors, each step
+everything  run.log_step with all fields each step, and the companion with its telemetry beside it
+
+Blocks of the four follow one another in a new order each round, so that clocks and heat favour
+none. The figure is the mean over rounds of (way - none) / none within a round, with its 95 %
+interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+
+import torch
+
+import epochal
+from benchmarks.gpt2_model import CONTEXT, GPT2, VOCABULARY
+from epochal.run.current import CURRENT
+
+Log = Callable[[int, torch.Tensor, torch.Tensor, float], None]
+# Two-sided 95 % of Student's t for the degrees of freedom that the usual numbers of rounds have.
+STUDENT_T = {9: 2.262, 14: 2.145, 19: 2.093, 23: 2.069, 29: 2.045, 39: 2.023}
+
+
+class Training:
+    def __init__(self, batch: int) -> None:
+        torch.manual_seed(0)
+        torch.set_float32_matmul_precision("high")
+        self.model = GPT2().to("cuda")
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=True)
+        shape = (batch, CONTEXT)
+        self.tokens = torch.randint(VOCABULARY, shape, device="cuda")
+        self.targets = torch.randint(VOCABULARY, shape, device="cuda")
+        self.batch = batch
+
+    def step(self) -> tuple[torch.Tensor, torch.Tensor]:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = self.model(self.tokens, self.targets)
+        loss.backward()
+        norm = epochal.clip_grad_norm(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def block(self, steps: int, log: Log) -> float:
+        torch.cuda.synchronize()
+        begun = time.perf_counter()
+        for step in range(steps):
+            log(step, *self.step(), begun)
+        torch.cuda.synchronize()
+        return (time.perf_counter() - begun) / steps
+
+
+def ways(training: Training, folder: str) -> dict[str, Log]:
+    light = epochal.init("bench", "epochal", dir=folder, console=False, companion=False)
+    CURRENT.run = None  # both runs live side by side here
+    full = epochal.init("bench", "everything", dir=folder, console=False)
+    tokens = training.batch * CONTEXT
+
+    def nothing(step: int, loss: torch.Tensor, norm: torch.Tensor, begun: float) -> None:
+        pass
+
+    def item(step: int, loss: torch.Tensor, norm: torch.Tensor, begun: float) -> None:
+        loss.item()
+        norm.item()
+
+    def plain(step: int, loss: torch.Tensor, norm: torch.Tensor, begun: float) -> None:
+        light.log({"loss": loss, "norm": norm}, step=step)
+
+    def everything(step: int, loss: torch.Tensor, norm: torch.Tensor, begun: float) -> None:
+        milliseconds = (time.perf_counter() - begun) * 1000 / (step + 1)
+        full.log_step(step, step / 1000, tokens, milliseconds, norm, loss, 1e-4)
+
+    return {"none": nothing, "item": item, "epochal": plain, "everything": everything}
+
+
+def interval(shares: list[float]) -> tuple[float, float]:
+    """Mean and half the width of its 95 % interval, both in percent."""
+    freedom = len(shares) - 1
+    known = min(STUDENT_T, key=lambda degrees: abs(degrees - freedom))
+    spread = statistics.stdev(shares) / len(shares) ** 0.5 * STUDENT_T[known]
+    return 100 * statistics.mean(shares), 100 * spread
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--blocks", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--batch", type=int, default=16)
+    args = parser.parse_args()
+    training = Training(args.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        logs = ways(training, folder)
+        for log in logs.values():
+            training.block(20, log)
+        seconds: dict[str, list[float]] = {name: [] for name in logs}
+        order = list(logs)
+        for _ in range(args.blocks):
+            random.shuffle(order)
+            for name in order:
+                seconds[name].append(training.block(args.steps, logs[name]))
+        epochal.finish()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
+    print(f"GPT-2 124M, batch {args.batch} x {CONTEXT}, bf16 autocast, not compiled")
+    print(f"{args.blocks} interleaved blocks of {args.steps} steps each")
+    print(f"{'way':<12}{'ms/step':>10}{'overhead %':>14}{'95 % interval':>20}")
+    for name, each in seconds.items():
+        mine = statistics.median(each) * 1000
+        shares = [a / b - 1 for a, b in zip(each, seconds["none"], strict=True)]
+        if name == "none":
+            print(f"{name:<12}{mine:>10.2f}")
+            continue
+        mean, half = interval(shares)
+        print(f"{name:<12}{mine:>10.2f}{mean:>14.3f}{mean - half:>11.3f} to {mean + half:.3f}")
+
+
+if __name__ == "__main__":
+    main()
