@@ -3,8 +3,16 @@ import { render } from "preact";
 import "./theme.css";
 import "./chart/chart.css";
 import "./ui/ui.css";
-import { Empty } from "./ui/empty.tsx";
+import "./app/app.css";
+import "./panels/panels.css";
+import { App } from "./app/app.tsx";
+import { createTheme } from "./app/theme.ts";
+import { createArchiveSource, findArchive } from "./source/archive.ts";
+import { createLiveSource } from "./source/live.ts";
+import { createPage } from "./state/page.ts";
 
 const root = document.querySelector<HTMLElement>("#page");
 if (root === null) throw new Error("the page has no element #page");
-render(<Empty title="No runs in this folder yet" code="import epochal">Start a training that records, and it appears here.</Empty>, root);
+const archive = findArchive();
+const source = archive === null ? createLiveSource() : createArchiveSource(archive);
+render(<App page={createPage(source)} theme={createTheme()} />, root);

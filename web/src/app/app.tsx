@@ -1,0 +1,90 @@
+/** The frame of the page: runs at the left, the run in focus at the top, panels in the middle. */
+
+import type { Signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useEffect, useMemo, useState } from "preact/hooks";
+
+import { PANELS } from "../panels/index.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { ShortcutSheet, useShortcuts } from "../ui/shortcuts.tsx";
+import { Splitter } from "../ui/splitter.tsx";
+import { Tabs } from "../ui/tabs.tsx";
+import { ToastList } from "../ui/toast.tsx";
+import { RunList } from "./run-list.tsx";
+import { shortcutsOf } from "./shortcuts.ts";
+import type { Theme } from "./theme.ts";
+import { TopBar } from "./top-bar.tsx";
+import { ViewBar } from "./view-bar.tsx";
+
+export interface AppProps {
+  readonly page: Page;
+  readonly theme: Signal<Theme>;
+}
+
+const SIDE = { min: 190, start: 272, max: 520 };
+const PANEL_ID = "panel";
+const FIRST_LINES = `import epochal
+
+with epochal.init(project="first", config={"lr": 3e-4}) as run:
+    for step in range(1000):
+        run.log({"loss": loss}, step=step)`;
+
+export function App({ page, theme }: AppProps): JSX.Element {
+  const [isSheetOpen, setSheetOpen] = useState(false);
+  const [isDrawerOpen, setDrawerOpen] = useState(false);
+  const [sideWidth, setSideWidth] = useState(SIDE.start);
+  const shortcuts = useMemo(
+    () => shortcutsOf({ page, theme, showSheet: () => setSheetOpen(true), openDrawer: () => setDrawerOpen(true) }),
+    [page],
+  );
+  useShortcuts(shortcuts);
+  useTitle(page);
+  const { view } = page;
+  const panel = PANELS.find(({ id }) => id === view.panel.value) ?? PANELS[0]!;
+  const Content = panel.component;
+  return (
+    <div class={`app${isDrawerOpen ? " has-drawer" : ""}`} style={{ "--side": `${sideWidth}px` }}>
+      <TopBar page={page} theme={theme} onDrawer={() => setDrawerOpen(!isDrawerOpen)} onShortcuts={() => setSheetOpen(true)} />
+      <aside class="side" aria-label="Runs"><RunList page={page} /></aside>
+      <Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} />
+      {isDrawerOpen && <button type="button" class="drawer-shade" aria-label="Close the list of runs" onClick={() => setDrawerOpen(false)} />}
+      <main class="main">
+        <div class="main-head">
+          <Tabs label="Panels" tabs={PANELS.map(({ id, title, count }) => tab(id, title, count?.(page)))} active={panel.id} panelId={PANEL_ID} onChange={page.open} />
+          <ViewBar page={page} />
+        </div>
+        <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={panel.title}>
+          <Problem page={page} />
+          {page.runs.isLoaded.value && page.runs.all.value.length === 0 ? <NoRuns page={page} /> : <Content key={panel.id} page={page} />}
+        </section>
+      </main>
+      <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
+      <ToastList toasts={page.toasts} />
+    </div>
+  );
+}
+
+function tab(id: string, label: string, count: number | undefined): { id: string; label: string; count?: number } {
+  return count === undefined ? { id, label } : { id, label, count };
+}
+
+function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
+  if (page.runs.problem.value !== null) return null;
+  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a training that records, or try “epochal demo”: it appears here by itself.</Empty>;
+}
+
+function Problem({ page }: { readonly page: Page }): JSX.Element | null {
+  const problem = page.runs.problem.value;
+  return problem === null ? null : <p class="problem" role="alert">{problem} The page tries again when the server is back.</p>;
+}
+
+/** The window's title says how the run in focus is doing, for tabs in the background. */
+function useTitle(page: Page): void {
+  const row = page.runs.focus.value;
+  const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}%` : "";
+  const title = row === null ? "Epochal" : `${row.name}${percent} · ${row.status.state}`;
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}

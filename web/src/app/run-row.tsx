@@ -1,0 +1,90 @@
+/** One run in the list. */
+
+import type { JSX } from "preact";
+
+import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
+import type { Page } from "../state/page.ts";
+import { headline } from "../state/runs.ts";
+import { Menu } from "../ui/menu.tsx";
+import type { MenuItem } from "../ui/menu.tsx";
+import type { RunRow as Row, Summary } from "../wire.ts";
+import { StatusDot } from "./status.tsx";
+
+export interface RunRowProps {
+  readonly page: Page;
+  readonly row: Row;
+  readonly onRename: (row: Row) => void;
+}
+
+export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
+  const { runs, view } = page;
+  const isShown = runs.shownIds.value.has(row.id);
+  const isFocus = runs.focus.value?.id === row.id;
+  const isBaseline = view.baseline.value === row.id;
+  const label = runs.label(row.id);
+  return (
+    <div class={`run${isFocus ? " is-focus" : ""}${isShown ? " is-shown" : ""}`} data-run={row.id}
+      onPointerEnter={() => (page.hovered.value = isShown ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
+      <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={isShown ? "Hide from the charts" : "Show in the charts"}
+        onClick={(event) => (event.altKey || event.shiftKey ? runs.soloOn(row.id) : runs.toggle(row.id))}>
+        <i style={isShown ? { background: slotCss(runs.slot(row.id)) } : {}} />
+      </button>
+      <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
+        <StatusDot row={row} />
+        <span>{label}</span>
+        {isBaseline && <em class="run-note">baseline</em>}
+        {view.solo.value === row.id && <em class="run-note">solo</em>}
+      </button>
+      <Value row={row} baseline={isBaseline ? null : runs.baseline.value} />
+      <Menu label={`Actions for ${label}`} items={actions({ page, row, onRename })}>⋯</Menu>
+    </div>
+  );
+}
+
+function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | null }): JSX.Element {
+  const found = headline(row);
+  const reference = baseline === null ? null : headline(baseline);
+  if (found === null) return <span class="run-value" />;
+  const isComparable = reference !== null && reference.role === found.role && found.summary.last !== null && reference.summary.last !== null;
+  return (
+    <span class="run-value" title={`${found.role}, latest`}>
+      {valueText(found.summary)}
+      {isComparable && <span class="run-delta">{formatDelta(found.summary.last!, reference.summary.last!)}</span>}
+    </span>
+  );
+}
+
+function valueText({ last, last_nonfinite }: Summary): string {
+  if (last !== null) return formatNumber(last);
+  return last_nonfinite ?? "";
+}
+
+function titleOf(row: Row): string {
+  const tags = row.tags.length === 0 ? "" : `\n${row.tags.join(", ")}`;
+  return `${row.name} (${row.id})\n${row.status.text}${row.problem === null ? "" : `\n${row.problem}`}${tags}`;
+}
+
+function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "divider")[] {
+  const { runs, view, source } = page;
+  const isBaseline = view.baseline.value === row.id;
+  const items: (MenuItem | "divider")[] = [
+    { label: "Show alone", isOn: view.solo.value === row.id, hint: "double click", run: () => runs.soloOn(row.id) },
+    { label: "Baseline", isOn: isBaseline, hint: "b", run: () => (view.baseline.value = isBaseline ? null : row.id) },
+    { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
+  ];
+  if (source.relabel !== null) {
+    items.push("divider", { label: "Rename…", run: () => onRename(row) });
+    items.push({ label: row.hidden ? "Bring back" : "Hide at first", run: () => void relabel(page, row, { hidden: !row.hidden }) });
+  }
+  return items;
+}
+
+export async function relabel(page: Page, row: Row, change: { readonly name?: string | null; readonly hidden?: boolean }): Promise<void> {
+  try {
+    await page.source.relabel?.(row.id, change);
+    page.runs.reload();
+    page.details.renew(row.id);
+  } catch (error) {
+    page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
+  }
+}

@@ -1,0 +1,64 @@
+/** What keys do. Panels bring one key each; those of the shell are chosen not to be theirs. */
+
+import type { Signal } from "@preact/signals";
+
+import { PANELS } from "../panels/index.ts";
+import type { Page } from "../state/page.ts";
+import { X_KINDS } from "../state/view.ts";
+import type { Shortcut } from "../ui/shortcuts.tsx";
+import { THEMES } from "./theme.ts";
+import type { Theme } from "./theme.ts";
+import { setX } from "./view-bar.tsx";
+
+const SMOOTHER = 0.1;
+const SMOOTHEST = 0.99;
+
+export interface ShortcutHost {
+  readonly page: Page;
+  readonly theme: Signal<Theme>;
+  readonly showSheet: () => void;
+  readonly openDrawer: () => void;
+}
+
+export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost): readonly Shortcut[] {
+  const { view, runs } = page;
+  const focusOn = (selector: string): void => {
+    // The panel that holds it may be about to appear.
+    requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector<HTMLInputElement>(`${selector} input`)?.focus()));
+  };
+  const smoothen = (by: number): void => {
+    view.smoothness.value = Math.round(Math.max(0, Math.min(SMOOTHEST, view.smoothness.value + by)) * 100) / 100;
+  };
+  const moveFocus = (by: number): void => {
+    const rows = runs.groups.value.flatMap((group) => group.rows);
+    const at = rows.findIndex(({ id }) => id === runs.focus.value?.id);
+    const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
+    if (next !== undefined) view.focus.value = next.id;
+  };
+  const withFocus = (run: (id: string) => void) => (): void => {
+    if (runs.focus.value !== null) run(runs.focus.value.id);
+  };
+  return [
+    ...PANELS.map(({ id, title, shortcut }) => ({ key: shortcut, text: title, group: "Panels", run: () => page.open(id) })),
+    { key: "/", text: "Filter charts", group: "Find", run: () => {
+      page.open("charts");
+      focusOn("#metric-search");
+    } },
+    { key: "r", text: "Filter runs", group: "Find", run: () => {
+      openDrawer();
+      focusOn("#run-filter");
+    } },
+    { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
+    { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
+    { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus(runs.toggle) },
+    { key: "s", text: "Show alone", group: "Runs", run: withFocus(runs.soloOn) },
+    { key: "b", text: "Baseline", group: "Runs", run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)) },
+    { key: "x", text: "Next x axis", group: "Charts", run: () => setX(page, X_KINDS[(X_KINDS.indexOf(view.x.value) + 1) % X_KINDS.length]!) },
+    { key: "]", text: "Smoother", group: "Charts", run: () => smoothen(SMOOTHER) },
+    { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
+    { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
+    { key: "p", text: "Pause or go on", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
+    { key: "d", text: "Next theme", group: "Page", run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!) },
+    { key: "?", text: "This sheet", group: "Page", run: showSheet },
+  ];
+}

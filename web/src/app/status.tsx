@@ -1,0 +1,29 @@
+/** How a run stands, as a dot with its words. */
+
+import type { JSX } from "preact";
+
+import type { RunRow } from "../wire.ts";
+
+type Mood = "waiting" | "running" | "done" | "warning" | "critical";
+
+const MOODS: Readonly<Record<RunRow["status"]["state"], Mood>> = {
+  waiting: "waiting",
+  running: "running",
+  finished: "done",
+  interrupted: "warning",
+  terminated: "warning",
+  silent: "warning",
+  failed: "critical",
+  crashed: "critical",
+  unreadable: "critical",
+};
+
+export function StatusDot({ row }: { readonly row: RunRow }): JSX.Element {
+  const { state, text, reason } = row.status;
+  const words = reason === null ? text : `${text}: ${reason}`;
+  return <i class={`dot is-${MOODS[state]}`} role="img" aria-label={words} title={words} />;
+}
+
+export function moodOf(row: RunRow): Mood {
+  return MOODS[row.status.state];
+}

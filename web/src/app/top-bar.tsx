@@ -1,0 +1,108 @@
+/** The line at the top: where one is, how the run in focus stands, and how far it is. */
+
+import { signal } from "@preact/signals";
+import type { Signal } from "@preact/signals";
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { formatDuration, formatWhole } from "../chart/index.ts";
+import { noteSeen, progressOf } from "../state/progress.ts";
+import type { Progress, Seen } from "../state/progress.ts";
+import type { Page } from "../state/page.ts";
+import { isEnded } from "../state/runs.ts";
+import { Menu } from "../ui/menu.tsx";
+import type { RunRow } from "../wire.ts";
+import { moodOf, StatusDot } from "./status.tsx";
+import { THEMES } from "./theme.ts";
+import type { Theme } from "./theme.ts";
+
+export interface TopBarProps {
+  readonly page: Page;
+  readonly theme: Signal<Theme>;
+  readonly onDrawer: () => void;
+  readonly onShortcuts: () => void;
+}
+
+export function TopBar({ page, theme, onDrawer, onShortcuts }: TopBarProps): JSX.Element {
+  const row = page.runs.focus.value;
+  return (
+    <header class="top">
+      <button type="button" class="button is-quiet top-drawer" aria-label="Runs" title="Runs" onClick={onDrawer}>☰</button>
+      <span class="brand">Epochal</span>
+      <Projects page={page} />
+      {row !== null && <FocusedRun page={page} row={row} />}
+      <span class="top-space" />
+      <Live page={page} />
+      <Menu label="Theme" items={THEMES.map((one) => ({ label: THEME_NAMES[one], isOn: theme.value === one, run: () => (theme.value = one) }))}>◐</Menu>
+      <button type="button" class="button is-quiet top-help" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick={onShortcuts}>?</button>
+    </header>
+  );
+}
+
+const THEME_NAMES: Readonly<Record<Theme, string>> = { system: "As the system", light: "Light", dark: "Dark" };
+
+function Projects({ page }: { readonly page: Page }): JSX.Element | null {
+  const { projects } = page.runs;
+  const { project } = page.view;
+  if (projects.value.length < 2) return projects.value.length === 0 ? null : <span class="top-project">{projects.value[0]}</span>;
+  const items = [null, ...projects.value].map((one) => ({
+    label: one ?? "All projects",
+    isOn: project.value === one,
+    run: () => {
+      project.value = one;
+      page.view.shown.value = null;
+      page.view.focus.value = null;
+    },
+  }));
+  return <span class="top-project"><Menu label="Project" items={items}>{project.value ?? "All projects"} ▾</Menu></span>;
+}
+
+function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {
+  const seen = useMemo(() => signal<readonly Seen[]>([]), [row.id]);
+  seen.value = noteSeen(seen.peek(), row);
+  const progress = progressOf(row, page.now.value, seen.peek());
+  return (
+    <>
+      <span class="top-run" title={row.notes ?? row.name}><StatusDot row={row} /><b>{row.name}</b></span>
+      <span class={`top-status is-${moodOf(row)}`}>{row.status.text}</span>
+      <ProgressBar row={row} progress={progress} />
+    </>
+  );
+}
+
+function ProgressBar({ row, progress }: { readonly row: RunRow; readonly progress: Progress }): JSX.Element {
+  const { share, done, total, unit, elapsedS, leftS } = progress;
+  const counted = done === null ? "" : `${unit} ${formatWhole(done)}${total === null ? "" : ` of ${formatWhole(total)}`}`;
+  const times = [
+    elapsedS === null ? "" : `${seconds(elapsedS)}`,
+    leftS === null ? "" : `ETA ${seconds(leftS)}`,
+  ].filter((text) => text !== "");
+  return (
+    <span class="progress" title={elapsedS === null ? undefined : `${seconds(elapsedS)} since the start`}>
+      <span class={`progress-track${share === null ? " is-unknown" : ""}${isEnded(row) ? " is-ended" : ""}`} role="progressbar" aria-label={`Progress of ${row.name}`}
+        aria-valuemin={0} aria-valuemax={100} aria-valuenow={share === null ? undefined : Math.round(share * 100)} aria-valuetext={counted}>
+        <span class="progress-fill" style={{ transform: `scaleX(${share ?? 0})` }} />
+      </span>
+      <span class="progress-text">{[counted, share === null ? "" : `${Math.floor(share * 100)}%`].filter((text) => text !== "").join(" · ")}</span>
+      <span class="progress-time">{times.join(" · ")}</span>
+    </span>
+  );
+}
+
+/** Ticking tenths of seconds are unrest. */
+function seconds(value: number): string {
+  return formatDuration(value < 1 ? value : Math.floor(value));
+}
+
+function Live({ page }: { readonly page: Page }): JSX.Element | null {
+  const state = page.source.connection.value;
+  if (state === "archive") return <span class="live is-archive" title="A saved page: nothing here changes">saved page</span>;
+  if (state === "lost") return <span class="live is-lost" role="status" title="The server does not answer; the page tries again by itself">reconnecting…</span>;
+  const isPaused = page.isPaused.value;
+  return (
+    <button type="button" class={`live${isPaused ? " is-paused" : ""}`} aria-pressed={isPaused} title={isPaused ? "Paused: go on (p)" : "Live: pause (p)"}
+      onClick={() => (page.isPaused.value = !isPaused)}>
+      {isPaused ? "paused" : state === "live" ? "live" : "…"}
+    </button>
+  );
+}

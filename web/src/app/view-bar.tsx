@@ -1,0 +1,50 @@
+/** The choices that all charts follow: what x is, how smooth lines are, how groups are drawn. */
+
+import type { JSX } from "preact";
+
+import type { Page } from "../state/page.ts";
+import { X_KINDS } from "../state/view.ts";
+import type { SpreadChoice } from "../state/view.ts";
+import { Menu } from "../ui/menu.tsx";
+import { Segmented } from "../ui/segmented.tsx";
+import { Slider } from "../ui/slider.tsx";
+import type { XKind } from "../wire.ts";
+
+const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Clock", relative: "Elapsed" };
+const SPREADS: readonly { readonly value: SpreadChoice; readonly label: string }[] = [
+  { value: "none", label: "Each run by itself" },
+  { value: "std", label: "Mean ± standard deviation" },
+  { value: "stderr", label: "Mean ± standard error" },
+  { value: "minmax", label: "Mean, smallest to largest" },
+];
+const SMOOTHEST = 0.99;
+
+export function ViewBar({ page }: { readonly page: Page }): JSX.Element {
+  const { view } = page;
+  const isGaussian = view.smoothing.value === "gaussian";
+  return (
+    <div class="view-bar" role="toolbar" aria-label="View">
+      <Segmented label="X axis" choices={X_KINDS.map((value) => ({ value, label: X_NAMES[value] }))} value={view.x.value} onChange={(value) => setX(page, value)} />
+      <span class="view-smooth">
+        <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
+          onChange={(value) => (view.smoothness.value = value)} />
+        <Menu label="How lines are smoothed" items={[
+          { label: "Exponential average", isOn: !isGaussian, run: () => (view.smoothing.value = "ema") },
+          { label: "Gaussian", isOn: isGaussian, run: () => (view.smoothing.value = "gaussian") },
+        ]}>▾</Menu>
+      </span>
+      {view.groupBy.value !== null && (
+        <Menu label="How groups are drawn" items={SPREADS.map(({ value, label }) => ({ label, isOn: view.spread.value === value, run: () => (view.spread.value = value) }))}>
+          {view.spread.value === "none" ? "groups ▾" : "mean ± spread ▾"}
+        </Menu>
+      )}
+      <button type="button" class="button is-quiet view-unzoom" disabled={view.zoom.value === null} title="Show everything (z)"
+        onClick={() => (view.zoom.value = null)}>Reset zoom</button>
+    </div>
+  );
+}
+
+export function setX({ view }: Page, x: XKind): void {
+  view.x.value = x;
+  view.zoom.value = null;
+}
