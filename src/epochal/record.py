@@ -66,6 +66,12 @@ _GPU_SCALARS = (
     "dram_total",
     "pcie_rx",
     "pcie_tx",
+    "sm_active",
+    "tensor_active",
+    "dram_active",
+    "energy",
+    "ecc_corrected",
+    "ecc_uncorrected",
 )
 _SYSTEM_SCALARS = (
     "cpu_pct",
@@ -76,6 +82,14 @@ _SYSTEM_SCALARS = (
     "children",
     "children_rss",
     "threads",
+    "disk_read",
+    "disk_write",
+    "disk_free",
+    "disk_total",
+    "net_rx",
+    "net_tx",
+    "epochal_cpu_pct",
+    "epochal_rss",
 )
 
 KINDS: Mapping[str, Kind] = {

@@ -9,11 +9,13 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.record import KINDS
+from epochal.telemetry.disk import DiskSource
 from epochal.telemetry.host import HostSource
+from epochal.telemetry.network import NetworkSource
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.process import ProcessSource
 from epochal.telemetry.source import Source, readings
-from epochal.telemetry.torch_memory import TorchMemorySource
+from epochal.telemetry.torch_memory import TORCH_MEMORY_METRICS, TorchMemorySource
 from tests.doubles.nvml import FakeNvml
 
 CUDA = SimpleNamespace(
@@ -26,6 +28,8 @@ CUDA = SimpleNamespace(
 
 PRESENT: dict[str, Callable[[], Source[Any]]] = {
     "host": HostSource,
+    "disk": DiskSource,
+    "network": NetworkSource,
     "process": ProcessSource,
     "nvidia": lambda: NvidiaSource("0,1", nvml=FakeNvml(), sleep=lambda _seconds: None),
     "nvidia, mute": lambda: NvidiaSource("0", nvml=FakeNvml(unsupported=["*"])),
@@ -70,6 +74,9 @@ def test_table_names_are_distinct_and_of_a_known_kind(make: Callable[[], Source[
     names = [metric.name for metric in source.metrics]
     assert len(set(names)) == len(names)
     assert source.kind in KINDS
+    if source.metrics is not TORCH_MEMORY_METRICS:  # those go into epochs only
+        known = {*KINDS[source.kind].scalars, "throttle"}
+        assert set(names) <= known, "record.py does not know them as series"
     source.close()
 
 

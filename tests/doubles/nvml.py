@@ -59,6 +59,9 @@ class FakeGpu:
     pcie_sent: int = 1_948_800_144
     pcie_timestamp_us: int = 1_000_000
     samples: list[tuple[int, int]] = field(default_factory=list)
+    ecc_errors: tuple[int, int] = (0, 0)
+    pids: list[int] = field(default_factory=list)
+    gpm: dict[int, float] | None = field(default_factory=lambda: {2: 81.25, 5: 44.0, 10: 37.5})
     lost: bool = False
 
 
@@ -102,6 +105,13 @@ class FakeNvml:
     NVML_MEMORY_UTILIZATION_SAMPLES = 2
     NVML_FI_DEV_PCIE_COUNT_TX_BYTES = 197
     NVML_FI_DEV_PCIE_COUNT_RX_BYTES = 198
+    NVML_MEMORY_ERROR_TYPE_CORRECTED = 0
+    NVML_MEMORY_ERROR_TYPE_UNCORRECTED = 1
+    NVML_VOLATILE_ECC = 0
+    NVML_GPM_METRICS_GET_VERSION = 1
+    NVML_GPM_METRIC_SM_UTIL = 2
+    NVML_GPM_METRIC_ANY_TENSOR_UTIL = 5
+    NVML_GPM_METRIC_DRAM_BW_UTIL = 10
     NVML_VALUE_TYPE_DOUBLE = 0
     NVML_VALUE_TYPE_UNSIGNED_INT = 1
     NVML_VALUE_TYPE_UNSIGNED_LONG_LONG = 3
@@ -117,6 +127,7 @@ class FakeNvml:
         self.unsupported = set(unsupported)
         self.driver = driver
         self.running = 0
+        self.gpm_samples = 0
         self.calls: list[str] = []
 
     def nvmlInit(self) -> None:  # noqa: N802
@@ -173,6 +184,32 @@ class FakeNvml:
             for number in fields
         ]
 
+    def nvmlGpmQueryDeviceSupport(self, handle: int) -> Any:  # noqa: N802
+        gpu = self._gpu(handle, "nvmlGpmQueryDeviceSupport")
+        return SimpleNamespace(isSupportedDevice=int(gpu.gpm is not None))
+
+    def nvmlGpmSampleAlloc(self) -> Any:  # noqa: N802
+        self.gpm_samples += 1
+        return SimpleNamespace(handle=None)
+
+    def nvmlGpmSampleFree(self, _sample: Any) -> None:  # noqa: N802
+        self.gpm_samples -= 1
+
+    def nvmlGpmSampleGet(self, handle: int, sample: Any) -> Any:  # noqa: N802
+        self._gpu(handle, "nvmlGpmSampleGet")
+        sample.handle = handle
+        return sample
+
+    def c_nvmlGpmMetricsGet_t(self) -> Any:  # noqa: N802
+        return SimpleNamespace(metrics=[SimpleNamespace() for _ in range(8)])
+
+    def nvmlGpmMetricsGet(self, question: Any) -> Any:  # noqa: N802
+        shares = self.gpus[question.sample2.handle].gpm or {}
+        for metric in question.metrics[: question.numMetrics]:
+            metric.value = shares[metric.metricId]
+            metric.nvmlReturn = self.NVML_SUCCESS
+        return question
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _ANSWERS:
             raise AttributeError(name)
@@ -214,4 +251,8 @@ _ANSWERS: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetCudaComputeCapability": lambda gpu: gpu.capability,
     "nvmlDeviceGetNumGpuCores": lambda gpu: gpu.cores,
     "nvmlDeviceGetEccMode": lambda gpu: [int(gpu.ecc), int(gpu.ecc)],
+    "nvmlDeviceGetTotalEccErrors": lambda gpu, which, _counter: gpu.ecc_errors[which],
+    "nvmlDeviceGetComputeRunningProcesses": lambda gpu: [
+        SimpleNamespace(pid=pid) for pid in gpu.pids
+    ],
 }

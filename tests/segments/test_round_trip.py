@@ -39,17 +39,20 @@ _JSON = st.recursive(
     _SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3)
 )
 _KEY = st.sampled_from(["loss", "a", "m.loss", "", "log", "t", "ordinal", "LOSS", "id"]) | _TEXT
-_KINDS = st.sampled_from(["metrics", "step", "gpu", "epoch", "abs-maxes", "allocator", "eval"])
+_KINDS = st.sampled_from(
+    ["metrics", "step", "gpu", "system", "epoch", "abs-maxes", "allocator", "eval"]
+)
+_OBJECTS = ["m", "values", "nonfinite", "resources", "min", "max"]
 
 
 @st.composite
 def _records(draw: st.DrawFn) -> Record:
     record: dict[str, Any] = {"log": draw(_KINDS | _TEXT)}
-    fields = st.sampled_from(["t", "step", "m", "values", "nonfinite", "epoch", "resources"]) | _KEY
+    fields = st.sampled_from(["t", "step", "epoch", *_OBJECTS]) | _KEY
     for name in draw(st.lists(fields, max_size=6, unique=True)):
         if name == "log":
             continue
-        if name in ("m", "values", "nonfinite", "resources"):
+        if name in _OBJECTS:
             inner = st.sampled_from(["nan", "inf"]) if name == "nonfinite" else _SCALAR
             record[name] = draw(st.dictionaries(_KEY, inner, max_size=5) | _JSON)
         else:
@@ -128,3 +131,16 @@ def test_series_are_what_the_records_say(entries: list[Any], max_columns: int) -
 def _columns(segment: Segment, name: str, axis: Any) -> tuple[Any, Any, Any]:
     series = segment.series(name, axis=axis)
     return series.steps, series.times, series.values
+
+
+def test_the_extremes_of_telemetry_have_columns_but_are_no_series(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    records = [
+        {"log": "gpu", "t": 1700000000.0 + i, "id": 0, "power": 5, "min": {"power": 4}}
+        for i in range(3)
+    ]
+    report = copied(finished_part(tmp_path, *records), tmp_path / "copy")
+    assert pq.read_table(report.path)["min.power"].drop_null().to_pylist() == [4, 4, 4]
+    with Segment(report.path) as segment:
+        assert segment.names() == ("gpu/0/power",)

@@ -104,3 +104,17 @@ def test_usage_that_cannot_be_read_is_absent(tmp_path: Path) -> None:
     assert limit is not None
     assert quota.used_s() is None
     assert limit.used_bytes() is None
+
+
+@pytest.mark.parametrize(
+    ("membership", "files", "kills"),
+    [
+        ("0::/job\n", {"job/memory.events": "low 0\noom 2\noom_kill 2\n"}, 2),
+        ("4:memory:/\n", {"memory/memory.oom_control": "under_oom 0\noom_kill 1\n"}, 1),
+        ("0::/\n", {}, None),
+    ],
+)
+def test_processes_killed_for_want_of_memory_are_counted(
+    tmp_path: Path, membership: str, files: dict[str, str], kills: int | None
+) -> None:
+    assert group(tmp_path, membership=membership, files=files).oom_kills() == kills

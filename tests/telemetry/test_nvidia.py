@@ -49,6 +49,12 @@ def test_every_field_is_read_with_the_tables_units() -> None:
         "dram_total": 150_754_820_096,
         "fan": 65,
         "throttle": "",
+        "sm_active": None,  # a share of the time since the sample before this one
+        "tensor_active": None,
+        "dram_active": None,
+        "energy": 0,
+        "ecc_corrected": 0,
+        "ecc_uncorrected": 0,
     }
 
 
@@ -235,3 +241,64 @@ def test_close_leaves_nvml_once() -> None:
     source.close()
     source.close()
     assert nvml.running == 0
+
+
+def test_shares_of_the_chips_parts_come_with_the_second_sample() -> None:
+    source = source_of(FakeNvml(), visible="0")
+    source.sample()
+    (sample,) = source.sample()
+    assert (sample.sm_active, sample.tensor_active, sample.dram_active) == (81.2, 44.0, 37.5)
+
+
+def test_a_gpu_without_such_counters_has_no_shares() -> None:
+    source = source_of(FakeNvml([FakeGpu(gpm=None)]), visible="0")
+    source.sample()
+    assert source.sample()[0].sm_active is None
+
+
+def test_a_binding_without_such_functions_is_no_fault() -> None:
+    nvml = FakeNvml(unsupported=["nvmlGpmSampleGet"])
+    source = source_of(nvml, visible="0")
+    assert [source.sample()[0].sm_active for _ in range(2)] == [None, None]
+    assert (nvml.gpm_samples, source.failures) == (0, 0)
+
+
+def test_closing_gives_the_samples_of_the_counters_back() -> None:
+    nvml = FakeNvml()
+    source = source_of(nvml)
+    source.sample()
+    assert nvml.gpm_samples == 4
+    source.close()
+    assert nvml.gpm_samples == 0
+
+
+def test_energy_counts_from_the_first_sample() -> None:
+    clock, gpu = Clock(), FakeGpu(energy=5_000_000)
+    source = source_of(FakeNvml([gpu]), visible="0", clock=clock)
+    source.sample()
+    clock.now_s, gpu.energy = 110.0, 12_600_000
+    assert source.sample()[0].energy == 7
+
+
+def test_ecc_errors_are_counted() -> None:
+    (sample,) = source_of(FakeNvml([FakeGpu(ecc_errors=(4, 1))]), visible="0").sample()
+    assert (sample.ecc_corrected, sample.ecc_uncorrected) == (4, 1)
+
+
+def test_quick_reading_leaves_the_counters_alone() -> None:
+    nvml = FakeNvml()
+    source_of(nvml, visible="0", quick=True).sample()
+    assert not {"nvmlGpmSampleGet", "nvmlDeviceGetTotalEccErrors"} & set(nvml.calls)
+
+
+def test_only_the_gpus_that_are_asked_for_are_read() -> None:
+    source = source_of(FakeNvml())
+    assert [sample.id for sample in source.sample(only={1})] == [1]
+
+
+def test_who_computes_on_each_gpu() -> None:
+    nvml = FakeNvml([FakeGpu(pids=[7, 9])])
+    assert source_of(nvml, visible="0").pids() == {0: frozenset({7, 9})}
+    nvml = FakeNvml(unsupported=["nvmlDeviceGetComputeRunningProcesses"])
+    assert source_of(nvml, visible="0").pids() == {0: None}
+    assert source_of(FakeNvml(driver=False)).pids() == {}

@@ -67,3 +67,11 @@ def test_zombie_is_gone() -> None:
         while source.probe():
             pass
         assert source.sample() == ()
+
+
+def test_a_child_can_be_left_out() -> None:
+    with waiting_child() as child:
+        (all_of_them,) = ProcessSource().sample()
+        (sample,) = ProcessSource(without={child.pid}).sample()
+    assert all_of_them.children is not None
+    assert sample.children == all_of_them.children - 1

@@ -42,7 +42,12 @@ _INTS = {int}
 
 Path = tuple[str, ...]
 # The objects whose members become columns, beside the free metrics ``m`` of every kind.
-_FLAT_BY_KIND: Mapping[str, str] = {"abs-maxes": "values", "epoch": "resources"}
+_FLAT_BY_KIND: Mapping[str, frozenset[str]] = {
+    "abs-maxes": frozenset({"values"}),
+    "epoch": frozenset({"resources"}),
+    "gpu": frozenset({"min", "max"}),
+    "system": frozenset({"min", "max"}),
+}
 # The objects that ``nonfinite`` speaks of, beside the record itself.
 _WORDED = ("m", "values")
 
@@ -81,7 +86,7 @@ class _UnfitError(Exception):
 
 def is_flat(kind: str, field: str) -> bool:
     """Whether the members of an object of this name become columns."""
-    return field == "m" or _FLAT_BY_KIND.get(kind) == field
+    return field == "m" or field in _FLAT_BY_KIND.get(kind, ())
 
 
 def take_apart(record: Record) -> tuple[Shape, list[Any]] | None:

@@ -1,4 +1,4 @@
-"""What the control group allows this process: CPU quota and memory limit, versions 1 and 2.
+"""What the control group allows a process: CPU quota and memory limit, versions 1 and 2.
 
 A limit may stand on any level above the process (Slurm limits the job, not the task), so every
 level up to the mount is looked at and the tightest wins. Usage is read on the level that limits,
@@ -50,7 +50,7 @@ class MemoryLimit:
 
 
 class Cgroup:
-    """The control group of this process; on a system without any, nothing is limited."""
+    """A process's control group, by default this one's; without any, nothing is limited."""
 
     def __init__(
         self,
@@ -60,6 +60,11 @@ class Cgroup:
     ) -> None:
         self._membership = membership
         self._mount = mount
+
+    @classmethod
+    def of(cls, pid: int) -> Cgroup:
+        """The group of another process."""
+        return cls(membership=Path(f"/proc/{pid}/cgroup"))
 
     @cached_property
     def _paths(self) -> dict[str, str]:
@@ -74,6 +79,18 @@ class Cgroup:
         """The tightest memory limit on the way up, or ``None`` where there is none."""
         limits = [*self._memory_limits_v2(), *self._memory_limits_v1()]
         return min(limits, key=lambda limit: limit.limit_bytes, default=None)
+
+    def oom_kills(self) -> int | None:
+        """How many processes of the group were killed for want of memory since it was made."""
+        for controller, mount, file in (
+            ("", self._mount, "memory.events"),
+            ("memory", self._mount / "memory", "memory.oom_control"),
+        ):
+            for folder in self._levels(controller, mount=mount):
+                count = _field(folder / file, "oom_kill")
+                if count is not None:
+                    return count
+        return None
 
     def _cpu_quotas_v2(self) -> Iterator[CpuQuota]:
         for folder in self._levels("", mount=self._mount):

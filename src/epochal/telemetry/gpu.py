@@ -12,8 +12,10 @@ from epochal.telemetry.source import Metric, Source
 class GpuSample:
     """One GPU's state; units are in ``GPU_METRICS``, ``None`` is what the GPU does not tell.
 
-    ``id`` is the number the vendor's tools show. ``throttle`` is "thermal cap", "power cap",
-    "other cap", "idle", or empty at full speed.
+    ``id`` is the number the vendor's tools show. ``throttle`` is one of ``THROTTLE_WORDS``, empty
+    at full speed. ``sm_active``, ``tensor_active`` and ``dram_active`` are the shares of time that
+    multiprocessors, tensor cores and memory bus worked. ``energy`` counts from the first sample;
+    the ECC errors are counted from when the driver was loaded.
     """
 
     id: int
@@ -34,24 +36,39 @@ class GpuSample:
     pcie_tx: int | None = None
     fan: int | None = None
     throttle: str | None = None
+    sm_active: float | None = None
+    tensor_active: float | None = None
+    dram_active: float | None = None
+    energy: int | None = None
+    ecc_corrected: int | None = None
+    ecc_uncorrected: int | None = None
 
+
+# Gravest first.
+THROTTLE_WORDS = ("thermal cap", "power cap", "other cap", "", "idle")
 
 GPU_METRICS = (
     Metric("clock", "clock", "MHz"),
-    Metric("max_clock", "max_clock", "MHz"),
+    Metric("max_clock", "max_clock", "MHz", steady=True),
     Metric("power", "power", "mW"),
-    Metric("power_limit", "power_limit", "mW"),
+    Metric("power_limit", "power_limit", "mW", steady=True),
     Metric("temperature", "temperature", "°C"),
-    Metric("temp_slowdown", "temp_slowdown", "°C"),
+    Metric("temp_slowdown", "temp_slowdown", "°C", steady=True),
     Metric("gpu_util", "gpu_util", "%"),
     Metric("mem_util", "mem_util", "%"),
     Metric("dram_free", "dram_free", "bytes"),
     Metric("dram_used", "dram_used", "bytes"),
-    Metric("dram_total", "dram_total", "bytes"),
+    Metric("dram_total", "dram_total", "bytes", steady=True),
     Metric("pcie_rx", "pcie_rx", "bytes/s"),
     Metric("pcie_tx", "pcie_tx", "bytes/s"),
     Metric("fan", "fan", "%"),
     Metric("throttle", "throttle", ""),
+    Metric("sm_active", "sm_active", "%"),
+    Metric("tensor_active", "tensor_active", "%"),
+    Metric("dram_active", "dram_active", "%"),
+    Metric("energy", "energy", "kJ", steady=True),
+    Metric("ecc_corrected", "ecc_corrected", "", steady=True),
+    Metric("ecc_uncorrected", "ecc_uncorrected", "", steady=True),
 )
 
 

@@ -33,7 +33,7 @@ class HostSample:
 HOST_METRICS = (
     Metric("cpu_pct", "cpu_pct", "%"),
     Metric("ram_used", "ram_used", "bytes"),
-    Metric("ram_total", "ram_total", "bytes"),
+    Metric("ram_total", "ram_total", "bytes", steady=True),
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
@@ -79,16 +79,23 @@ class NvidiaSource:
                 self._why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
         return bool(self._devices)
 
-    def sample(self) -> tuple[GpuSample, ...]:
-        """Read every visible GPU; use and power cover the time since the last call."""
+    def sample(self, only: Collection[int] | None = None) -> tuple[GpuSample, ...]:
+        """Read every visible GPU, or those of some ids; use and power are since the last call."""
         if self._closed:
             raise closed_error(self)
         if not self.probe():
             return ()
         assert self._devices is not None
+        chosen = [one for one in self._devices if only is None or one.index in only]
         if not self._quick:
-            self._measure_pcie(self._devices)
-        return tuple(device.sample(quick=self._quick) for device in self._devices)
+            self._measure_pcie(chosen)
+        return tuple(device.sample(quick=self._quick) for device in chosen)
+
+    def pids(self) -> dict[int, frozenset[int] | None]:
+        """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
+        if self._closed:
+            raise closed_error(self)
+        return {one.index: one.pids() for one in self._devices or ()} if self.probe() else {}
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe every visible GPU."""
@@ -103,6 +110,8 @@ class NvidiaSource:
     def close(self) -> None:
         """Leave NVML."""
         if self._started:
+            for device in self._devices or ():
+                device.close()
             self._started = False
             self._nvml.nvmlShutdown()
         self._closed = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.telemetry.gpu import GpuModel, GpuSample
+from epochal.telemetry.nvidia_gpm import GpmCounters
 
 # Field of a sample or model: NVML function, then the constants it takes after the handle.
 _QUESTIONS: dict[str, tuple[str, ...]] = {
@@ -38,6 +39,17 @@ _QUESTIONS: dict[str, tuple[str, ...]] = {
     "capability": ("nvmlDeviceGetCudaComputeCapability",),
     "cores": ("nvmlDeviceGetNumGpuCores",),
     "ecc": ("nvmlDeviceGetEccMode",),
+    "ecc_corrected": (
+        "nvmlDeviceGetTotalEccErrors",
+        "NVML_MEMORY_ERROR_TYPE_CORRECTED",
+        "NVML_VOLATILE_ECC",
+    ),
+    "ecc_uncorrected": (
+        "nvmlDeviceGetTotalEccErrors",
+        "NVML_MEMORY_ERROR_TYPE_UNCORRECTED",
+        "NVML_VOLATILE_ECC",
+    ),
+    "processes": ("nvmlDeviceGetComputeRunningProcesses",),
 }
 _FIXED = frozenset({"name", "uuid", "pci", "max_clock", "temp_slowdown", "capability", "cores"})
 _REFUSALS = (
@@ -88,6 +100,8 @@ class NvidiaDevice:
         self._lost = False
         self._seen_us: dict[str, int] = {}
         self._energy: tuple[float, int] | None = None
+        self._first_mj: int | None = None
+        self._gpm = GpmCounters(handle, nvml=nvml)
         self._pcie: _PcieCount | None = None
 
     @property
@@ -112,6 +126,7 @@ class NvidiaDevice:
         memory = self._ask("memory")
         rx, tx = (None, None) if quick else self._pcie_rates()
         mean_power = None if quick else self._mean_power()
+        busy = {} if quick else self._gpm.shares()
         return GpuSample(
             id=self.index,
             name=self._ask("name"),
@@ -133,7 +148,22 @@ class NvidiaDevice:
             pcie_tx=tx,
             fan=self._ask("fan"),
             throttle=throttle_words(self._ask("throttle")),
+            sm_active=busy.get("sm_active"),
+            tensor_active=busy.get("tensor_active"),
+            dram_active=busy.get("dram_active"),
+            energy=None if quick else self._energy_used(),
+            ecc_corrected=None if quick else self._ask("ecc_corrected"),
+            ecc_uncorrected=None if quick else self._ask("ecc_uncorrected"),
         )
+
+    def pids(self) -> frozenset[int] | None:
+        """The processes that compute on the GPU, as the driver numbers them; None if unknown."""
+        processes = self._ask("processes")
+        return None if processes is None else frozenset(int(one.pid) for one in processes)
+
+    def close(self) -> None:
+        """Give back what was taken from NVML."""
+        self._gpm.close()
 
     def model(self, *, cuda_driver: int | None) -> GpuModel:
         """Describe the GPU."""
@@ -219,6 +249,8 @@ class NvidiaDevice:
         now_s = self._clock()
         if energy_mj is None:
             return None
+        if self._first_mj is None or energy_mj < self._first_mj:
+            self._first_mj = energy_mj
         before_s, before_mj = self._energy or (now_s, energy_mj)
         if self._energy is not None and now_s - before_s < _MIN_ENERGY_INTERVAL_S:
             return None
@@ -227,6 +259,12 @@ class NvidiaDevice:
         if now_s == before_s or energy_mj < before_mj:
             return None
         return round((energy_mj - before_mj) / (now_s - before_s))
+
+    def _energy_used(self) -> int | None:
+        """Whole kilojoules since the first sample, as of the last look at the counter."""
+        if self._energy is None or self._first_mj is None:
+            return None
+        return (self._energy[1] - self._first_mj) // 1_000_000
 
     def _pcie_rates(self) -> tuple[int | None, int | None]:
         before, self._pcie = self._pcie, None

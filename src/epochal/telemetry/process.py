@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -33,7 +33,7 @@ PROCESS_METRICS = (
     Metric("cpu_pct", "process_cpu_pct", "%"),
     Metric("children", "children", ""),
     Metric("children_rss", "children_rss", "bytes"),
-    Metric("threads", "threads", ""),
+    Metric("threads", "threads", "", steady=True),
 )
 
 
@@ -48,16 +48,21 @@ class _Vitals:
 class ProcessSource:
     """Reads a process and its descendants through psutil; without ``pid``, this process.
 
-    A child that ends while it is read is left out. Once the process itself is gone, so is the
-    source, also if another process takes the same number.
+    A child that ends while it is read is left out, and so are those of ``without``. Once the
+    process itself is gone, so is the source, also if another process takes the same number.
     """
 
     kind: ClassVar[str] = "system"
     metrics: ClassVar[tuple[Metric, ...]] = PROCESS_METRICS
 
     def __init__(
-        self, pid: int | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        pid: int | None = None,
+        *,
+        without: Collection[int] = (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._without = without
         self._pid = os.getpid() if pid is None else pid
         self._clock = clock
         self._process: psutil.Process | None = None
@@ -94,7 +99,7 @@ class ProcessSource:
             return ()
         assert self._process is not None
         own = _vitals(self._process)
-        children = _children(self._process)
+        children = _children(self._process, self._without)
         known = [vitals for vitals in (own, *(children or ())) if vitals is not None]
         return (
             ProcessSample(
@@ -121,14 +126,15 @@ class ProcessSource:
         return round(100 * max(0.0, spent) / (now - previous[0]), 1)
 
 
-def _children(process: psutil.Process) -> list[_Vitals] | None:
+def _children(process: psutil.Process, without: Collection[int]) -> list[_Vitals] | None:
     import psutil
 
     try:
         descendants = process.children(recursive=True)
     except psutil.Error:
         return None
-    return [vitals for child in descendants if (vitals := _vitals(child)) is not None]
+    counted = [child for child in descendants if child.pid not in without]
+    return [vitals for child in counted if (vitals := _vitals(child)) is not None]
 
 
 def _vitals(process: psutil.Process) -> _Vitals | None:

@@ -61,6 +61,26 @@ class ResourceSample:
         return " | ".join(part for part in parts if part)
 
 
+class Attempts:
+    """Calls what may fail and must not matter.
+
+    ``failures`` counts what was raised, ``last_failure`` has the newest in words.
+    """
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.last_failure = ""
+
+    def call(self, call: Callable[[], T]) -> T | None:
+        """What the call returns; None, and a count, where it raises."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001 - a sensor's fault must not end a training run
+            self.failures += 1
+            self.last_failure = f"{type(error).__name__}: {error}"
+            return None
+
+
 class ResourceSampler:
     """Samples host, GPUs and allocator together; for one thread, and never raising.
 
@@ -76,12 +96,22 @@ class ResourceSampler:
         memory: Source[TorchMemorySample] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self.failures = 0
-        self.last_failure = ""
+        self._attempts = Attempts()
+        self._attempt = self._attempts.call
         self._gpu_source: GpuSource = NvidiaSource(quick=True) if gpu is None else gpu
         self._host = _Paced(HostSource() if host is None else host, clock=clock)
         self._gpu = _Paced(self._gpu_source, clock=clock)
         self._memory = _Paced(TorchMemorySource() if memory is None else memory, clock=clock)
+
+    @property
+    def failures(self) -> int:
+        """How often a source raised."""
+        return self._attempts.failures
+
+    @property
+    def last_failure(self) -> str:
+        """What a source raised last, in words."""
+        return self._attempts.last_failure
 
     def prime(self) -> None:
         """Take a first reading, so that the next sample's shares cover the time from here."""
@@ -119,14 +149,6 @@ class ResourceSampler:
         """Give back what the sources took."""
         for source in (self._host, self._gpu, self._memory):
             self._attempt(source.close)
-
-    def _attempt(self, call: Callable[[], T]) -> T | None:
-        try:
-            return call()
-        except Exception as error:  # noqa: BLE001 - a sensor's fault must not end a training run
-            self.failures += 1
-            self.last_failure = f"{type(error).__name__}: {error}"
-            return None
 
 
 class _Paced(Generic[T]):

@@ -27,11 +27,15 @@ SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of a source's table: the sample's attribute, the record's field, the unit."""
+    """One line of a source's table: the sample's attribute, the record's field, the unit.
+
+    ``steady`` marks what hardly moves or only counts up: of several samples the newest says it all.
+    """
 
     attribute: str
     name: str
     unit: str
+    steady: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# Every GPU of a machine: the list ends at the first number that names none.
+EVERY_GPU = ",".join(str(number) for number in range(256))
+
 
 def visible_entries(visible: str | None, *, uuids: Sequence[str | None]) -> list[int | str]:
     """Resolve a CUDA_VISIBLE_DEVICES text against the machine's GPUs, given in CUDA's order.
