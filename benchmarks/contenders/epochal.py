@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,3 +35,13 @@ class Epochal:
             for record in records
             if record["log"] == "metrics" and wanted <= record["m"].keys()
         }
+
+    def read_series(self, directory: Path, key: str, steps: int) -> float:
+        """Seconds from nothing to every point of a series; imports are not counted."""
+        import epochal.segments.read  # noqa: F401
+        from epochal.store.local import LocalStore
+
+        begun = time.perf_counter()
+        series = LocalStore(directory).runs()[0].series(key)
+        assert len(series) == steps
+        return time.perf_counter() - begun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,3 +34,13 @@ class Trackio:
         wanted = set(keys)
         rows = SQLiteStorage.get_logs("bench", "run")
         return {row["step"] for row in rows if wanted <= row.keys()}
+
+    def read_series(self, directory: Path, key: str, steps: int) -> float:
+        """Seconds from nothing to every point of a series; imports are not counted."""
+        os.environ["TRACKIO_DIR"] = str(directory)
+        from trackio.sqlite_storage import SQLiteStorage
+
+        begun = time.perf_counter()
+        values = SQLiteStorage.get_metric_values("bench", "run", key)
+        assert len(values) == steps, f"{len(values)} of {steps} points came back"
+        return time.perf_counter() - begun

@@ -7,10 +7,11 @@ of these files: the worker runs in the peers' environments.
 
 from __future__ import annotations
 
-from benchmarks.measures import cold, cpu, disk, hot, import_time, kill, sealed
+from benchmarks.measures import cold, cpu, disk, hot, import_time, kill, reading, sealed
 from benchmarks.outcome import Measure
 
 
 def every_measure() -> dict[str, Measure]:
     """In the order of running: what is most easily disturbed comes first."""
-    return {measure.NAME: measure for measure in (hot, cold, cpu, import_time, disk, sealed, kill)}
+    measures = (hot, cold, cpu, import_time, disk, sealed, reading, kill)
+    return {measure.NAME: measure for measure in measures}
