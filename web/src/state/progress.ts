@@ -25,9 +25,9 @@ const ENOUGH_S = 5;
 
 export function progressOf(row: RunRow, now: number, seen: readonly Seen[] = []): Progress {
   const isBySteps = row.step !== null && (row.total_steps !== null || row.num_epochs === null);
-  // Steps count from 0: at step 0 one is done.
-  const done = isBySteps ? row.step! + 1 : row.epoch;
   const total = isBySteps ? row.total_steps : row.num_epochs;
+  // Most count steps from 0: at step 0 one is done. Whoever counts from 1 ends at the total.
+  const done = isBySteps ? Math.min(row.step! + 1, Math.max(row.step!, total ?? Infinity)) : row.epoch;
   const end = isEnded(row) ? row.updated : now;
   const elapsedS = row.created === null || end === null ? null : Math.max(0, end - row.created);
   const share = done === null || total === null || total <= 0 ? null : Math.min(1, done / total);

@@ -20,6 +20,8 @@ export interface ChartCardProps {
   readonly isPinned?: boolean;
 }
 
+const MOST_IN_LEGEND = 4;
+
 export function ChartCard({ page, metric, height, isPinned = false }: ChartCardProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const { view } = page;
@@ -34,7 +36,7 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} onChart={(made) => (chart.current = made)} />}</Near>
+      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} onChart={(made) => (chart.current = made)} />}</Near>
     </section>
   );
 }

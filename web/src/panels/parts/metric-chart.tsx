@@ -24,7 +24,8 @@ export interface MetricChartProps {
   /** Without it the runs in the charts. */
   readonly runs?: readonly string[];
   readonly ranks?: "all";
-  readonly hasLegend?: boolean;
+  /** With more lines than this, the list of runs is the legend. */
+  readonly mostInLegend?: number;
   readonly options?: Partial<LineOptions>;
   /** Told the chart once it is there, for downloads. */
   readonly onChart?: (chart: LineChart) => void;
@@ -37,7 +38,7 @@ const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
-  const { page, metric, height, hasLegend = true } = props;
+  const { page, metric, height, mostInLegend = 24 } = props;
   const { view, runs } = page;
   const ids = props.runs ?? runs.shown.value.map(({ id }) => id);
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
@@ -67,7 +68,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     smoothing: smoothingOf(view),
     ignoresOutliers: view.ignoresOutliers.value,
     baseline: groups === null ? view.baseline.value : null,
-    hasLegend: hasLegend && lines.length > 1,
+    hasLegend: lines.length > 1 && lines.length <= mostInLegend,
     marks: marksFor(page, metric.name, x),
     sync: page.sync,
     onZoom: (range) => setZoom(view, { x, ...range }),

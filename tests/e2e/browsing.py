@@ -1,0 +1,85 @@
+"""What tests do with a page: start its server, look at its charts, take its downloads."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+DESKTOP = {"width": 1360, "height": 860}
+PHONE = {"width": 390, "height": 844}
+
+
+@dataclass
+class Site:
+    """A server process; ``url`` is where it answers."""
+
+    folder: Path
+    port: int = 0
+    url: str = ""
+    _process: subprocess.Popen[str] | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Start it, at the same port as before."""
+        command = [sys.executable, "-m", "epochal.serving", str(self.folder)]
+        command += ["--port", str(self.port)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        said = json.loads(self._process.stdout.readline())
+        self.url = said["url"]
+        self.port = int(re.search(r":(\d+)", self.url.removeprefix("http"))[1])  # type: ignore[index]
+
+    def stop(self) -> None:
+        """Kill it: what a page does then, it does after a crash too."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.communicate()
+        self._process = None
+
+
+class Serve(Protocol):
+    def __call__(self, folder: Path) -> Site: ...
+
+
+class OpenPage(Protocol):
+    def __call__(self, url: str, **context: Any) -> Page: ...
+
+
+def download(page: Page, metric: str, what: str) -> str:
+    """The text of a chart's download, such as ``CSV``."""
+    card = page.locator(f'[data-metric="{metric}"]').first
+    card.get_by_role("button", name=f"Actions for {metric}").click()
+    with page.expect_download() as caught:
+        page.get_by_role("menuitem", name=f"Download {what}").click()
+    return Path(caught.value.path()).read_text(encoding="utf-8")
+
+
+def drawn_lines(page: Page, metric: str) -> list[list[tuple[float, float]]]:
+    """The points of every line in a chart as it is on screen, read from its picture."""
+    svg = download(page, metric, "SVG")
+    paths = re.findall(r'<path d="([^"]+)" fill="none"[^>]*stroke-width="1\.5"', svg)
+    return [
+        [(float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path)]
+        for path in paths
+    ]
+
+
+def wait_for_points(page: Page, metric: str, count: int) -> list[tuple[float, float]]:
+    """The only line of a chart, once it has so many points."""
+    line: list[tuple[float, float]] = []
+    for _ in range(40):
+        lines = drawn_lines(page, metric)
+        line = lines[0] if lines else []
+        if len(line) >= count:
+            break
+        page.wait_for_timeout(250)
+    assert len(line) == count
+    return line

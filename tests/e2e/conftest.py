@@ -1,0 +1,89 @@
+"""A real server over real run folders, and a real browser that looks at them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.e2e.browsing import DESKTOP, OpenPage, Serve, Site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+# Without these, Chromium asks its maker's hosts for updates at every start.
+_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WAIT_MS = 20_000
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    sites: list[Site] = []
+
+    def start(folder: Path) -> Site:
+        site = Site(folder)
+        sites.append(site)
+        site.start()
+        return site
+
+    yield start
+    for site in sites:
+        site.stop()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
+    if path is None:
+        pytest.skip("no Chromium on this machine: install Debian's chromium or set CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """Pages, each as if in a browser of its own; nothing may go wrong in any of them."""
+    contexts: list[Any] = []
+    faults: list[str] = []
+
+    def note_console(message: Any) -> None:
+        # A server that was stopped on purpose breaks connections off and refuses new ones.
+        if message.type == "error" and "net::ERR_" not in message.text:
+            faults.append(message.text)
+
+    def note_dialog(dialog: Any) -> None:
+        faults.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def open_one(url: str, **options: Any) -> Page:
+        context = browser.new_context(**{"viewport": DESKTOP, "accept_downloads": True, **options})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(WAIT_MS)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.on("console", note_console)
+        page.on("dialog", note_dialog)
+        page.goto(url)
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not faults, faults

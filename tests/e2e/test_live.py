@@ -1,0 +1,134 @@
+"""A page that is open while a training runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.conftest import StartRun
+from tests.e2e.browsing import OpenPage, Serve, wait_for_points
+
+
+def test_a_run_appears_by_itself(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    start_run("first").finish()
+    page = open_page(serve(tmp_path / "runs").url)
+    page.locator(".run", has_text="first").wait_for()
+    with start_run("second") as run:
+        run.log({"loss": 1.0}, step=0)
+        page.locator(".run", has_text="second").wait_for()
+
+
+def test_a_chart_grows_without_asking_again(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        for step in range(5):
+            run.log({"loss": 5.0 - step}, step=step)
+        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        wait_for_points(page, "loss", 5)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        for step in range(5, 12):
+            run.log({"loss": 5.0 - step}, step=step)
+        line = wait_for_points(page, "loss", 12)
+        assert not [url for url in asked if "/api/series" in url]
+    assert [x for x, _ in line] == sorted({x for x, _ in line})
+
+
+def test_a_late_metric_gets_a_chart(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        run.log({"loss": 1.0}, step=0)
+        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        page.locator('[data-metric="loss"]').wait_for()
+        run.log({"accuracy": 0.5}, step=1)
+        page.locator('[data-metric="accuracy"]').wait_for()
+
+
+def test_who_joins_late_sees_it_all(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    run = start_run(total_steps=50)
+    for step in range(50):
+        run.log({"loss": 1 / (step + 1)}, step=step)
+    run.finish()
+    page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+    wait_for_points(page, "loss", 50)
+    assert "finished" in page.locator(".top").inner_text()
+    assert "step 50 of 50" in page.locator(".progress").inner_text()
+
+
+def test_a_restarted_server_leaves_no_gap_and_no_repetition(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        run.log({"loss": 1.0}, step=0)
+        run.log({"loss": 1.0}, step=1)
+        site = serve(tmp_path / "runs")
+        page = open_page(site.url + "#panel=charts")
+        wait_for_points(page, "loss", 2)
+        run.log({"loss": 2.0}, step=2)
+        wait_for_points(page, "loss", 3)
+        site.stop()
+        page.locator(".live.is-lost").wait_for()
+        run.log({"loss": 3.0}, step=3)
+        site.start()
+        run.log({"loss": 4.0}, step=4)
+        page.locator("button.live").wait_for()
+        line = wait_for_points(page, "loss", 5)
+        run.log({"loss": 5.0}, step=5)
+        line = wait_for_points(page, "loss", 6)
+    assert [x for x, _ in line] == sorted({x for x, _ in line})
+
+
+def test_tabs_share_one_stream(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        run.log({"loss": 1.0}, step=0)
+        run.log({"loss": 1.0}, step=1)
+        site = serve(tmp_path / "runs")
+        first = open_page(site.url + "#panel=charts")
+        wait_for_points(first, "loss", 2)
+        second = first.context.new_page()
+        streams: list[str] = []
+        second.on("request", lambda request: streams.append(request.url))
+        second.goto(site.url + "#panel=charts")
+        wait_for_points(second, "loss", 2)
+        run.log({"loss": 2.0}, step=2)
+        wait_for_points(second, "loss", 3)
+        assert not [url for url in streams if "/api/events" in url]
+        first.close()
+        second.wait_for_event("request", lambda request: "/api/events" in request.url)
+        run.log({"loss": 3.0}, step=3)
+        wait_for_points(second, "loss", 4)
+
+
+def test_a_pause_holds_the_charts_still(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run() as run:
+        run.log({"loss": 1.0}, step=0)
+        run.log({"loss": 1.0}, step=1)
+        page = open_page(serve(tmp_path / "runs").url + "#panel=charts")
+        wait_for_points(page, "loss", 2)
+        page.keyboard.press("p")
+        run.log({"loss": 2.0}, step=2)
+        page.locator(".progress", has_text="step 3").wait_for()
+        wait_for_points(page, "loss", 2)
+        page.keyboard.press("p")
+        wait_for_points(page, "loss", 3)
+
+
+def test_the_header_says_how_a_run_ended(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    run = start_run(total_steps=10)
+    run.log({"loss": 1.0}, step=0)
+    page = open_page(serve(tmp_path / "runs").url)
+    page.locator(".top-status", has_text="running").wait_for()
+    assert page.get_by_role("progressbar").get_attribute("aria-valuenow") == "10"
+    run.finish()
+    page.locator(".top-status", has_text="finished").wait_for()
