@@ -239,7 +239,7 @@ def test_models_are_saved_from_inside_their_wrappers(tmp_path: Path) -> None:
 
 def test_a_model_with_names_of_its_own_is_saved_under_them(tmp_path: Path) -> None:
     class Named(nn.Linear):
-        def qualified_parameters(self) -> dict[str, nn.Parameter]:
+        def qualified_parameters(self) -> dict[str, torch.Tensor]:
             return {"tag/weight": self.weight, "tag/bias": self.bias}
 
         def qualified_buffers(self) -> dict[str, torch.Tensor]:

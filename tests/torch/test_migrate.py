@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from epochal.torch.checkpoint import load_checkpoint, save_checkpoint
-from epochal.torch.checkpoint_info import checkpoint_info, checkpoint_keys, checkpoint_version
+from epochal.torch.checkpoint_peek import checkpoint_info, checkpoint_keys, checkpoint_version
 from epochal.torch.migrate import migrate_checkpoint
 from epochal.torch.structure import structural_hash
 from tests.torch.models import Net, Tied
