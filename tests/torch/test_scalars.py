@@ -102,7 +102,7 @@ def test_types_and_plain_numbers_mix_in_one_call(start_run: StartRun) -> None:
 @pytest.mark.usefixtures("no_sync")
 def test_typed_steps_wait_for_nothing_either(start_run: StartRun) -> None:
     run = start_run()
-    loss = torch.tensor(2.5, device="cuda")
+    loss = torch.full((), 2.5, device="cuda")
     run.log_step(3, 0.5, 1024, 10, loss * 2, loss, 1e-3)
     torch.cuda.set_sync_debug_mode("default")
     run.finish()
