@@ -76,14 +76,16 @@ def _ours(stage: Stage, ours: Entrant, name: str, case: dict[str, Any]) -> Answe
     data.mkdir()
     say(f"reading · {name} · writing")
     prepared = {"phase": "prepare", "name": name, **case}
-    shutil.rmtree(stage.play(ours, "reading", prepared, data=data, limit_s=600).folder)
-    answers = []
+    plays = [stage.play(ours, "reading", prepared, data=data, limit_s=600)]
     for turn in range(1 if stage.quick else 5):
         say(f"reading · {name} · round {turn + 1}")
-        play = stage.play(ours, "reading", {"phase": name}, data=data)
+        plays.append(stage.play(ours, "reading", {"phase": name}, data=data))
+    failures = [play.failure for play in plays if play.failure]
+    answers = [play.answer for play in plays[1:] if not failures]
+    for play in plays:
         shutil.rmtree(play.folder)
-        if play.answer:
-            answers.append(play.answer)
+    for failure in failures:
+        say(f"reading · {name} · failed: {failure}")
     shutil.rmtree(data)
     return {key: middle(answers, key) for key in answers[0]} if answers else {}
 
@@ -93,6 +95,7 @@ def _prepare(
 ) -> Answer:
     for number in range(count):
         write_run(directory / "runs", f"run-{number:05d}", steps=steps, metrics=metrics)
+    settle(directory)  # a part written to just now is not sealed
     if name == "one":
         shutil.copytree(directory / "runs", directory / "unsealed")
     if name != "thousands":

@@ -29,6 +29,7 @@ def test_ls_takes_a_query_and_an_order(root: Path, capsys: Capture) -> None:
 
 def test_a_word_alone_is_a_project(root: Path, capsys: Capture) -> None:
     assert listed(capsys, root, "q") == ["c"]
+    assert sorted(listed(capsys, root, "config.lr")) == ["a", "b", "c"]
     assert main(["ls", "nothing", "--dir", str(root)]) == 0
     assert "No run of project 'nothing'" in capsys.readouterr().out
 

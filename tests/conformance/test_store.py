@@ -278,3 +278,61 @@ def test_a_removed_run_is_gone(open_at: Open, tmp_path: Path) -> None:
     store = open_at(tmp_path)
     store.remove(store.run("x"))
     assert list(store.runs()) == []
+
+
+def test_a_summary_is_what_the_points_amount_to(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=3).metrics(2, loss=math.nan).metrics(4, loss=1)
+    journal.metrics(3, loss=2).metrics(3, loss=5)
+    run = open_at(tmp_path).run("x")
+    summary = run.summary("loss")
+    assert summary == run.series("loss").summary
+    assert (summary.last, summary.last_step, summary.min, summary.max) == (1.0, 4, 1.0, 5.0)
+    assert (summary.best("min"), summary.count, summary.nonfinite) == ((4, 1.0), 4, 1)
+    with pytest.raises(MetricNotFoundError, match="lozz"):
+        run.summary("lozz")
+
+
+def test_a_summary_follows_new_points(open_growing: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=3)
+    run = open_growing(tmp_path).run("x")
+    assert run.summary("loss").last == 3
+    journal.metrics(2, loss=2)
+    run.refresh()
+    assert run.summary("loss").last == 2
+
+
+def test_a_short_name_means_a_metric(open_at: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "step", "step": 1, "loss": 1.0, "lr": 0.1})
+    journal.add({"log": "eval", "step": 1, "loss": 2.0}).metrics(1, a=1.0)
+    run = open_at(tmp_path).run("x")
+    found = {name: run.metric(name) for name in ("a", "loss", "eval_loss", "lr", "b")}
+    names = {key: None if metric is None else metric.name for key, metric in found.items()}
+    assert names == {
+        "a": "a",
+        "loss": "train/loss",
+        "eval_loss": "eval/loss",
+        "lr": "train/lr",
+        "b": None,
+    }
+
+
+def test_runs_are_selected_and_ordered(open_at: Open, tmp_path: Path) -> None:
+    for number in range(4):
+        journal = Journal(tmp_path, f"r{number}", config={"lr": number}, tags=[f"t{number % 2}"])
+        journal.metrics(1, loss=10 - number)
+    store = open_at(tmp_path)
+    found = store.runs("config.lr >= 1 and summary.loss.min < 10", order="-config.lr", limit=2)
+    assert [run.info.name for run in found] == ["r3", "r2"]
+    assert [run.info.name for run in store.runs("'t1' in tags", order="summary.loss")] == [
+        "r3",
+        "r1",
+    ]
+    with pytest.raises(UsageError, match=r"\^$"):
+        store.runs("config.lr >")
+
+
+def test_the_status_is_asked_alone(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1).finish("failed")
+    run = open_at(tmp_path).run("x")
+    assert run.status == run.info.status
+    assert run.status.state == "failed"

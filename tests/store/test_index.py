@@ -102,3 +102,11 @@ def test_a_cache_that_cannot_be_written_is_done_without(root: Path, tmp_path: Pa
     with LocalStore(root, cache=tmp_path / "file" / "cache") as store:
         assert [run.info.step for run in store.runs()] == [1]
     assert any("cannot be used" in text for text in store.notices)
+
+
+def test_a_number_that_the_index_cannot_hold_is_no_harm(root: Path, cache: Path) -> None:
+    Journal(root, config={"seed": 2**200}).metrics(1, loss=1)
+    settle(root)
+    with LocalStore(root, cache=cache) as store:
+        assert store.run("x").config == {"seed": 2**200}
+    assert any("too large a number" in text for text in store.notices)

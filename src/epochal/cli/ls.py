@@ -59,10 +59,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _query(text: str | None) -> str | None:
-    """A word alone is the name of a project."""
+    return f'project == "{text}"' if _is_project(text) else text
+
+
+def _is_project(text: str | None) -> bool:
+    """Whether a query is a word alone, and none that can only be a field."""
     if text is None or not _WORD.fullmatch(text):
-        return text
-    return f'project == "{text}"'
+        return False
+    return not text.startswith(("config.", "summary.", "best."))
 
 
 def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
@@ -104,7 +108,7 @@ def _last_loss(view: RunView) -> float | None:
 
 def _nothing(args: argparse.Namespace) -> str:
     where = runs_dir(args)
-    if args.query is not None and _WORD.fullmatch(args.query):
+    if _is_project(args.query):
         return f"No run of project {args.query!r} in {where}."
     if args.query is not None:
         return f"No run in {where} fits {args.query!r}."

@@ -64,7 +64,12 @@ class Index:
 
     def put(self, rows: Iterable[tuple[str, str, Row]]) -> None:
         """Remember rows, each by path and signature."""
-        encoded = [(path, signature, self._encoder.encode(row)) for path, signature, row in rows]
+        encoded: list[tuple[str, str, bytes]] = []
+        for path, signature, row in rows:
+            try:
+                encoded.append((path, signature, self._encoder.encode(row)))
+            except OverflowError:
+                self._notices["a run whose configuration has too large a number is not kept."] += 1
         if encoded:
             self._ask(lambda c: c.executemany("replace into runs values (?, ?, ?)", encoded))
 
