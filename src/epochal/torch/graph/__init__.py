@@ -1,0 +1,1 @@
+"""Graphs that observe themselves: building, recording, drawing and timing them."""

@@ -1,0 +1,107 @@
+"""The metrics of a tree of graphs: which names there are, and where each is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from epochal.errors import UsageError
+from epochal.torch.graph import tree
+from epochal.torch.graph.names import listed_names, unknown_metric
+from epochal.torch.graph.observe import Observation, Points
+from epochal.torch.graph.reduce import Reduce
+
+if TYPE_CHECKING:
+    from epochal.torch.graph.graph import Graph
+
+_T = TypeVar("_T")
+Names = Sequence[str] | str
+
+
+def over_tree(
+    root: Graph, ask: Callable[[Observation], Mapping[str, _T]]
+) -> Iterator[tuple[str, _T]]:
+    """Ask every graph; its answers by dotted name, without what it keeps to itself."""
+    for prefix, graph in tree.dotted(root):
+        for name, value in ask(graph.observation).items():
+            if not prefix or not graph.wiring.is_hidden(name):
+                yield f"{prefix}{name}", value
+
+
+def history(root: Graph, name: str) -> Points:
+    """One metric's history; raises MetricNotFoundError for one never recorded."""
+    graph, own = _located(root, name)
+    known = graph.observation.names()
+    return graph.observation.points(own) if own in known else Points()
+
+
+def histories(root: Graph, names: Names) -> dict[str, Points]:
+    """Several metrics' histories, groups expanded; all of the tree without names."""
+    return {name: history(root, name) for name in _expanded(root, names) or _recorded(root)}
+
+
+def flush_tree(root: Graph, names: Names) -> None:
+    """Flush the named metrics where they are, or everything in the tree."""
+    chosen = _expanded(root, names)
+    wanted: dict[Graph, list[str]] = {}
+    for graph, name in [_located(root, name) for name in chosen]:
+        wanted.setdefault(graph, []).append(name)
+    for _, graph in tree.dotted(root):
+        if graph in wanted or not chosen:
+            flush_own(graph, wanted.get(graph, []))
+
+
+def flush_own(graph: Graph, names: Names) -> None:
+    """Flush the named metrics of one graph, or all of them."""
+    chosen = graph.wiring.expanded(listed_names(names))
+    known = graph.observation.names()
+    for name in chosen:
+        if name not in known and name not in graph.wiring.tags:
+            raise unknown_metric(name, known)
+    recorded = [name for name in chosen if name in known]
+    if recorded or not chosen:
+        graph.observation.flush(recorded)
+
+
+def collect(graph: Graph, tags: Names, reduction: Reduce | None, *, weight: float) -> None:
+    """Record the last outputs of tagged nodes, each one number or reduced to one."""
+    for tag in graph.wiring.expanded(listed_names(tags)):
+        value = graph.tagged(tag)
+        if value is None:
+            raise UsageError(f"collect({tag!r}) needs a forward before it.")
+        if reduction is None and value.numel() != 1:
+            raise UsageError(
+                f"{tag!r} holds {value.numel()} values, not one: "
+                f"use collect_with([{tag!r}], 'mean') or another reduction."
+            )
+        number = value.detach() if reduction is None else reduction.apply(value)
+        graph.observation.record(tag, number, weight=weight)
+
+
+def _located(root: Graph, name: str) -> tuple[Graph, str]:
+    """Where a metric is: a name with a dot may be a metric of this graph, or a path."""
+    if name in root.observation.names() or name in root.wiring.tags:
+        return root, name
+    if "." not in name:
+        raise unknown_metric(name, _recorded(root))
+    graph, own = tree.visible_at(root, name)
+    if own not in graph.observation.names() and own not in graph.wiring.tags:
+        raise unknown_metric(name, _recorded(root))
+    return graph, own
+
+
+def _expanded(root: Graph, names: Names) -> list[str]:
+    """Names with their groups expanded, those of graphs inside included."""
+    expanded: dict[str, None] = {}
+    for name in listed_names(names):
+        *labels, last = name.split(".")
+        plain = name in root.observation.names() or not labels
+        graph = root if plain else tree.graph_at(root, labels)
+        members = graph.wiring.groups.get(last, (last,))
+        prefix = name.removesuffix(last)
+        expanded.update(dict.fromkeys(f"{prefix}{member}" for member in members))
+    return list(expanded)
+
+
+def _recorded(root: Graph) -> list[str]:
+    return [name for name, _ in over_tree(root, lambda one: dict.fromkeys(one.names(), None))]

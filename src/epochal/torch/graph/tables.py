@@ -1,0 +1,70 @@
+"""A graph's history as CSV, and as a log for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from epochal.format import format_duration, format_number
+from epochal.torch.graph.files import write_text
+from epochal.torch.graph.observe import Points
+
+
+def write_table(path: str | Path, history: Mapping[str, Points]) -> None:
+    """Write a row per epoch and a column per metric; an epoch without a point has an empty cell.
+
+    Numbers are written so that reading them gives the same number back.
+    """
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["epoch", *history])
+    for epoch, row in _rows(history):
+        table.writerow([epoch, *(repr(row[name]) if name in row else "" for name in history)])
+    write_text(path, out.getvalue())
+
+
+def write_epochs(
+    path: str | Path,
+    history: Mapping[str, Points],
+    *,
+    total_epochs: int,
+    seconds: Sequence[float],
+    first_timed: int,
+) -> None:
+    """Write a line per epoch; `seconds` are the durations from epoch `first_timed` on.
+
+    The time left is by the median duration up to that line; a `total_epochs` of 0 leaves it out.
+    """
+    lines = ["# epochal training log"]
+    width = len(str(total_epochs)) if total_epochs else 3
+    for epoch, row in _rows(history):
+        place = f"{epoch:{width}d}/{total_epochs}" if total_epochs else f"{epoch:3d}"
+        figures = "".join(f"  {_one_line(k)}={format_number(v)}" for k, v in row.items())
+        lines.append(f"epoch {place}{figures}{_times(epoch, total_epochs, seconds, first_timed)}")
+    lines.append(f"# total: {format_duration(math.fsum(seconds))}")
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def _times(epoch: int, total: int, seconds: Sequence[float], first: int) -> str:
+    done = seconds[: epoch - first + 1] if epoch >= first else []
+    if not done:
+        return ""
+    left = max(total - epoch, 0)
+    eta = f"  ETA {format_duration(left * statistics.median(done))}" if left else ""
+    return f"  [{format_duration(done[-1])}{eta}]"
+
+
+def _rows(history: Mapping[str, Points]) -> list[tuple[int, dict[str, float]]]:
+    rows: dict[int, dict[str, float]] = {}
+    for name, points in history.items():
+        for flush, value in zip(points.flushes, points.values, strict=True):
+            rows.setdefault(flush, {})[name] = value
+    return sorted(rows.items())
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]

@@ -1,0 +1,220 @@
+"""A graph is a module like any other."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from epochal.torch import FlowBuilder, Graph
+
+
+def network() -> Graph:
+    torch.manual_seed(0)
+    return (
+        FlowBuilder.start(nn.Linear(4, 8))
+        .tag("encoder")
+        .through(nn.GELU())
+        .also(nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 8)))
+        .split(nn.Linear(8, 2), nn.Linear(8, 2))
+        .tag_group("head")
+        .merge("mean")
+        .label("net")
+        .build()
+    )
+
+
+X = torch.randn(16, 4, generator=torch.Generator().manual_seed(1))
+
+
+def trained(model: nn.Module, steps: int = 5) -> list[float]:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = model(X).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def test_state_is_saved_under_tags_and_loaded_again() -> None:
+    first, second = network(), network()
+    trained(first)
+    assert "nodes.encoder.weight" in first.state_dict()
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first.eval()(X), second.eval()(X))
+
+
+def test_parameters_have_qualified_names() -> None:
+    names = list(network().qualified_parameters())
+    assert names[:2] == ["encoder/weight", "encoder/bias"]
+    assert "sequential_1/1.weight" in names
+    assert "head_1/bias" in names
+    assert list(network().qualified_buffers())[0] == "sequential_1/0.running_mean"
+
+
+def test_shared_parameters_are_named_once() -> None:
+    layer = nn.Linear(4, 4)
+    graph = FlowBuilder.start(layer).tag("a").through(layer).tag("b").build()
+    assert list(graph.qualified_parameters()) == ["a/weight", "a/bias"]
+
+
+def test_a_tag_may_be_the_name_of_a_method() -> None:
+    graph = FlowBuilder.start(nn.Linear(4, 4)).tag("type").build()
+    assert list(graph.qualified_parameters()) == ["type/weight", "type/bias"]
+    assert graph.double()(X.double()).dtype == torch.float64
+
+
+def test_carried_values_move_with_the_graph() -> None:
+    graph = FlowBuilder.start(nn.Linear(4, 4)).through(torch.add).using("h").tag("h").build()
+    graph(X)
+    assert graph.to(torch.float64)(X.double()).dtype == torch.float64
+
+
+def test_a_deep_copy_is_independent_and_keeps_the_history() -> None:
+    graph = network()
+    graph.record_scalar("loss", 1.0)
+    graph.flush()
+    graph(X)
+    twin = copy.deepcopy(graph)
+    trained(twin)
+    twin.record_scalar("loss", 3.0)
+    twin.flush()
+    assert graph.trend("loss").values() == [1.0]
+    assert twin.trend("loss").values() == [1.0, 3.0]
+    assert not torch.equal(graph.eval()(X), twin.eval()(X))
+
+
+def test_a_profiled_graph_can_be_copied_and_pickled() -> None:
+    graph = network()
+    graph.enable_profiling()
+    graph(X)
+    for twin in (copy.deepcopy(graph), pickle.loads(pickle.dumps(graph))):
+        twin(X)
+        assert twin.profile().passes == 1
+    assert graph.profile().passes == 1
+
+
+def test_values_are_let_go_when_nobody_needs_them() -> None:
+    import weakref
+
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def keep_track(x: torch.Tensor) -> torch.Tensor:
+        fresh = x + 1
+        alive.append(weakref.ref(fresh))
+        return fresh
+
+    def count_alive(x: torch.Tensor) -> torch.Tensor:
+        counts.append(sum(ref() is not None for ref in alive))
+        return x * 2
+
+    counts: list[int] = []
+    flow = FlowBuilder.start()
+    for _ in range(5):
+        flow = flow.through(keep_track).through(lambda x: x * 2)
+    with torch.no_grad():
+        flow.through(count_alive).build()(X)
+    assert counts == [0]
+
+
+def test_compiled_it_gives_the_same_without_a_break() -> None:
+    graph, plain = network(), network()
+    compiled = torch.compile(graph, fullgraph=True, backend="aot_eager")
+    assert trained(compiled) == pytest.approx(trained(plain), rel=1e-4)
+    graph.collect_with("head", "mean")
+    graph.flush()
+    assert list(graph.latest_metrics()) == ["head_0", "head_1"]
+
+
+def test_compiled_it_carries_state() -> None:
+    graph = FlowBuilder.start(nn.Identity()).through(torch.add).using("h").tag("h").build()
+    compiled = torch.compile(graph, backend="eager")
+    with torch.no_grad():
+        for count in (1, 2, 3):
+            assert torch.allclose(compiled(X), count * X)
+
+
+def test_exported_it_gives_the_same() -> None:
+    graph = network().eval()
+    program = torch.export.export(graph, (X,))
+    assert torch.allclose(program.module()(X), graph(X), atol=1e-6)
+
+
+def test_a_graph_with_state_refuses_to_be_exported() -> None:
+    graph = FlowBuilder.start(nn.Linear(4, 4)).through(torch.add).using("h").tag("h").build()
+    with pytest.raises(ValueError, match="cannot be exported"):
+        torch.export.export(graph, (X,), strict=False)
+
+
+def test_an_optimizer_finds_every_parameter() -> None:
+    graph = network()
+    assert sum(p.numel() for p in graph.parameters()) == sum(
+        p.numel() for p in graph.qualified_parameters().values()
+    )
+    losses = trained(graph, 20)
+    assert losses[-1] < losses[0]
+
+
+def test_the_structural_hash_is_the_same_in_another_process() -> None:
+    code = (
+        "from torch import nn\nfrom epochal.torch import FlowBuilder\n"
+        "print(FlowBuilder.start(nn.Linear(4, 8)).tag('a').also(nn.Linear(8, 8)).build()"
+        ".structural_hash())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    graph = FlowBuilder.start(nn.Linear(4, 8)).tag("a").also(nn.Linear(8, 8)).build()
+    assert done.stdout.strip() == graph.structural_hash()
+    # A change of this number means that checkpoints of older versions no longer match.
+    assert graph.short_hash() == "f2e54244"
+    assert len(graph.structural_hash()) == 64
+
+
+def test_the_structural_hash_sees_structure_and_nothing_else() -> None:
+    def build(width: int = 8, tag: str = "a", label: str = "x", *, times: int = 2) -> Graph:
+        return (
+            FlowBuilder.start(nn.Linear(4, width))
+            .tag(tag)
+            .loop(nn.Linear(width, width))
+            .for_n(times)
+            .label(label)
+            .build()
+        )
+
+    plain = build().structural_hash()
+    assert build(label="y").structural_hash() == plain
+    assert build().double().structural_hash() == plain
+    others = {
+        build(width=9).structural_hash(),
+        build(tag="b").structural_hash(),
+        build(times=3).structural_hash(),
+    }
+    assert len(others | {plain}) == 4
+
+
+def test_the_hash_of_a_nested_graph_counts() -> None:
+    def outer(width: int) -> Graph:
+        inner = FlowBuilder.start(nn.Linear(4, 4)).also(nn.Linear(4, width)).label("i")
+        return FlowBuilder.start(nn.Sequential(inner.build())).build()
+
+    assert outer(4).structural_hash() == outer(4).structural_hash()
+    assert outer(4).structural_hash() != outer(1).structural_hash()
+
+
+def test_summaries_name_nodes_parameters_and_frozen_ones() -> None:
+    graph = network()
+    graph.nodes.encoder.weight.requires_grad_(False)  # type: ignore[union-attr]
+    text = graph.param_summary()
+    assert "encoder       Linear              40      32" in text
+    assert text.splitlines()[-1].split() == ["total", "164", "32"]
+    outer = FlowBuilder.start(graph).tag("body").label("all").build()
+    lines = outer.tree_summary().splitlines()
+    assert lines[0].startswith(f"all [{outer.short_hash()}] 164 parameters, 32 frozen  #body")
+    assert lines[1].startswith(f"  net [{graph.short_hash()}]")
