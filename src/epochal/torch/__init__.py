@@ -1,4 +1,4 @@
-"""What sits around a PyTorch training loop: schedules, clipping, weights, seeds, memory, graphs.
+"""What sits around a PyTorch training loop: schedules, clipping, weights, seeds, checkpoints.
 
 Each name is imported when it is first used. Schedules and `Rng` work without torch.
 """
@@ -9,9 +9,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from epochal.torch.checkpoint import (
+        checkpoint_config,
+        load_checkpoint,
+        load_checkpoint_file,
+        load_subgraph_checkpoint,
+        save_checkpoint,
+    )
+    from epochal.torch.checkpoint_peek import (
+        CheckpointInfo,
+        checkpoint_info,
+        checkpoint_keys,
+        checkpoint_version,
+    )
+    from epochal.torch.checkpoints import Checkpoints
     from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
     from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
     from epochal.torch.freezing import freeze, is_frozen, unfreeze
+    from epochal.torch.graph.builder import FlowBuilder
+    from epochal.torch.graph.drawn import picture_of
+    from epochal.torch.graph.graph import Graph
+    from epochal.torch.graph.merge import MergeOp
+    from epochal.torch.graph.module_profile import ModuleProfile, profile_module
+    from epochal.torch.graph.picture import Picture
+    from epochal.torch.graph.profile_report import Profile
+    from epochal.torch.graph.recorded import ScalarSum
+    from epochal.torch.graph.reduce import Reduce
     from epochal.torch.init import (
         kaiming_normal,
         kaiming_uniform,
@@ -25,6 +48,8 @@ if TYPE_CHECKING:
         xavier_uniform,
     )
     from epochal.torch.leaks import live_tensor_count, malloc_trim, rss_kb
+    from epochal.torch.load_report import LoadReport
+    from epochal.torch.manifest import CheckpointNotFoundError
     from epochal.torch.memory import (
         cuda_active_bytes,
         cuda_allocated_bytes,
@@ -34,8 +59,10 @@ if TYPE_CHECKING:
         cuda_reset_peak_stats,
         cuda_spill_bytes,
     )
+    from epochal.torch.migrate import MigrateReport, migrate_checkpoint
     from epochal.torch.optimizer import set_lr
     from epochal.torch.plateau import PlateauScheduler
+    from epochal.torch.retention import Retention
     from epochal.torch.rng import Rng
     from epochal.torch.schedule import Scheduler
     from epochal.torch.schedule_plot import draw_schedule
@@ -67,31 +94,59 @@ if TYPE_CHECKING:
         manual_seed,
         seed_everything,
     )
+    from epochal.torch.snapshot import ModelSnapshot, snapshot_cpu
+    from epochal.torch.state import Restored, load_state, save_state
+    from epochal.torch.structure import structural_hash
+    from epochal.torch.training_state import TrainingState
+    from epochal.torch.watching import watch
+    from epochal.torch.worker import CpuWorker
 
 _HOMES = {
     "CaptureMode": "epochal.torch.cudagraphs",
+    "CheckpointInfo": "epochal.torch.checkpoint_peek",
+    "CheckpointNotFoundError": "epochal.torch.manifest",
+    "Checkpoints": "epochal.torch.checkpoints",
     "ClipStats": "epochal.torch.clip",
     "ConstantLR": "epochal.torch.schedules",
     "Cooldown": "epochal.torch.schedule_wrappers",
     "CosineScheduler": "epochal.torch.schedules",
+    "CpuWorker": "epochal.torch.worker",
     "CudaGraph": "epochal.torch.cudagraphs",
     "CyclicLR": "epochal.torch.schedules",
     "ExponentialLR": "epochal.torch.schedules",
+    "FlowBuilder": "epochal.torch.graph.builder",
+    "Graph": "epochal.torch.graph.graph",
     "GroupRates": "epochal.torch.schedule_wrappers",
     "InverseSqrt": "epochal.torch.schedules",
     "LinearLR": "epochal.torch.schedules",
+    "LoadReport": "epochal.torch.load_report",
+    "MergeOp": "epochal.torch.graph.merge",
+    "MigrateReport": "epochal.torch.migrate",
+    "ModelSnapshot": "epochal.torch.snapshot",
+    "ModuleProfile": "epochal.torch.graph.module_profile",
     "MultiStepLR": "epochal.torch.schedules",
     "OneCycleLR": "epochal.torch.schedules",
     "PermanentReduction": "epochal.torch.schedule_wrappers",
+    "Picture": "epochal.torch.graph.picture",
     "PlateauScheduler": "epochal.torch.plateau",
+    "Profile": "epochal.torch.graph.profile_report",
+    "Reduce": "epochal.torch.graph.reduce",
+    "Restored": "epochal.torch.state",
+    "Retention": "epochal.torch.retention",
     "Rng": "epochal.torch.rng",
+    "ScalarSum": "epochal.torch.graph.recorded",
     "ScaledLR": "epochal.torch.schedule_wrappers",
     "Scheduler": "epochal.torch.schedule",
     "SequentialLR": "epochal.torch.schedule_wrappers",
     "StepDecay": "epochal.torch.schedules",
     "TemporaryOverride": "epochal.torch.schedule_wrappers",
+    "TrainingState": "epochal.torch.training_state",
     "WSD": "epochal.torch.schedules",
     "WarmupScheduler": "epochal.torch.schedule_wrappers",
+    "checkpoint_config": "epochal.torch.checkpoint",
+    "checkpoint_info": "epochal.torch.checkpoint_peek",
+    "checkpoint_keys": "epochal.torch.checkpoint_peek",
+    "checkpoint_version": "epochal.torch.checkpoint_peek",
     "clip_grad_norm": "epochal.torch.clip",
     "clip_grad_value": "epochal.torch.clip",
     "cuda_active_bytes": "epochal.torch.memory",
@@ -111,19 +166,31 @@ _HOMES = {
     "kaiming_normal": "epochal.torch.init",
     "kaiming_uniform": "epochal.torch.init",
     "live_tensor_count": "epochal.torch.leaks",
+    "load_checkpoint": "epochal.torch.checkpoint",
+    "load_checkpoint_file": "epochal.torch.checkpoint",
+    "load_state": "epochal.torch.state",
+    "load_subgraph_checkpoint": "epochal.torch.checkpoint",
     "malloc_trim": "epochal.torch.leaks",
     "manual_seed": "epochal.torch.seed",
+    "migrate_checkpoint": "epochal.torch.migrate",
     "normal": "epochal.torch.init",
     "orthogonal": "epochal.torch.init",
     "parse_schedule": "epochal.torch.schedule_text",
+    "picture_of": "epochal.torch.graph.drawn",
+    "profile_module": "epochal.torch.graph.module_profile",
     "rss_kb": "epochal.torch.leaks",
+    "save_checkpoint": "epochal.torch.checkpoint",
+    "save_state": "epochal.torch.state",
     "seed_everything": "epochal.torch.seed",
     "set_data": "epochal.torch.init",
     "set_lr": "epochal.torch.optimizer",
+    "snapshot_cpu": "epochal.torch.snapshot",
+    "structural_hash": "epochal.torch.structure",
     "trunc_normal": "epochal.torch.init",
     "unfreeze": "epochal.torch.freezing",
     "uniform": "epochal.torch.init",
     "uniform_bias": "epochal.torch.init",
+    "watch": "epochal.torch.watching",
     "xavier_normal": "epochal.torch.init",
     "xavier_uniform": "epochal.torch.init",
 }
@@ -131,27 +198,49 @@ _HOMES = {
 __all__ = [
     "WSD",
     "CaptureMode",
+    "CheckpointInfo",
+    "CheckpointNotFoundError",
+    "Checkpoints",
     "ClipStats",
     "ConstantLR",
     "Cooldown",
     "CosineScheduler",
+    "CpuWorker",
     "CudaGraph",
     "CyclicLR",
     "ExponentialLR",
+    "FlowBuilder",
+    "Graph",
     "GroupRates",
     "InverseSqrt",
     "LinearLR",
+    "LoadReport",
+    "MergeOp",
+    "MigrateReport",
+    "ModelSnapshot",
+    "ModuleProfile",
     "MultiStepLR",
     "OneCycleLR",
     "PermanentReduction",
+    "Picture",
     "PlateauScheduler",
+    "Profile",
+    "Reduce",
+    "Restored",
+    "Retention",
     "Rng",
+    "ScalarSum",
     "ScaledLR",
     "Scheduler",
     "SequentialLR",
     "StepDecay",
     "TemporaryOverride",
+    "TrainingState",
     "WarmupScheduler",
+    "checkpoint_config",
+    "checkpoint_info",
+    "checkpoint_keys",
+    "checkpoint_version",
     "clip_grad_norm",
     "clip_grad_value",
     "cuda_active_bytes",
@@ -171,19 +260,31 @@ __all__ = [
     "kaiming_normal",
     "kaiming_uniform",
     "live_tensor_count",
+    "load_checkpoint",
+    "load_checkpoint_file",
+    "load_state",
+    "load_subgraph_checkpoint",
     "malloc_trim",
     "manual_seed",
+    "migrate_checkpoint",
     "normal",
     "orthogonal",
     "parse_schedule",
+    "picture_of",
+    "profile_module",
     "rss_kb",
+    "save_checkpoint",
+    "save_state",
     "seed_everything",
     "set_data",
     "set_lr",
+    "snapshot_cpu",
+    "structural_hash",
     "trunc_normal",
     "unfreeze",
     "uniform",
     "uniform_bias",
+    "watch",
     "xavier_normal",
     "xavier_uniform",
 ]

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import copy
+import gc
+import math
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from epochal.errors import UsageError
+from epochal.journal.reader import read_journal
+from epochal.run.current import CURRENT
+from epochal.run.run import Run
+from epochal.torch.names import named_parameters, plain_name
+from epochal.torch.watching import watch
+from tests.conftest import StartRun
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+
+
+def small_model() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def train(model: nn.Module, steps: int, *, lr: float = 0.1, device: str = "cpu") -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    inputs = torch.ones(16, 4, device=device)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(inputs).square().mean().backward()
+        optimizer.step()
+
+
+def records(run: Run, kind: str) -> list[dict[str, Any]]:
+    return [record for _, record in read_journal(run.folder) if record["log"] == kind]
+
+
+def test_norms_and_update_ratios_are_those_of_the_watched_step(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    before = copy.deepcopy(model)
+    watch(model, run, every=10)
+    train(model, 1)
+    run.finish()
+    (record,) = records(run, "metrics")
+    weight = dict(before.named_parameters())["0.weight"]
+    gradient = dict(model.named_parameters())["0.weight"].grad
+    assert gradient is not None
+    assert record["step"] == 0
+    assert record["m"]["params/0.weight/norm"] == pytest.approx(weight.norm().item(), rel=1e-5)
+    assert record["m"]["grads/0.weight/norm"] == pytest.approx(gradient.norm().item(), rel=1e-5)
+    assert record["m"]["update_ratio/0.weight"] == pytest.approx(
+        0.1 * gradient.norm().item() / weight.norm().item(), rel=1e-4
+    )
+
+
+def test_histograms_count_every_value(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    watch(model, run, every=5)
+    train(model, 6)
+    run.finish()
+    found = {(one["name"], one["step"]): one for one in records(run, "histogram")}
+    assert {name for name, _ in found} == {
+        f"{prefix}/{name}"
+        for prefix in ("Parameters", "Gradients")
+        for name in ("0.weight", "0.bias", "2.weight", "2.bias")
+    }
+    assert {step for _, step in found} == {0, 5}
+    one = found["Parameters/0.weight", 0]
+    assert sum(one["counts"]) == one["count"] == 32
+    assert one["lo"] == one["min"] < one["max"] == one["hi"]
+
+
+def test_a_histogram_is_that_of_numpy(start_run: StartRun) -> None:
+    np = pytest.importorskip("numpy")
+    run, model = start_run(), small_model()
+    values = model.get_parameter("0.weight").detach().numpy().copy()
+    watch(model, run)
+    train(model, 1)
+    run.finish()
+    one = next(r for r in records(run, "histogram") if r["name"] == "Parameters/0.weight")
+    expected, _ = np.histogram(values.astype(np.float64), bins=64, range=(one["lo"], one["hi"]))
+    assert (
+        abs(np.array(one["counts"]) - expected).sum() <= 2
+    )  # a value on a border may fall either way
+
+
+def test_steps_go_on_where_the_run_stands(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    run.log({"loss": 1.0}, step=99)
+    watch(model, run, every=100, histograms=False)
+    train(model, 2)
+    run.finish()
+    assert [one["step"] for one in records(run, "metrics")] == [99, 100]
+
+
+def test_the_first_parameter_with_a_non_finite_gradient_is_named(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    model.get_parameter("2.weight").register_hook(lambda gradient: gradient * math.inf)  # type: ignore[no-untyped-call]
+    watch(model, run)
+    train(model, 1)
+    run.finish()
+    (event,) = records(run, "event")
+    assert (event["name"], event["parameter"]) == ("nonfinite-gradient", "2.weight")
+
+
+def test_a_removed_watch_records_nothing_more_and_lets_the_model_go(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    watching = watch(model, run, every=1)
+    train(model, 1)
+    watching.remove()
+    train(model, 3)
+    assert len(records(run, "metrics")) == 1
+    reference = weakref.ref(model)
+    run.finish()
+    del model, watching, run
+    CURRENT.run = None
+    gc.collect()
+    assert reference() is None
+
+
+def test_training_is_the_same_with_and_without(start_run: StartRun) -> None:
+    alone, watched = small_model(), small_model()
+    torch.manual_seed(7)
+    train(alone, 5)
+    expected_noise = torch.rand(3)
+    watch(watched, start_run(), every=1, activations=True)
+    torch.manual_seed(7)
+    train(watched, 5)
+    assert torch.equal(torch.rand(3), expected_noise)
+    for mine, theirs in zip(alone.parameters(), watched.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_another_model_s_optimizer_is_not_watched(start_run: StartRun) -> None:
+    run = start_run()
+    watch(small_model(), run, every=1)
+    train(small_model(), 3)
+    run.finish()
+    assert records(run, "metrics") == []
+
+
+def test_activations_tell_of_dead_units(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    with torch.no_grad():
+        model.get_parameter("0.bias").fill_(-100)
+    watch(model, run, histograms=False, activations=True)
+    train(model, 1)
+    run.finish()
+    assert records(run, "metrics")[0]["m"]["activations/1/zeros"] == 1.0
+
+
+def test_a_compiled_model_is_watched_under_its_plain_names(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    compiled = torch.compile(model, backend="eager")
+    assert isinstance(compiled, nn.Module)
+    watch(compiled, run, histograms=False)
+    train(model, 1)
+    run.finish()
+    assert "params/0.weight/norm" in records(run, "metrics")[0]["m"]
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "plain"),
+    [
+        ("_orig_mod.layer.weight", "layer.weight"),
+        ("_fsdp_wrapped_module.a._fsdp_wrapped_module.b", "a.b"),
+        ("block._checkpoint_wrapped_module.w", "block.w"),
+        ("my.module.weight", "my.module.weight"),
+    ],
+)
+def test_names_lose_what_wrappers_added(wrapped: str, plain: str) -> None:
+    assert plain_name(wrapped) == plain
+
+
+def test_data_parallel_adds_nothing_to_names() -> None:
+    names = [name for name, _ in named_parameters(nn.DataParallel(small_model()))]
+    assert names[0] == "0.weight"
+
+
+def test_every_must_be_at_least_one(start_run: StartRun) -> None:
+    with pytest.raises(UsageError, match="every=0"):
+        watch(small_model(), start_run(), every=0)
+
+
+def test_large_tensors_are_sampled_on_the_cpu_and_counted_whole(start_run: StartRun) -> None:
+    run = start_run()
+    model = nn.Linear(4, 50_000, bias=False)
+    watch(model, run)
+    train(model, 1)
+    run.finish()
+    one = next(r for r in records(run, "histogram") if r["name"] == "Parameters/weight")
+    assert one["count"] == 200_000
+    assert sum(one["counts"]) == pytest.approx(200_000, rel=0.01)
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_a_watched_step_never_waits_for_the_gpu(start_run: StartRun) -> None:
+    run, model = start_run(), small_model().cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    inputs = torch.ones(16, 4, device="cuda")
+    watch(model, run, every=2)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(inputs).square().mean().backward()
+            optimizer.step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    run.finish()
+    assert [one["step"] for one in records(run, "metrics")] == [0, 2, 4]
+    assert all(sum(one["counts"]) == one["count"] for one in records(run, "histogram"))
