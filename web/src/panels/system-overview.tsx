@@ -1,0 +1,133 @@
+/** All resources in one chart as shares of what there is; one chosen alone is shown in its own unit, under its limit. */
+
+import type { JSX } from "preact";
+import { useMemo, useState } from "preact/hooks";
+
+import { aggregate, createBars, formatBytes, formatPercent } from "../chart/index.ts";
+import type { Bar, Limit, Series } from "../chart/index.ts";
+import { prepare } from "../chart/series.ts";
+import { useCells } from "../state/asking.ts";
+import type { CellRequest } from "../state/book.ts";
+import { lastOf } from "../state/grow.ts";
+import type { Page } from "../state/page.ts";
+import type { SeriesPart } from "../source/source.ts";
+import { Mount } from "../ui/mount.tsx";
+import type { RunRow, XKind } from "../wire.ts";
+import { LineSection } from "./parts/line-section.tsx";
+import { Section } from "./parts/section.tsx";
+import type { Machine, Measure } from "./system-measures.ts";
+
+const PIXELS = 600;
+const WARNING_SHARE = 0.85;
+const CRITICAL_SHARE = 0.95;
+
+export interface ResourcesProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly machine: Machine;
+  readonly x: XKind;
+}
+
+/** One device of one measure with its limit. */
+interface Reading {
+  readonly measure: Measure;
+  readonly device: string;
+  readonly part: SeriesPart;
+  /** In the unit of the values; 100 for percentages. */
+  readonly limit: number | null;
+}
+
+export function Resources({ page, run, machine, x }: ResourcesProps): JSX.Element {
+  const readings = useReadings({ page, run, machine, x });
+  return (
+    <div class="machine-now">
+      <Section title="Now"><div class="section-body"><Bars readings={readings} /></div></Section>
+      <Shares page={page} readings={readings} measures={machine.measures} x={x} />
+    </div>
+  );
+}
+
+/** The readings of a machine; also what the overview's bars are made of. */
+export function useReadings({ page, run, machine, x }: ResourcesProps): readonly Reading[] {
+  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
+  const names = [...new Set(machine.measures.flatMap((measure) => [...measure.names, ...measure.limits.flat()]))];
+  const cells = useCells(page, names.map(request));
+  const partOf = (name: string): SeriesPart | undefined => cells[names.indexOf(name)]?.parts?.[0];
+  const sumOf = (parts: readonly string[]): number | null => {
+    const values = parts.map((name) => lastOfPart(partOf(name)));
+    return values.length === 0 || values.includes(null) ? null : values.reduce<number>((sum, value) => sum + value!, 0);
+  };
+  return machine.measures.flatMap((measure) => measure.names.flatMap((name, index): Reading[] => {
+    const part = partOf(name);
+    if (part === undefined) return [];
+    const limit = measure.isBytes ? sumOf(measure.limits[index] ?? []) : 100;
+    return [{ measure, device: measure.names.length > 1 ? name.split("/")[1]! : "", part, limit }];
+  }));
+}
+
+export function barsOf(readings: readonly Reading[]): readonly Bar[] {
+  return readings.map(({ measure, device, part, limit }): Bar => {
+    const used = lastOfPart(part);
+    const share = used === null || limit === null || limit <= 0 ? null : used / limit;
+    const of = limit === null ? "" : ` of ${formatBytes(limit)}`;
+    const text = used === null ? "—" : measure.isBytes ? `${formatBytes(used)}${of}` : formatPercent(used / 100);
+    // Only memory runs out; a busy processor is good news.
+    const severity = !measure.isBytes || share === null ? "normal" : share > CRITICAL_SHARE ? "critical" : share > WARNING_SHARE ? "warning" : "normal";
+    return { label: [measure.label, device].filter((word) => word !== "").join(" "), share, text, severity };
+  });
+}
+
+function Bars({ readings }: { readonly readings: readonly Reading[] }): JSX.Element {
+  const bars = barsOf(readings);
+  return <Mount height="auto" create={(root) => createBars(root, bars)} update={(widget) => widget.update(bars)} />;
+}
+
+interface SharesProps {
+  readonly page: Page;
+  readonly readings: readonly Reading[];
+  readonly measures: readonly Measure[];
+  readonly x: XKind;
+}
+
+function Shares({ page, readings, measures, x }: SharesProps): JSX.Element {
+  const [solo, setSolo] = useState<ReadonlySet<string>>(new Set());
+  const alone = solo.size === 1 ? measures.find(({ id, isBytes }) => isBytes && solo.has(id)) : undefined;
+  const limit = alone === undefined ? null : Math.min(...readings.filter(({ measure }) => measure.id === alone.id).map((one) => one.limit ?? Infinity));
+  const series = useMemo(() => measures.map((measure, slot): Series => {
+    const own = readings.filter((one) => one.measure.id === measure.id);
+    // The others keep their names in the legend, without a line in a unit that is not theirs.
+    const isLeftOut = alone !== undefined && alone.id !== measure.id;
+    return lineOf(measure, isLeftOut ? [] : own, { slot, isShare: alone === undefined });
+  }), [...readings.map(({ part }) => part), ...readings.map((one) => one.limit), alone?.id, measures.length]);
+  const limits: Limit[] = limit !== null && Number.isFinite(limit) ? [{ y: limit, label: "physical memory" }] : [];
+  return (
+    <LineSection page={page} title="Resources" note={alone === undefined ? "share of what there is" : `${alone.label} in bytes`} series={series} height={230} options={{
+      xFormat: x,
+      yFormat: alone === undefined ? "percent" : "bytes",
+      yAlways: alone === undefined ? [0, 1] : [0],
+      limits,
+      onSolo: setSolo,
+    }} />
+  );
+}
+
+/** Of several devices the mean, with a band from the least to the most used. */
+function lineOf(measure: Measure, readings: readonly Reading[], { slot, isShare }: { readonly slot: number; readonly isShare: boolean }): Series {
+  const members = readings.filter(({ limit }) => !isShare || limit !== null).map(({ part, limit }) => {
+    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data: part.data });
+    const factor = isShare ? 1 / limit! : 1;
+    return { x: sampleX, y: sampleY.map((value) => value * factor) };
+  });
+  const label = readings.length > 1 ? `${measure.label}, mean of ${readings.length}` : measure.label;
+  if (members.length <= 1) {
+    const { x, y } = members[0] ?? { x: new Float64Array(0), y: new Float64Array(0) };
+    return { id: measure.id, label, slot, data: { kind: "raw", x, y } };
+  }
+  const { x, mean, low, high } = aggregate(members, "minmax");
+  return { id: measure.id, label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
+}
+
+function lastOfPart(part: SeriesPart | undefined): number | null {
+  const last = part === undefined ? null : lastOf(part.data);
+  return last === null || !Number.isFinite(last) ? null : last;
+}

@@ -1,0 +1,220 @@
+/** The machine: how much of each resource is used, of the host and of every GPU. */
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+
+import { createStackedBar, formatBytes } from "../chart/index.ts";
+import type { Mark, Segment, Series } from "../chart/index.ts";
+import { useCells } from "../state/asking.ts";
+import type { CellRequest } from "../state/book.ts";
+import type { Finding } from "../state/findings.ts";
+import { lastOf } from "../state/grow.ts";
+import type { Page } from "../state/page.ts";
+import type { SeriesPart } from "../source/source.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Mount } from "../ui/mount.tsx";
+import { Tabs } from "../ui/tabs.tsx";
+import type { RunDetail, RunRow, XKind } from "../wire.ts";
+import type { Panel, PanelProps } from "./panel.ts";
+import { markSeverity } from "./parts/metric-chart.tsx";
+import { LineSection } from "./parts/line-section.tsx";
+import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { scaled } from "./parts/scaled.ts";
+import { Section } from "./parts/section.tsx";
+import { chartsWith, GPU_CHARTS, HOST_CHARTS, machineOf } from "./system-measures.ts";
+import type { Machine, MachineChart } from "./system-measures.ts";
+import { Resources } from "./system-overview.tsx";
+import "./system.css";
+
+const PIXELS = 600;
+
+export const systemPanel: Panel = { id: "system", title: "System", shortcut: "m", component: System };
+
+function System({ page }: PanelProps): JSX.Element {
+  return <OfFocus page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</OfFocus>;
+}
+
+function MachineOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+  const detail = page.details.of(run.id).value;
+  if (detail === null) return <div class="pane" aria-busy="true" />;
+  const machine = machineOf(detail.metrics);
+  const isEmpty = machine.measures.length === 0 && machine.gpus.length === 0;
+  return (
+    <div class="pane">
+      <div class="pane-bar"><RunPicker page={page} /><HardwareLine detail={detail} /></div>
+      {isEmpty
+        ? <Empty title="Nothing was measured of this machine">Readings appear while a training that records is running.</Empty>
+        : <Resources page={page} run={run} machine={machine} x={axisOf(page, machine)} />}
+      <Gpus page={page} run={run} detail={detail} machine={machine} />
+      <Host page={page} run={run} detail={detail} machine={machine} />
+      <MemorySegments page={page} run={run} detail={detail} />
+      <Ranks page={page} run={run} detail={detail} />
+    </div>
+  );
+}
+
+function HardwareLine({ detail }: { readonly detail: RunDetail }): JSX.Element {
+  const names = detail.hardware.map(({ name }) => (typeof name === "string" ? name.replace(/^NVIDIA (GeForce )?/, "") : "GPU"));
+  const counted = [...new Set(names)].map((name) => {
+    const num = names.filter((one) => one === name).length;
+    return num > 1 ? `${num} × ${name}` : name;
+  });
+  const { cpu_count: cpus, host, platform } = detail.facts;
+  const words = [host, ...counted, typeof cpus === "number" ? `${cpus} processors` : null, platform].filter((word) => typeof word === "string" && word !== "");
+  return <span class="machine-line">{words.join(" · ")}</span>;
+}
+
+/** Along clock time where the charts are, else along the time since the start. */
+function axisOf(page: Page, { axis }: Machine): XKind {
+  if (axis === "epoch") return "epoch";
+  return page.view.x.value === "wall" ? "wall" : "relative";
+}
+
+interface DeviceProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly detail: RunDetail;
+  readonly machine: Machine;
+}
+
+function Gpus({ page, run, detail, machine }: DeviceProps): JSX.Element | null {
+  const { gpus } = machine;
+  const chosen = page.view.text("gpu", "all");
+  if (gpus.length === 0) return null;
+  const active = gpus.includes(chosen.value) && gpus.length > 1 ? chosen.value : "all";
+  const shown = active === "all" ? gpus : [active];
+  const tabs = [{ id: "all", label: `All ${gpus.length} GPUs` }, ...gpus.map((gpu) => ({ id: gpu, label: `GPU ${gpu}` }))];
+  const devices = shown.map((gpu) => ({ prefix: `gpu/${gpu}/`, label: `GPU ${gpu}`, slot: gpus.indexOf(gpu) }));
+  return (
+    <>
+      {gpus.length > 1 && <Tabs label="GPUs" tabs={tabs} active={active} panelId="system-gpus" onChange={(id) => (chosen.value = id)} />}
+      <div id="system-gpus" class="pane-grid">
+        <DeviceCharts page={page} run={run} detail={detail} machine={machine} charts={GPU_CHARTS} devices={devices} titlePrefix="GPU · " />
+      </div>
+    </>
+  );
+}
+
+function Host(props: DeviceProps): JSX.Element {
+  return (
+    <div class="pane-grid">
+      <DeviceCharts {...props} charts={HOST_CHARTS} devices={[{ prefix: "system/", label: "", slot: 0 }]} titlePrefix="" />
+    </div>
+  );
+}
+
+interface Device {
+  readonly prefix: string;
+  readonly label: string;
+  readonly slot: number;
+}
+
+function DeviceCharts(props: DeviceProps & { readonly charts: readonly MachineChart[]; readonly devices: readonly Device[]; readonly titlePrefix: string }): JSX.Element {
+  const { page, run, detail, charts, devices, titlePrefix } = props;
+  const names = new Set(detail.metrics.map(({ name }) => name));
+  const shown = chartsWith(charts, devices.map(({ prefix }) => prefix), names);
+  return (
+    <>
+      {shown.map((chart) => (
+        <DeviceChart key={chart.title} page={page} run={run} machine={props.machine} chart={chart} devices={devices} names={names} title={titlePrefix + chart.title} />
+      ))}
+    </>
+  );
+}
+
+interface DeviceChartProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly machine: Machine;
+  readonly chart: MachineChart;
+  readonly devices: readonly Device[];
+  readonly names: ReadonlySet<string>;
+  readonly title: string;
+}
+
+function DeviceChart({ page, run, machine, chart, devices, names, title }: DeviceChartProps): JSX.Element {
+  const x = axisOf(page, machine);
+  const wanted = devices.flatMap((device) => Object.entries(chart.fields).map(([field, label], index) => ({ device, label, name: device.prefix + field, index })))
+    .filter(({ name }) => names.has(name));
+  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: "time", ranks: "all", range: null, pixels: PIXELS });
+  const cells = useCells(page, wanted.map(({ name }) => request(name)));
+  const limitNames = devices.map(({ prefix }) => (chart.limit?.fields ?? []).map((field) => prefix + field)).filter((ofDevice) => ofDevice.length > 0 && ofDevice.every((name) => names.has(name)));
+  const limitCells = useCells(page, limitNames.flat().map(request));
+  const limitOf = (ofDevice: readonly string[]): number => ofDevice.reduce((sum, name) => sum + (valueOf(limitCells[limitNames.flat().indexOf(name)]?.parts) ?? NaN), 0);
+  const series = wanted.flatMap(({ device, label, name, index }, at) => (cells[at]?.parts ?? []).map(({ head, data }): Series => ({
+    id: `${name}#${head.rank}`,
+    label: [device.label, label, head.rank > 0 ? `rank ${head.rank}` : ""].filter((word) => word !== "").join(" ") || title,
+    slot: device.slot + index * devices.length + head.rank,
+    data: scaled(data, chart.factor),
+  })));
+  const limit = Math.min(...limitNames.map(limitOf)) * chart.factor;
+  return (
+    <LineSection page={page} title={title} series={series} options={{
+      xFormat: x,
+      yFormat: chart.format,
+      yAlways: chart.always,
+      limits: Number.isFinite(limit) && limit > 0 ? [{ y: limit, label: chart.limit!.label }] : [],
+      marks: x === "epoch" ? [] : deviceMarks(page.findings.all.value ?? [], devices, { x, created: run.created }),
+    }} />
+  );
+}
+
+/** Where findings about these devices were made, throttling above all. */
+function deviceMarks(findings: readonly Finding[], devices: readonly Device[], { x, created }: { readonly x: XKind; readonly created: number | null }): readonly Mark[] {
+  return findings.flatMap(({ series, t, sentence, severity }): Mark[] => {
+    if (t === null || !devices.some(({ prefix }) => series?.startsWith(prefix))) return [];
+    return [{ x: x === "wall" ? t : t - (created ?? t), kind: "finding", label: sentence, severity: markSeverity(severity) }];
+  });
+}
+
+/** The latest word of the training on what its memory holds. */
+function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
+  const names = detail.metrics.filter(({ name, axis }) => axis === "step" && name.startsWith("memory/")).map(({ name }) => name);
+  const cells = useCells(page, names.map((name): CellRequest => ({ run: run.id, name, x: "step", axis: "step", range: null, pixels: PIXELS })));
+  if (names.length === 0) return null;
+  const groups = new Map<string, Segment[]>();
+  names.forEach((name, index) => {
+    const value = valueOf(cells[index]?.parts);
+    const [, ...path] = name.split("/");
+    const kind = path.pop() ?? "";
+    const gpu = /^gpu\d+$/.test(path[0] ?? "") ? path.shift()! : "";
+    const title = [kind, gpu.replace("gpu", "GPU ")].filter((word) => word !== "").join(", ");
+    const segments = groups.get(title) ?? [];
+    if (value !== null && value > 0) segments.push({ label: path.join("/"), value, text: formatBytes(value), slot: segments.length });
+    groups.set(title, segments);
+  });
+  const known = [...groups].filter(([, segments]) => segments.length > 0);
+  return (
+    <Section title="Memory by purpose" note="as the training told it last" isWide>
+      <div class="section-body memory-segments">
+        {known.map(([title, segments]) => (
+          <div key={title}>
+            <h4>{title}</h4>
+            <Mount height="auto" create={(root) => createStackedBar(root, { segments })} update={(bar) => bar.update({ segments })} />
+          </div>
+        ))}
+      </div>
+    </Section>
+  );
+}
+
+function valueOf(parts: readonly SeriesPart[] | null | undefined): number | null {
+  const data = parts?.[0]?.data;
+  return data === undefined ? null : lastOf(data);
+}
+
+/** With several ranks: which one holds the others up. */
+function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
+  const [names] = useState(["train/duration_ms", "data/wait_ms"]);
+  const wanted = names.filter((name) => (detail.metrics.find((metric) => metric.name === name)?.ranks.length ?? 0) > 1);
+  const cells = useCells(page, wanted.map((name): CellRequest => ({ run: run.id, name, x: "step", axis: "step", ranks: "all", range: null, pixels: PIXELS })));
+  if (wanted.length === 0) return null;
+  return (
+    <div class="pane-grid">
+      {wanted.map((name, index) => (
+        <LineSection key={name} page={page} title={`${name} by rank`} options={{ xFormat: "step", ignoresOutliers: true }}
+          series={(cells[index]?.parts ?? []).map(({ head, data }) => ({ id: `${name}#${head.rank}`, label: `rank ${head.rank}`, slot: head.rank, data }))} />
+      ))}
+    </div>
+  );
+}
