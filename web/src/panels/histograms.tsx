@@ -1,0 +1,132 @@
+/** How the values of weights, gradients and activations are distributed, over the steps and at one of them. */
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { createBands, createHistogram, createRidge, formatNumber, formatWhole, percentilesOf } from "../chart/index.ts";
+import type { Distribution, Range } from "../chart/index.ts";
+import { distributionExtent } from "../chart/distribution.ts";
+import { nearestIndex } from "../chart/series.ts";
+import { useEntries } from "../state/asking.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Mount } from "../ui/mount.tsx";
+import { SearchBox } from "../ui/search-box.tsx";
+import { Segmented } from "../ui/segmented.tsx";
+import type { RunRow } from "../wire.ts";
+import { distributionOf } from "./histogram-record.ts";
+import type { Histogram } from "./histogram-record.ts";
+import type { Panel, PanelProps } from "./panel.ts";
+import { useNear } from "./parts/near.ts";
+import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { searchOf } from "./parts/search.ts";
+import { Section } from "./parts/section.tsx";
+import { parseStep, StepSlider } from "./parts/step-slider.tsx";
+import "./histograms.css";
+
+const MOST_STEPS = 150;
+const HEIGHT = 220;
+
+export const histogramsPanel: Panel = { id: "histograms", title: "Histograms", shortcut: "h", component: Histograms };
+
+function Histograms({ page }: PanelProps): JSX.Element {
+  return <OfFocus page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</OfFocus>;
+}
+
+function HistogramsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
+  const { list, problem } = useEntries(page, "histograms", run.id, { limit: 1 });
+  const search = searchOf(page, "hist");
+  const kind = page.view.text("hist-as", "ridge");
+  const names = Object.keys(list?.names ?? {});
+  const shown = names.filter(search.matches);
+  if (list !== null && names.length === 0) {
+    return (
+      <div class="pane">
+        <div class="pane-bar"><RunPicker page={page} /></div>
+        <Empty title="This run has no histograms" code={'run.log_histogram("weights/layer1", layer.weight, step)'}>Record a distribution, and it appears here.</Empty>
+      </div>
+    );
+  }
+  return (
+    <div class="pane">
+      <div class="pane-bar">
+        <RunPicker page={page} />
+        <Segmented label="Drawn as" value={kind.value === "bands" ? "bands" : "ridge"} onChange={(value) => (kind.value = value)}
+          choices={[{ value: "ridge", label: "Ridges" }, { value: "bands", label: "Percentiles" }]} />
+        {names.length > 4 && <SearchBox label="Filter histograms" query={search.query} isRegex={search.isRegex} count={`${shown.length} of ${names.length}`} onChange={search.onChange} />}
+      </div>
+      {problem !== null && <p role="status">{problem}</p>}
+      <div class="pane-grid">
+        {shown.map((name) => <HistogramSection key={name} page={page} run={run} name={name} isBands={kind.value === "bands"} />)}
+      </div>
+    </div>
+  );
+}
+
+interface HistogramSectionProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly name: string;
+  readonly isBands: boolean;
+}
+
+function HistogramSection({ page, run, name, isBands }: HistogramSectionProps): JSX.Element {
+  const [root, isNear] = useNear(page.lazy);
+  const { list } = useEntries(page, "histograms", isNear ? run.id : null, { name, limit: MOST_STEPS, isSpread: true });
+  const histograms = useMemo(() => (list?.entries ?? []).flatMap((entry) => distributionOf(entry) ?? []), [list]);
+  const num = list?.total ?? 0;
+  const note = num === 0 ? undefined : num > histograms.length ? `${histograms.length} of ${formatWhole(num)} steps` : `${num} steps`;
+  return (
+    <Section title={name} note={note}>
+      <div ref={root} class="histogram" style={{ minHeight: `${2 * HEIGHT}px` }}>
+        {histograms.length > 0 && <Drawn page={page} histograms={histograms} name={name} slot={page.runs.slot(run.id)} isBands={isBands} />}
+      </div>
+    </Section>
+  );
+}
+
+interface DrawnProps {
+  readonly page: Page;
+  readonly histograms: readonly Histogram[];
+  readonly name: string;
+  readonly slot: number;
+  readonly isBands: boolean;
+}
+
+function Drawn({ page, histograms, name, slot, isBands }: DrawnProps): JSX.Element {
+  const chosen = page.view.text("hist-step");
+  const steps = useMemo(() => histograms.map(({ distribution }) => distribution.step), [histograms]);
+  const wanted = parseStep(chosen.value);
+  const at = wanted === null ? histograms.length - 1 : nearestIndex(steps, wanted);
+  const current = histograms[at]!;
+  const distributions = useMemo((): readonly Distribution[] => histograms.map(({ distribution }) => distribution), [histograms]);
+  const range = useMemo((): Range => distributionExtent(distributions), [distributions]);
+  const select = (step: number | null): void => {
+    chosen.value = step === null ? "" : String(step);
+  };
+  const common = { label: name, slot };
+  const bands = { ...common, percentiles: useMemo(() => percentilesOf(distributions), [distributions]), xFormat: "step" as const, selectedX: current.distribution.step, onX: select };
+  const ridge = { ...common, distributions, selectedStep: current.distribution.step, onStep: select };
+  const bars = { ...common, distribution: current.distribution, range };
+  return (
+    <>
+      {isBands
+        ? <Mount key="bands" height={HEIGHT} create={(root) => createBands(root, bands)} update={(chart) => chart.update(bands)} />
+        : <Mount key="ridge" height={HEIGHT} create={(root) => createRidge(root, ridge)} update={(chart) => chart.update(ridge)} />}
+      <div class="histogram-step"><StepSlider steps={steps} step={wanted} onChange={select} /></div>
+      <Mount height={HEIGHT - 70} create={(root) => createHistogram(root, bars)} update={(chart) => chart.update(bars)} />
+      <p class="histogram-facts">{factsOf(current)}</p>
+    </>
+  );
+}
+
+function factsOf({ count, mean, std, min, max, numNonfinite }: Histogram): string {
+  const words = [
+    count === null ? null : `${formatWhole(count)} values`,
+    mean === null ? null : `mean ${formatNumber(mean)}`,
+    std === null ? null : `± ${formatNumber(std)}`,
+    min === null || max === null ? null : `${formatNumber(min)} to ${formatNumber(max)}`,
+    numNonfinite > 0 ? `${formatWhole(numNonfinite)} not finite` : null,
+  ];
+  return words.filter((word) => word !== null).join(" · ");
+}
