@@ -1,0 +1,81 @@
+/** What the health rules found: how bad, in a sentence, with the evidence; and the charts at those steps. */
+
+import type { JSX } from "preact";
+
+import { formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
+import { valueText } from "../state/config.ts";
+import type { Finding, Severity } from "../state/findings.ts";
+import type { Page } from "../state/page.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Segmented } from "../ui/segmented.tsx";
+import type { Panel, PanelProps } from "./panel.ts";
+import { showFinding } from "./parts/finding-list.tsx";
+import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import "./findings.css";
+
+const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", info: "i" };
+
+export const findingsPanel: Panel = { id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
+
+function Findings({ page }: PanelProps): JSX.Element {
+  return <OfFocus page={page}>{() => <FindingsOf page={page} />}</OfFocus>;
+}
+
+function FindingsOf({ page }: { readonly page: Page }): JSX.Element {
+  const all = page.findings.all.value;
+  const severity = page.view.text("finding", "all");
+  const shown = (all ?? []).filter((finding) => severity.value === "all" || finding.severity === severity.value);
+  const count = (one: Severity): number => (all ?? []).filter((finding) => finding.severity === one).length;
+  return (
+    <div class="pane">
+      <div class="pane-bar">
+        <RunPicker page={page} />
+        <Segmented label="Severity" value={severity.value} onChange={(value) => (severity.value = value)} choices={[
+          { value: "all", label: `All ${all?.length ?? ""}` }, { value: "error", label: `Errors ${count("error")}` },
+          { value: "warning", label: `Warnings ${count("warning")}` }, { value: "info", label: `Notes ${count("info")}` },
+        ]} />
+      </div>
+      {all !== null && all.length === 0 && <Empty title="Nothing was found">No rule has anything to say about this run.</Empty>}
+      {all !== null && all.length > 0 && shown.length === 0 && <Empty title="None of this severity" />}
+      <ol class="found-list">
+        {shown.map((finding) => <li key={finding.id}><FindingCard page={page} finding={finding} /></li>)}
+      </ol>
+    </div>
+  );
+}
+
+function FindingCard({ page, finding }: { readonly page: Page; readonly finding: Finding }): JSX.Element {
+  const { severity, sentence, advice, steps, evidence, isOpen, series, rule, t } = finding;
+  const place = steps === null ? null : steps[0] === steps[1] ? `step ${formatWhole(steps[0])}` : `steps ${formatWhole(steps[0])} to ${formatWhole(steps[1])}`;
+  return (
+    <article class={`found is-${severity}`}>
+      <span class="found-icon" role="img" aria-label={severity}>{ICONS[severity]}</span>
+      <div class="found-body">
+        <p class="found-sentence">{sentence}</p>
+        {advice !== null && <p class="found-advice">{advice}</p>}
+        <p class="found-note">
+          <span>{rule}</span>
+          {series !== null && <span>{series}</span>}
+          {place !== null && <span>{place}</span>}
+          {t !== null && <span>{formatWallClock(t)}</span>}
+          <span>{isOpen ? "still so" : "over"}</span>
+        </p>
+        {Object.keys(evidence).length > 0 && (
+          <dl class="evidence">
+            {Object.entries(evidence).map(([key, value]) => (
+              <div key={key}><dt>{key}</dt><dd>{typeof value !== "number" ? valueText(value) : Number.isInteger(value) ? formatWhole(value) : formatNumber(value)}</dd></div>
+            ))}
+          </dl>
+        )}
+      </div>
+      {steps !== null && (
+        <button type="button" class="button" onClick={() => showFinding(page, finding)}>Show in charts</button>
+      )}
+    </article>
+  );
+}
+
+/** How many findings still hold; none is not worth a number. */
+function numOpen(page: Page): number | undefined {
+  return page.findings.all.value?.filter(({ isOpen }) => isOpen).length || undefined;
+}
