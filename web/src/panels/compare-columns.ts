@@ -1,0 +1,116 @@
+/** The columns in which runs are compared: facts, configuration keys and what metrics amount to. */
+
+import { formatDuration, formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
+import { configValue, valueText } from "../state/config.ts";
+import type { RunRow, Summary } from "../wire.ts";
+
+export type Statistic = "last" | "best" | "min" | "max" | "mean";
+export const STATISTICS: readonly Statistic[] = ["last", "best", "min", "max", "mean"];
+
+export type Value = number | string | null;
+
+export interface Column {
+  /** Stands in the address: `fact:step`, `config:optimizer.lr`, `metric:eval/loss`. */
+  readonly id: string;
+  readonly title: string;
+  readonly isNumeric: boolean;
+  readonly kind: "fact" | "config" | "metric";
+  valueOf(row: RunRow): Value;
+  textOf(row: RunRow): string;
+}
+
+const FACTS: Readonly<Record<string, { readonly title: string; readonly isNumeric: boolean; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
+  status: { title: "status", isNumeric: false, valueOf: ({ status }) => status.text },
+  project: { title: "project", isNumeric: false, valueOf: ({ project }) => project },
+  created: { title: "started", isNumeric: true, valueOf: ({ created }) => created, write: (value) => formatWallClock(value).slice(0, 16) },
+  duration: {
+    title: "duration", isNumeric: true, write: formatDuration,
+    valueOf: ({ created, updated }) => (created === null || updated === null ? null : Math.max(0, updated - created)),
+  },
+  step: { title: "step", isNumeric: true, valueOf: ({ step }) => step, write: formatWhole },
+  epoch: { title: "epoch", isNumeric: true, valueOf: ({ epoch }) => epoch, write: formatWhole },
+  attempts: { title: "attempts", isNumeric: true, valueOf: ({ attempts }) => attempts, write: formatWhole },
+  tags: { title: "tags", isNumeric: false, valueOf: ({ tags }) => tags.join(", ") },
+  notes: { title: "notes", isNumeric: false, valueOf: ({ notes }) => notes },
+};
+
+export const FACT_IDS: readonly string[] = Object.keys(FACTS).map((name) => `fact:${name}`);
+
+/** Summaries by run and metric; they come later than the rows. */
+export type Summaries = ReadonlyMap<string, Readonly<Record<string, Summary>>>;
+
+export function columnOf(id: string, { summaries, statistic }: { readonly summaries: Summaries; readonly statistic: Statistic }): Column | null {
+  const colon = id.indexOf(":");
+  const [kind, name] = [id.slice(0, colon), id.slice(colon + 1)];
+  if (kind === "fact") {
+    const fact = FACTS[name];
+    if (fact === undefined) return null;
+    const { title, isNumeric, valueOf, write } = fact;
+    return { id, title, isNumeric, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), write) };
+  }
+  if (kind === "config") {
+    const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
+    return { id, title: name, isNumeric: false, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), plainNumber) };
+  }
+  if (kind !== "metric") return null;
+  const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
+  const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")} ${statistic}`;
+  return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber) };
+}
+
+export function statisticOf(summary: Summary | undefined, statistic: Statistic): Value {
+  if (summary === undefined) return null;
+  if (statistic === "last") return summary.last ?? summary.last_nonfinite;
+  // What is better is not known of every metric; then its last value stands.
+  if (statistic === "best") return summary.best ?? summary.last ?? summary.last_nonfinite;
+  return summary[statistic];
+}
+
+/** Keys whose values are not the same in all rows; those that most rows have go first. */
+export function differingKeys(keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
+  const differing = keys.map((key) => {
+    const values = rows.map(({ config }) => configValue(config, key));
+    const set = values.filter((value) => value !== undefined);
+    return { key, numSet: set.length, numSame: new Set(set.map((value) => JSON.stringify(value))).size, isSame: set.length === values.length };
+  }).filter(({ numSame, isSame }) => numSame > 1 || !isSame);
+  // A key that has one value wherever it is set tells less than one that was varied.
+  return differing.sort((one, other) => Number(other.numSame > 1) - Number(one.numSame > 1) || other.numSet - one.numSet).map(({ key }) => key);
+}
+
+/** Rows by a column, what is not known at the end either way; `-` in front turns it around. */
+export function sortedBy(rows: readonly RunRow[], order: string, find: (id: string) => Column | null): readonly RunRow[] {
+  const isDown = order.startsWith("-");
+  const column = find(order.replace(/^-/, ""));
+  if (column === null) return rows;
+  return [...rows].sort((one, other) => compareValues(column.valueOf(one), column.valueOf(other), isDown));
+}
+
+const BY_TEXT = new Intl.Collator("en", { numeric: true });
+
+export function compareValues(one: Value, other: Value, isDown: boolean): number {
+  if (one === null || other === null) return Number(one === null) - Number(other === null);
+  const sign = typeof one === "number" && typeof other === "number" ? one - other : BY_TEXT.compare(String(one), String(other));
+  return isDown ? -sign : sign;
+}
+
+/** What a group of runs amounts to in a column: mean and standard deviation of the numbers in it. */
+export function meanOf(rows: readonly RunRow[], column: Column): { readonly num: number; readonly mean: number; readonly std: number } {
+  const values = rows.map((row) => column.valueOf(row)).filter((value) => typeof value === "number");
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  return { num: values.length, mean, std: values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0 };
+}
+
+function plainValue(value: unknown): Value {
+  if (value === undefined) return null;
+  return typeof value === "number" ? value : valueText(value);
+}
+
+function plainNumber(value: number): string {
+  return String(value);
+}
+
+function valueAsText(value: Value, write: ((value: number) => string) | undefined): string {
+  if (value === null) return "";
+  return typeof value === "number" ? (write ?? plainNumber)(value) : value;
+}

@@ -1,0 +1,43 @@
+/** What metrics of many runs amount to: asked for when columns need it, and again now and then while runs go on. */
+
+import { useEffect, useState } from "preact/hooks";
+
+import type { Page } from "../state/page.ts";
+import { isEnded } from "../state/runs.ts";
+import type { Summary } from "../wire.ts";
+import type { Summaries } from "./compare-columns.ts";
+
+const AGAIN_MS = 5000;
+const PAGE_ROWS = 1000;
+const NOTHING: Summaries = new Map();
+
+export function useSummaries(page: Page, names: readonly string[]): Summaries {
+  const [found, setFound] = useState<Summaries>(NOTHING);
+  const key = JSON.stringify(names);
+  const numRuns = page.runs.all.value.length;
+  const areLive = page.runs.all.value.some((row) => !isEnded(row));
+  useEffect(() => {
+    if (names.length === 0) return undefined;
+    let isOver = false;
+    const ask = async (): Promise<void> => {
+      const all = new Map<string, Readonly<Record<string, Summary>>>();
+      for (let total = 1; all.size < total; ) {
+        const list = await page.source.runs({ offset: all.size, limit: PAGE_ROWS, summaries: names });
+        if (isOver) return;
+        for (const { id, summary } of list.rows) all.set(id, summary);
+        total = list.rows.length === 0 ? 0 : list.total;
+      }
+      setFound(all);
+    };
+    const askQuietly = (): void => {
+      if (!page.isPaused.peek()) ask().catch((error: unknown) => page.toasts.show(error instanceof Error ? error.message : String(error)));
+    };
+    askQuietly();
+    const timer = areLive ? setInterval(askQuietly, AGAIN_MS) : undefined;
+    return () => {
+      isOver = true;
+      clearInterval(timer);
+    };
+  }, [key, numRuns, areLive]);
+  return found;
+}
