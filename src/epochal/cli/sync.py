@@ -1,0 +1,110 @@
+"""``epochal sync``: send a run to other trackers, from where each of them stopped."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder
+from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.options import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
+from epochal.sinks.worker import Forwarding
+
+_TRIES = 3
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``sync``."""
+    add_run(parser)
+    parser.add_argument(
+        "--to",
+        metavar="SINKS",
+        help=f"which, with commas between: {', '.join(OPTIONS)} (default: what the run reports to)",
+    )
+    parser.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help=f"an option, kept with the run: {', '.join(OPTION_NAMES[1:])}",
+    )
+    parser.add_argument("--status", action="store_true", help="say how each stands, send nothing")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Send what has not been sent; 1 when something is left."""
+    folder = RunFolder(run_of(args).path)
+    ledger = Ledger(folder)
+    if args.status:
+        _print(ledger.standings(), {}, as_json=args.json)
+        return 0
+    reporting = _with_settings(ledger.reporting(), args.settings)
+    names = _names(args.to, reporting)
+    if args.settings:
+        ledger.report(reporting)
+    before = ledger.standings()
+    forwarding = Forwarding(folder, reporting, names=names, tries=_TRIES)
+    forwarding.finish()
+    forwarding.start()
+    forwarding.wait()
+    after = forwarding.standings()
+    _print(after, {name: standing.num_sent for name, standing in before.items()}, as_json=args.json)
+    return 0 if all(standing.is_done for standing in after.values()) else 1
+
+
+def _names(to: str | None, reporting: Reporting) -> tuple[str, ...]:
+    if to is None:
+        names = reporting.report_to
+    else:
+        names = tuple(checked_sink(name.strip()) for name in to.split(",") if name.strip())
+    if not names:
+        raise UsageError(
+            f"the run reports to no tracker: name one with --to ({', '.join(OPTIONS)})."
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _with_settings(reporting: Reporting, settings: list[str]) -> Reporting:
+    given: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"--set {setting!r} has no value: write NAME=VALUE.")
+        given[name.strip()] = value
+    if "report_to" in given:
+        raise UsageError("--set report_to=… is not taken: use --to.")
+    return options_from({**reporting.plain(), **given})
+
+
+def _print(standings: Mapping[str, Standing], before: Mapping[str, int], *, as_json: bool) -> None:
+    if as_json:
+        print_json({name: _plain(standing) for name, standing in standings.items()})
+        return
+    if not standings:
+        print("The run was never sent anywhere.")
+    for name, standing in standings.items():
+        print(f"{name}: {_sentence(standing, standing.num_sent - before.get(name, 0))}")
+
+
+def _plain(standing: Standing) -> dict[str, Any]:
+    return {
+        "phase": standing.phase,
+        "num_sent": standing.num_sent,
+        "behind": standing.behind,
+        "error": standing.error,
+        "state": standing.state,
+    }
+
+
+def _sentence(standing: Standing, num_new: int) -> str:
+    if standing.error is not None:
+        return f"{standing.behind} records not sent: {standing.error}"
+    if standing.behind:
+        return f"{standing.num_sent} records sent, {standing.behind} to go."
+    new = f"{num_new} records sent" if num_new > 0 else "nothing new"
+    return f"{new}, {standing.num_sent} in all."

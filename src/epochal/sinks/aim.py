@@ -1,0 +1,107 @@
+"""Aim, through its own package: into a repository on disk or on a tracking server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.sinks.keys import keyed_scalars
+from epochal.sinks.options import AimOptions
+from epochal.sinks.sink import Entry, SinkContext, require
+
+_MOST_BINS = 512
+
+
+class AimSink:
+    """Tracks numbers, distributions, texts and images in one Aim run, whose hash is kept.
+
+    Aim keeps one value per name and step: what is sent again replaces itself. It notes its own
+    time for each.
+    """
+
+    def __init__(self) -> None:
+        self._aim: Any = None
+        self._run: Any = None
+        self._blobs = Path()
+
+    def open(self, context: SinkContext) -> bool:
+        """Start the Aim run, or go on with it."""
+        options: AimOptions = context.options
+        self._aim = require("aim", extra="aim")
+        self._blobs = context.folder.blobs
+        known = context.state.get("hash")
+        if options.aim_repo is not None and "://" not in options.aim_repo:
+            Path(options.aim_repo).mkdir(parents=True, exist_ok=True)
+        self._run = self._aim.Run(
+            run_hash=known,
+            repo=options.aim_repo,
+            experiment=options.aim_experiment or context.fact("project", "epochal"),
+            # A run that was cut short leaves a lock behind, which only its owner may lift.
+            force_resume=known is not None,
+            log_system_params=False,
+            capture_terminal_logs=False,
+            system_tracking_interval=None,
+        )
+        self._run.name = options.aim_name or context.fact("name", context.folder.path.name)
+        self._run["config"] = context.config
+        self._run["epochal_id"] = context.fact("id", "")
+        return True
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Track everything in the records that Aim can hold."""
+        for entry in batch:
+            if entry.kind == "option":
+                self._run["config", str(entry.record.get("name"))] = entry.record.get("value")
+                continue
+            tracked = _TRACKED.get(entry.kind, AimSink._scalars)(self, entry)
+            epoch = entry.record.get("epoch")
+            for name, value in tracked.items():
+                self._run.track(value, name=name, step=entry.step, epoch=_whole(epoch))
+
+    def flush(self) -> dict[str, Any]:
+        """The hash of the Aim run."""
+        return {"hash": self._run.hash}
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Close the Aim run."""
+        if self._run is None:
+            return {}
+        state = self.flush()
+        run, self._run = self._run, None
+        if status is not None:
+            run["status"] = status
+        run.close()
+        return state
+
+    def _scalars(self, entry: Entry) -> dict[str, Any]:
+        return dict(keyed_scalars(entry))
+
+    def _histogram(self, entry: Entry) -> dict[str, Any]:
+        counts = entry.record.get("counts") or []
+        if not counts or len(counts) > _MOST_BINS:
+            return {}
+        bounds = (float(entry.record["lo"]), float(entry.record["hi"]))
+        distribution = self._aim.Distribution(hist=counts, bin_range=bounds)
+        return {str(entry.record.get("name")): distribution}
+
+    def _text(self, entry: Entry) -> dict[str, Any]:
+        return {str(entry.record.get("name")): self._aim.Text(str(entry.record.get("text", "")))}
+
+    def _image(self, entry: Entry) -> dict[str, Any]:
+        path = self._blobs / str(entry.record.get("file"))
+        if not str(entry.record.get("media_type", "")).startswith("image/") or not path.is_file():
+            return {}
+        caption = str(entry.record.get("caption") or "")
+        return {str(entry.record.get("name")): self._aim.Image(str(path), caption=caption)}
+
+
+_TRACKED: Mapping[str, Callable[[AimSink, Entry], dict[str, Any]]] = {
+    "histogram": AimSink._histogram,
+    "text": AimSink._text,
+    "blob": AimSink._image,
+}
+
+
+def _whole(epoch: Any) -> int | None:
+    return int(epoch) if isinstance(epoch, (int, float)) else None

@@ -1,0 +1,158 @@
+"""Sends one run to one sink: reads what has not been sent, hands it over, notes how far it came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from epochal.errors import FormatError
+from epochal.journal.layout import RunFolder, read_json
+from epochal.sinks.backlog import Backlog
+from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, Standing
+from epochal.sinks.options import SinkOptions
+from epochal.sinks.registry import make_sink
+from epochal.sinks.sink import Sink, SinkContext
+from epochal.sinks.stream import Stream, is_sent
+
+BATCH_RECORDS = 2000
+_COUNT_EVERY_S = 2.0
+
+
+class Forwarder:
+    """Drives one sink; used by one thread. After an error it is opened again, with a new sink."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        name: str,
+        options: SinkOptions,
+        *,
+        ledger: Ledger,
+        make: Callable[[str], Sink] = make_sink,
+        batch_records: int = BATCH_RECORDS,
+    ) -> None:
+        self.name = name
+        self.standing = Standing()
+        self._folder = folder
+        self._options = options
+        self._ledger = ledger
+        self._make = make
+        self._batch_records = batch_records
+        self._sink: Sink | None = None
+        self._backlog = Backlog(folder, {})
+        self._stream = Stream()
+        self._counted_s = float("-inf")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a sink to send to."""
+        return self._sink is not None
+
+    def open(self) -> None:
+        """Open the sink where it stopped; raises whatever it raises."""
+        self.standing = self._ledger.claim(self.name)
+        sink = self._make(self.name)
+        context = SinkContext(
+            folder=self._folder,
+            identity=self._identity(),
+            options=self._options,
+            state=self.standing.state,
+        )
+        try:
+            if not sink.open(context):
+                self.standing = Standing(owner=self.standing.owner)
+        except BaseException:
+            self._sink = sink  # so that ``abandon`` can close what was half opened
+            raise
+        self._sink = sink
+        self._stream = Stream(self.standing.stream)
+        self._backlog = Backlog(self._folder, self.standing.sent, wants=is_sent)
+        # A tracker's own id must not be lost before the first record is.
+        self._save(phase="sending", state=sink.flush())
+
+    def forward(self) -> int:
+        """Send one batch; the number of records it moved on by, 0 when there is nothing new."""
+        assert self._sink is not None
+        repeated = self.standing.sending
+        records = self._backlog.take(limit=self._batch_records, until=repeated)
+        if not records:
+            self._rest()
+            return 0
+        after = dict(self._backlog.places)
+        if repeated is None:
+            self._save(sending=after, phase="sending")
+        placed = [self._stream.place(*item) for item in records]
+        self._sink.write([entry for entry in placed if entry is not None])
+        self._save(
+            sent=after,
+            sending=repeated if repeated is not None and after != repeated else None,
+            num_sent=self.standing.num_sent + len(records),
+            state=self._sink.flush(),
+            stream=self._stream.plain(),
+            behind=self._behind_after(len(records)),
+            error=None,
+            failures=0,
+        )
+        return len(records)
+
+    def close(self) -> None:
+        """Close the sink with how the run ended, as far as its records say."""
+        assert self._sink is not None
+        state = self._sink.close(self._stream.status)
+        self._sink = None
+        self._backlog.close()
+        self._save(phase="closed", state=state, behind=0, error=None, failures=0)
+
+    def abandon(self, error: BaseException, *, is_final: bool) -> Sink | None:
+        """Note an error and let go of the sink, which is returned so that it can be closed."""
+        sink, self._sink = self._sink, None
+        self._backlog.close()
+        self._save(
+            phase="stopped" if is_final else "failing",
+            error=f"{type(error).__name__}: {error}".strip(),
+            failures=self.standing.failures + 1,
+        )
+        self._save(behind=self.count_behind())
+        return sink
+
+    def has_news(self) -> bool:
+        """Whether opening the sink would be of any use."""
+        self.standing = self._ledger.standing(self.name)
+        return not self.standing.is_done or self.count_behind() > 0
+
+    def count_behind(self) -> int:
+        """How many records have not been sent."""
+        return Backlog(self._folder, self.standing.sent, wants=is_sent).count()
+
+    def _behind_after(self, num_sent: int) -> int:
+        """How much is left, counted now and then: counting reads the files."""
+        if num_sent < self._batch_records:
+            return 0
+        if time.monotonic() - self._counted_s < _COUNT_EVERY_S:
+            return max(1, self.standing.behind - num_sent)
+        self._counted_s = time.monotonic()
+        return self._backlog.count()
+
+    def _rest(self) -> None:
+        """Nothing new: say so once, and again now and then as a sign of life."""
+        if self.standing.sending is not None:
+            self._save(sending=None)  # the files end before the batch did: it was cut, not lost
+        is_news = self.standing.phase != "waiting" or self.standing.behind
+        if is_news or time.time() - self.standing.updated > HEARTBEAT_S:
+            self._save(phase="waiting", behind=0)
+
+    def _save(self, *, phase: Phase | None = None, **changes: object) -> None:
+        self.standing = replace(
+            self.standing,
+            phase=phase or self.standing.phase,
+            updated=time.time(),
+            **changes,  # type: ignore[arg-type]
+        )
+        self._ledger.save(self.name, self.standing)
+
+    def _identity(self) -> dict[str, object]:
+        try:
+            return read_json(self._folder.identity)
+        except (FileNotFoundError, FormatError):
+            return {}  # readable without it: a run is known by its records as well

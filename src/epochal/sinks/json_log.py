@@ -1,0 +1,63 @@
+"""``training.json``: a JSON array of every record, valid whenever it is read.
+
+Local time in ISO form stands in the place of ``t``. A file that exists is gone on with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.array import ArrayFile, with_iso_time
+from epochal.sinks.options import JsonLogOptions
+from epochal.sinks.sink import Entry, SinkContext
+
+# The bracket that ends the array, which the next record is written over.
+_END_BYTES = len(b"\n]")
+
+
+class JsonLogSink:
+    """Appends records to one JSON array."""
+
+    def __init__(self) -> None:
+        self._file: ArrayFile | None = None
+
+    def open(self, context: SinkContext) -> bool:
+        """Open the array; what was written after the last ``flush`` is taken off again."""
+        options: JsonLogOptions = context.options
+        path = Path(options.log_file or context.folder.path / "training.json")
+        known = context.state.get("bytes") if context.state.get("file") == str(path) else None
+        if isinstance(known, int):
+            # Gone: the file is written anew, from the first record on.
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_size > known:
+                    os.truncate(path, known)
+        else:
+            known = None
+        is_gone = known is not None and not path.exists()
+        self._file = ArrayFile(path)
+        return not is_gone and (known is not None or not context.state)
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Append the records."""
+        assert self._file is not None
+        for entry in batch:
+            self._file.append(with_iso_time(entry.record))
+
+    def flush(self) -> dict[str, Any]:
+        """The file, and how much of it is ours for good."""
+        assert self._file is not None
+        size = self._file.path.stat().st_size
+        return {"file": str(self._file.path), "bytes": size - _END_BYTES}
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Close the file; it is complete as it stands."""
+        if self._file is None:
+            return {}
+        state = self.flush()
+        self._file.close()
+        self._file = None
+        return state

@@ -1,0 +1,176 @@
+"""``sinks.json`` in a run's folder: where the run goes to, how far each sink has come, what failed.
+
+    {"v": 1, "report_to": ["wandb"], "options": {"wandb_project": "gpt2"},
+     "sinks": {"wandb": {"sent": {"loop": [1, 0, 523]}, "sending": null, "num_sent": 523,
+                         "behind": 0, "phase": "sending", "error": null, "state": {…}, …}}}
+
+``sent`` is the place of the next record per writer. ``sending`` is where a batch ends that was
+handed over and not confirmed: after a crash exactly that batch is handed over again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from epochal.errors import FormatError, UsageError
+from epochal.journal.layout import RunFolder, read_json, write_json
+from epochal.journal.process import liveness, process_identity
+from epochal.sinks.backlog import Place, Places
+from epochal.sinks.options import Reporting, options_from
+from epochal.sinks.sink import SinkBusyError
+
+VERSION = 1
+# A process on another machine cannot be looked at: it counts as alive while its entry is young.
+HEARTBEAT_S = 20.0
+_SILENT_S = 3 * HEARTBEAT_S
+
+# waiting: all was sent. failing: will be tried again. stopped: will not, without a person.
+Phase = Literal["new", "sending", "waiting", "failing", "stopped", "closed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one sink stands; times are Unix seconds, ``behind`` is in records."""
+
+    sent: Places = field(default_factory=dict)
+    sending: Places | None = None
+    num_sent: int = 0
+    behind: int = 0
+    phase: Phase = "new"
+    error: str | None = None
+    failures: int = 0
+    updated: float = 0.0
+    state: dict[str, Any] = field(default_factory=dict)
+    stream: dict[str, Any] = field(default_factory=dict)
+    owner: dict[str, Any] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything there was has been sent and the sink was closed."""
+        return self.phase == "closed"
+
+
+class Ledger:
+    """Reads and writes the ``sinks.json`` of one run; used by any number of threads."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.path = folder.path / "sinks.json"
+        self._lock = threading.Lock()
+
+    def reporting(self) -> Reporting:
+        """Where the run goes to; nowhere when that was never said."""
+        kept = self._read()
+        return options_from({"report_to": kept.get("report_to"), **(kept.get("options") or {})})
+
+    def report(self, reporting: Reporting) -> None:
+        """Note where the run goes to."""
+        with self._changing() as kept:
+            kept["report_to"] = list(reporting.report_to)
+            kept["options"] = dict(reporting.given)
+
+    def standings(self) -> dict[str, Standing]:
+        """Every sink the run was ever sent to, by name."""
+        return {name: _standing(kept) for name, kept in self._sinks(self._read()).items()}
+
+    def standing(self, name: str) -> Standing:
+        """How a sink stands; a new one has nothing sent."""
+        return self.standings().get(name, Standing())
+
+    def claim(self, name: str) -> Standing:
+        """Take a sink over for this process; raises ``SinkBusyError`` while another has it."""
+        with self._changing() as kept:
+            sinks = self._sinks(kept)
+            standing = _standing(sinks.get(name, {}))
+            own = process_identity()
+            if standing.owner not in (None, own) and _is_held(standing):
+                assert standing.owner is not None
+                raise SinkBusyError(
+                    f"process {standing.owner.get('pid')} on {standing.owner.get('host')} is"
+                    f" sending this run to {name!r} already."
+                )
+            claimed = replace(standing, owner=own, updated=time.time())
+            sinks[name] = asdict(claimed)
+            kept["sinks"] = sinks
+            return claimed
+
+    def save(self, name: str, standing: Standing) -> None:
+        """Note how a sink stands; raises OSError when it cannot be written."""
+        with self._changing() as kept:
+            sinks = self._sinks(kept)
+            sinks[name] = asdict(standing)
+            kept["sinks"] = sinks
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[dict[str, Any]]:
+        with self._lock, _between_processes(self.path.with_name(".sinks.lock")):
+            kept = self._read()
+            yield kept
+            write_json(self.path, {"v": VERSION, **kept})
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            kept = read_json(self.path)
+        except FileNotFoundError:
+            return {}
+        if kept.get("v", VERSION) != VERSION:
+            raise FormatError(f"{self.path} was written by a newer Epochal: upgrade this one.")
+        return kept
+
+    @staticmethod
+    def _sinks(kept: Mapping[str, Any]) -> dict[str, Any]:
+        sinks = kept.get("sinks")
+        return dict(sinks) if isinstance(sinks, Mapping) else {}
+
+
+def _standing(kept: Mapping[str, Any]) -> Standing:
+    try:
+        known = {name: kept[name] for name in Standing.__dataclass_fields__ if name in kept}
+        sending = known.get("sending")
+        known["sent"] = _places(known.get("sent") or {})
+        known["sending"] = None if sending is None else _places(sending)
+        return Standing(**known)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise FormatError(f"sinks.json holds an entry that is not one: {error}") from error
+
+
+def _places(kept: Mapping[str, Any]) -> Places:
+    return {str(writer): _place(*place) for writer, place in kept.items()}
+
+
+def _place(attempt: Any, part: Any, ordinal: Any) -> Place:
+    return int(attempt), int(part), int(ordinal)
+
+
+def _is_held(standing: Standing) -> bool:
+    assert standing.owner is not None
+    if standing.phase in ("closed", "stopped"):
+        return False
+    alive = liveness(standing.owner)
+    return alive == "alive" or (alive == "unknown" and time.time() - standing.updated < _SILENT_S)
+
+
+@contextlib.contextmanager
+def _between_processes(path: os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes from changing the file meanwhile, where the system can do that."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
+    try:
+        # A file system without locks is left to the claim, which is checked as well.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,119 @@
+"""What a sink is: something outside Epochal that is given a run's records, in order, each once.
+
+A sink never sees the training process. It is opened with what is known of the run and with the
+state it gave back the last time, is handed batches of records, and is closed with how the run
+ended. Whoever drives it (``forward.py``) keeps its state and the place it has come to in the run's
+``sinks.json``; a sink that failed is thrown away, and a new one is opened from the last state.
+
+    open(context)    begin, or go on from ``context.state``; False: nothing is left of what was sent
+    write(batch)     take these records; may be handed the same batch again after a crash
+    flush()          hold on to what was written; returns the state to go on from
+    close(status)    the run ended like this (None: not known, or not yet); returns the state
+
+Any method may raise or take its time: other sinks and the training go on. A new sink is one file
+here, one line in ``registry.py``, its options in ``options.py`` and one line in the conformance
+test.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from epochal.errors import EpochalError
+from epochal.journal.layout import RunFolder
+from epochal.record import Position, Record
+
+
+class SinkUnavailableError(EpochalError):
+    """A sink cannot be used as things are: trying again will not help."""
+
+
+class SinkBusyError(EpochalError):
+    """Another process is sending this run to the same sink."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record on its way out, with what a sink would otherwise have to remember.
+
+    ``step`` is the record's own, else the last one of the training; of an epoch, its number.
+    ``node`` names the machine of telemetry that is not rank 0's.
+    """
+
+    position: Position
+    record: Record
+    step: int
+    node: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """The kind of the record."""
+        return str(self.record["log"])
+
+    @property
+    def t(self) -> float:
+        """When it was logged, in Unix seconds."""
+        moment = self.record.get("t")
+        return float(moment) if isinstance(moment, (int, float)) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkContext:
+    """What a sink is opened with; ``identity`` is the run's ``run.json``."""
+
+    folder: RunFolder
+    identity: Mapping[str, Any]
+    options: Any
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The run's configuration."""
+        config = self.identity.get("config")
+        return dict(config) if isinstance(config, Mapping) else {}
+
+    def fact(self, name: str, otherwise: str) -> str:
+        """A text of the run's identity."""
+        value = self.identity.get(name)
+        return value if isinstance(value, str) and value else otherwise
+
+
+class Sink(Protocol):
+    """Something that takes a run's records; used by one thread at a time."""
+
+    def open(self, context: SinkContext) -> bool:
+        """Begin or go on; False when nothing of what was sent before is left."""
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Take a batch of records."""
+
+    def flush(self) -> dict[str, Any]:
+        """Hold on to what was written; the state that ``open`` can go on from."""
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """End; ``status`` as in the run's ``finish`` record. The state, as ``flush`` gives it."""
+
+
+def require(package: str, *, extra: str) -> Any:
+    """Import a tracker's own package, or say how to install it."""
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise SinkUnavailableError(
+            f"{extra!r} needs the package {package!r}, which cannot be imported ({error}): "
+            f"pip install 'epochal[{extra}]'."
+        ) from error
+
+
+def flattened(config: Mapping[str, Any], *, prefix: str = "") -> dict[str, Any]:
+    """A configuration as one level with dotted names; lists stay what they are."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(flattened(value, prefix=f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

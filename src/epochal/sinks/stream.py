@@ -1,0 +1,79 @@
+"""What has to be remembered of a run's records to place the next one.
+
+Only rank 0's training is sent, and the telemetry of every node: the same rule for every sink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from epochal.journal.layout import LOOP
+from epochal.record import Position, Record, axis_of
+from epochal.sinks.sink import Entry
+
+_OTHER_RANK = "rank-"
+_TELEMETRY = "telemetry-"
+
+
+def is_sent(writer: str) -> bool:
+    """Whether a writer's records go to sinks at all."""
+    return not writer.startswith(_OTHER_RANK)
+
+
+class Stream:
+    """Places records one after the other; ``plain()`` is what to go on from later."""
+
+    def __init__(self, memory: Mapping[str, Any] | None = None) -> None:
+        remembered = memory or {}
+        self._step: int | None = remembered.get("step")
+        self._epoch: int | None = remembered.get("epoch")
+        self._away: list[str] = list(remembered.get("away", ()))
+        self.status: str | None = remembered.get("status")
+
+    def plain(self) -> dict[str, Any]:
+        """What is remembered, as JSON can hold it."""
+        return {
+            "step": self._step,
+            "epoch": self._epoch,
+            "away": self._away,
+            "status": self.status,
+        }
+
+    def place(self, position: Position, record: Record) -> Entry | None:
+        """The record with its step and node; None for one that is not sent."""
+        writer = position.writer
+        if record["log"] == "run" and not self._begins(position, record):
+            return None
+        if record["log"] == "finish":
+            if writer != LOOP:
+                return None
+            self.status = str(record.get("status"))
+        return Entry(position, record, self._step_of(writer, record), self._node_of(writer))
+
+    def _begins(self, position: Position, record: Record) -> bool:
+        """Take in the first record of a part; True for the one that begins an attempt."""
+        if position.writer.startswith(_TELEMETRY):
+            is_away = bool(record.get("rank"))
+            if is_away and position.writer not in self._away:
+                self._away.append(position.writer)
+            return False
+        if position.writer != LOOP or position.part:
+            return False
+        self.status = None
+        return True
+
+    def _step_of(self, writer: str, record: Record) -> int:
+        axis, step, epoch = axis_of(record), record.get("step"), record.get("epoch")
+        if axis == "epoch" and isinstance(epoch, int):
+            self._epoch = epoch
+            return epoch
+        if isinstance(step, int):
+            if axis == "step" and writer == LOOP:
+                self._step = step
+            return step
+        reached = self._epoch if self._step is None else self._step
+        return 0 if reached is None else reached
+
+    def _node_of(self, writer: str) -> str | None:
+        return writer.removeprefix(_TELEMETRY) if writer in self._away else None

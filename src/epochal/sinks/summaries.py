@@ -1,0 +1,148 @@
+"""The events of a TensorBoard file, as bytes.
+
+The layouts are those of ``tensorboard/compat/proto/{event,summary,tensor}.proto`` and of the
+hparams plugin's ``plugin_data.proto``; scalars, histograms and images take the form that
+``SummaryWriter`` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from epochal.sinks import protobuf as pb
+
+_START = 1  # SessionLog.START
+_DT_FLOAT, _DT_STRING = 1, 7
+_AS_TENSOR = 2  # DATA_CLASS_TENSOR
+_RGB = 3
+_SUCCESS, _FAILURE, _RUNNING = 1, 2, 3
+# How the hparams plugin calls the ways in which a run can end.
+_STATUSES = {"finished": _SUCCESS, "failed": _FAILURE, "terminated": _FAILURE}
+
+
+def version_event(t: float, *, writer: str) -> bytes:
+    """The first event of a file."""
+    return pb.double(1, t) + pb.text(3, "brain.Event:2") + pb.chunk(10, pb.text(1, writer))
+
+
+def start_event(t: float, step: int) -> bytes:
+    """The mark of a start: readers forget what came before from this step on, but for the first."""
+    return pb.double(1, t) + pb.whole(2, step) + pb.chunk(7, pb.whole(1, _START))
+
+
+def summary_event(t: float, step: int, values: Sequence[bytes]) -> bytes:
+    """One event with any number of values."""
+    summary = b"".join([pb.chunk(1, value) for value in values])
+    return pb.double(1, t) + pb.whole(2, step) + pb.chunk(5, summary)
+
+
+def scalar_value(tag: str, value: float) -> bytes:
+    """A number; TensorBoard keeps 32 bits of it."""
+    return pb.text(1, tag) + pb.single(2, value)
+
+
+def text_value(tag: str, text: str) -> bytes:
+    """A text, which TensorBoard shows as Markdown."""
+    shape = pb.chunk(2, pb.chunk(2, pb.whole(1, 1)))
+    tensor = pb.whole(1, _DT_STRING) + shape + pb.text(8, text)
+    return (
+        pb.text(1, f"{tag}/text_summary")
+        + pb.chunk(8, tensor)
+        + pb.chunk(9, _metadata("text", b""))
+    )
+
+
+def image_value(tag: str, data: bytes) -> bytes:
+    """An encoded image."""
+    width, height = image_size(data)
+    image = pb.whole(1, height) + pb.whole(2, width) + pb.whole(3, _RGB) + pb.chunk(4, data)
+    return pb.text(1, tag) + pb.chunk(4, image)
+
+
+def histogram_value(tag: str, record: Mapping[str, Any]) -> bytes:
+    """A histogram record; its equal bins become buckets, after an empty one for the lower end."""
+    counts = [float(count) for count in record.get("counts") or ()]
+    lo, hi = _number(record, "lo"), _number(record, "hi")
+    width = (hi - lo) / len(counts) if counts else 0.0
+    limits = [lo + width * index for index in range(len(counts))] + [hi]
+    num, mean, std = sum(counts), _number(record, "mean"), _number(record, "std")
+    histogram = b"".join(
+        (
+            pb.double(1, _number(record, "min")),
+            pb.double(2, _number(record, "max")),
+            pb.double(3, num),
+            pb.double(4, mean * num),
+            pb.double(5, (std * std + mean * mean) * num),
+            pb.doubles(6, limits),
+            pb.doubles(7, [0.0, *counts]),
+        )
+    )
+    return pb.text(1, tag) + pb.chunk(5, histogram)
+
+
+def session_start_value(hparams: Mapping[str, Any], *, name: str, t: float) -> bytes:
+    """The hyperparameters of a run; its metrics are its scalars, which TensorBoard finds itself."""
+    entries = b"".join(
+        pb.chunk(1, pb.text(1, key) + pb.chunk(2, _hparam(value)))
+        for key, value in hparams.items()
+        if value is not None
+    )
+    content = pb.chunk(3, entries + pb.text(4, name) + pb.double(5, t))
+    return _hparams_value("_hparams_/session_start_info", content)
+
+
+def session_end_value(status: str, *, t: float) -> bytes:
+    """How a run ended."""
+    ended = pb.whole(1, _STATUSES.get(status, _FAILURE)) + pb.double(2, t)
+    return _hparams_value("_hparams_/session_end_info", pb.chunk(4, ended))
+
+
+def image_size(data: bytes) -> tuple[int, int]:
+    """Width and height of a PNG, GIF or JPEG image; (0, 0) where they cannot be told."""
+    if data.startswith(b"\x89PNG") and len(data) >= 24:
+        width, height = struct.unpack(">II", data[16:24])
+        return width, height
+    if data.startswith(b"GIF8") and len(data) >= 10:
+        width, height = struct.unpack("<HH", data[6:10])
+        return width, height
+    return _jpeg_size(data) if data.startswith(b"\xff\xd8") else (0, 0)
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int]:
+    place = 2
+    while place + 9 <= len(data) and data[place] == 0xFF:
+        marker, length = data[place + 1], int.from_bytes(data[place + 2 : place + 4], "big")
+        # The frame header: C0 to CF, but for three that hold tables.
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = struct.unpack(">HH", data[place + 5 : place + 9])
+            return width, height
+        place += 2 + length
+    return 0, 0
+
+
+def _hparams_value(tag: str, content: bytes) -> bytes:
+    # The data is all in the metadata; readers still want a tensor, so there is an empty one.
+    tensor = pb.whole(1, _DT_FLOAT) + pb.chunk(2, pb.chunk(2, pb.whole(1, 0)))
+    return pb.text(1, tag) + pb.chunk(8, tensor) + pb.chunk(9, _metadata("hparams", content))
+
+
+def _metadata(plugin: str, content: bytes) -> bytes:
+    data = pb.text(1, plugin) + (pb.chunk(2, content) if content else b"")
+    return pb.chunk(1, data) + pb.whole(4, _AS_TENSOR)
+
+
+def _hparam(value: Any) -> bytes:
+    """A ``google.protobuf.Value``; what is neither number, switch nor text is written as JSON."""
+    if isinstance(value, bool):
+        return pb.whole(4, value)
+    if isinstance(value, (int, float)):
+        return pb.double(2, float(value))
+    return pb.text(3, value if isinstance(value, str) else json.dumps(value))
+
+
+def _number(record: Mapping[str, Any], name: str) -> float:
+    value = record.get(name)
+    return float(value) if isinstance(value, (int, float)) else 0.0

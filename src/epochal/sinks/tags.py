@@ -1,0 +1,97 @@
+"""The tags under which TensorBoard gets a run's series.
+
+A series that has a role, or a fixed meaning, gets the tag people look for (``Loss/train``); every
+other one keeps its own name. Which series has a role is settled when the first candidate comes by,
+and kept: a curve never changes its tag halfway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from epochal.record import ROLE_GUESSES
+
+_FIXED = {
+    "train/norm_clipped": "Gradient/norm_clipped",
+    "train/duration_ms": "Performance/step_time_ms",
+    "train/epoch": "Training/epoch",
+    "train/step_tokens": "Training/step_tokens",
+    "train/sol": "Performance/sol",
+    "train/kd_loss": "Loss/distillation",
+    "eval/tokens_per_second": "Evaluation/tokens_per_sec",
+    "eval/duration_ms": "Evaluation/time_ms",
+    "eval/eval_tokens": "Evaluation/tokens",
+}
+_ROLES = {
+    "loss": "Loss/train",
+    "eval_loss": "Loss/validation",
+    "lr": "Learning_Rate/lr",
+    "norm": "Gradient/norm",
+    "throughput": "Performance/tokens_per_sec",
+}
+_GUESSES = {
+    role: tuple(name for name in ROLE_GUESSES[role] if role != "throughput" or "token" in name)
+    for role in _ROLES
+}
+_GUESSED_ROLE = {name: role for role, names in _GUESSES.items() for name in names}
+_HISTOGRAMS = {
+    "parameters": "Parameters",
+    "params": "Parameters",
+    "weights": "Parameters",
+    "gradients": "Gradients",
+    "grads": "Gradients",
+    "grad": "Gradients",
+}
+_SAMPLES = "Generated_Samples/text"
+_SAMPLE_NAMES = frozenset({"sample", "samples", "generated", "generated_samples"})
+
+
+class TagBook:
+    """Remembers which series has which role; ``plain()`` is what to go on from later."""
+
+    def __init__(self, memory: Mapping[str, Any] | None = None) -> None:
+        remembered = memory or {}
+        # Series name by role.
+        self._holders: dict[str, str] = dict(remembered.get("holders") or {})
+
+    def plain(self) -> dict[str, Any]:
+        """What is remembered, as JSON can hold it."""
+        return {"holders": self._holders}
+
+    def define(self, record: Mapping[str, Any]) -> None:
+        """Take in a ``define`` record: what was said wins over what was guessed."""
+        role, name = record.get("role"), record.get("name")
+        if role in _ROLES and isinstance(name, str):
+            self._holders[str(role)] = name
+
+    def look(self, names: Collection[str]) -> None:
+        """Let series that are logged together take the roles that are free."""
+        candidates = {_GUESSED_ROLE[name] for name in names if name in _GUESSED_ROLE}
+        for role in candidates - self._holders.keys():
+            taken = self._holders.values()
+            self._holders[role] = next(
+                name for name in _GUESSES[role] if name in names and name not in taken
+            )
+
+    def scalar(self, name: str, *, kind: str) -> str:
+        """The tag of a series; a free metric of an evaluation goes under ``Evaluation/``."""
+        for role, holder in self._holders.items():
+            if holder == name:
+                return _ROLES[role]
+        if name in _FIXED:
+            return _FIXED[name]
+        return f"Evaluation/{name}" if kind == "eval" and "/" not in name else name
+
+
+def histogram_tag(name: str) -> str:
+    """The tag of a histogram: weights under ``Parameters/``, gradients under ``Gradients/``."""
+    group, slash, rest = name.partition("/")
+    return (
+        f"{_HISTOGRAMS[group.lower()]}/{rest}" if slash and group.lower() in _HISTOGRAMS else name
+    )
+
+
+def text_tag(name: str) -> str:
+    """The tag of a text; what a model wrote is under ``Generated_Samples/text``."""
+    return _SAMPLES if name.lower() in _SAMPLE_NAMES else name

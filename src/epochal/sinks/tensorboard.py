@@ -1,0 +1,171 @@
+"""TensorBoard: one event file per run, written without TensorFlow and without TensorBoard."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.record import scalars_of
+from epochal.sinks import summaries
+from epochal.sinks.event_file import EventFile
+from epochal.sinks.options import TensorBoardOptions
+from epochal.sinks.sink import Entry, SinkContext, flattened
+from epochal.sinks.tags import TagBook, histogram_tag, text_tag
+
+
+class TensorBoardSink:
+    """Writes scalars, histograms, texts, images and hyperparameters.
+
+    A resumed run goes on in the same file, after a mark that makes readers forget what it takes
+    over. The file is a function of the records: a batch that is sent again gives the same bytes.
+    """
+
+    def __init__(self) -> None:
+        self._file: EventFile | None = None
+        self._context: SinkContext | None = None
+        self._tags = TagBook()
+        self._hparams: dict[str, Any] = {}
+        self._has_session = False
+        self._last_t = 0.0
+
+    def open(self, context: SinkContext) -> bool:
+        """Open the event file; what was written after the last ``flush`` is taken off again."""
+        self._context = context
+        folder = _folder_of(context)
+        state = context.state
+        path = Path(str(state.get("file", "")))
+        goes_on = path.parent == folder and path.is_file()
+        if not goes_on:
+            state, path = {}, folder / _file_name(context)
+        self._tags = TagBook(state.get("tags"))
+        self._hparams = dict(state.get("hparams") or flattened(context.config))
+        self._has_session = bool(state.get("has_session"))
+        self._last_t = float(state.get("last_t") or 0.0)
+        self._file = EventFile(path, keep_bytes=int(state.get("bytes") or 0))
+        if not self._file.num_bytes:
+            t = _created(context)
+            # Readers take no notice of the first start; without it the next one is the first.
+            self._file.append(
+                [summaries.version_event(t, writer="epochal"), summaries.start_event(t, 0)]
+            )
+        return goes_on or not context.state
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Append what TensorBoard can show of the records."""
+        assert self._file is not None
+        events: list[bytes] = []
+        for entry in batch:
+            write = _WRITERS.get(entry.kind, TensorBoardSink._scalars)
+            found = write(self, entry)
+            if found and not self._has_session:
+                events += self._session_start(entry.t)
+            events += found
+            self._last_t = max(self._last_t, entry.t)
+        self._file.append(events)
+
+    def flush(self) -> dict[str, Any]:
+        """The file and how long it is, and what the tags were settled to."""
+        assert self._file is not None
+        return {
+            "file": str(self._file.path),
+            "bytes": self._file.num_bytes,
+            "tags": self._tags.plain(),
+            "hparams": None if self._has_session else self._hparams,
+            "has_session": self._has_session,
+            "last_t": self._last_t,
+        }
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Say how the run ended, where that is known, and close the file."""
+        if self._file is None:
+            return {}
+        if status is not None and self._has_session:
+            value = summaries.session_end_value(status, t=self._last_t)
+            self._file.append([summaries.summary_event(self._last_t, 0, [value])])
+        state = self.flush()
+        self._file.close()
+        self._file = None
+        return state
+
+    def _session_start(self, t: float) -> list[bytes]:
+        """The hyperparameters, all that were given before the first thing to be shown."""
+        assert self._context is not None
+        self._has_session = True
+        if not self._hparams:
+            return []
+        name = self._context.fact("id", "")
+        value = summaries.session_start_value(self._hparams, name=name, t=_created(self._context))
+        return [summaries.summary_event(t, 0, [value])]
+
+    def _scalars(self, entry: Entry) -> list[bytes]:
+        prefix = "" if entry.node is None else f"{entry.node}/"
+        found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
+        self._tags.look(found)
+        values = [
+            summaries.scalar_value(self._tags.scalar(name, kind=entry.kind), value)
+            for name, value in found.items()
+        ]
+        return [summaries.summary_event(entry.t, entry.step, values)] if values else []
+
+    def _histogram(self, entry: Entry) -> list[bytes]:
+        tag = histogram_tag(str(entry.record.get("name")))
+        value = summaries.histogram_value(tag, entry.record)
+        return [summaries.summary_event(entry.t, entry.step, [value])]
+
+    def _text(self, entry: Entry) -> list[bytes]:
+        text = str(entry.record.get("text", ""))
+        value = summaries.text_value(text_tag(str(entry.record.get("name"))), text)
+        return [summaries.summary_event(entry.t, entry.step, [value])]
+
+    def _image(self, entry: Entry) -> list[bytes]:
+        assert self._context is not None
+        if not str(entry.record.get("media_type", "")).startswith("image/"):
+            return []
+        try:
+            data = (self._context.folder.blobs / str(entry.record.get("file"))).read_bytes()
+        except FileNotFoundError:
+            return []  # deleted by a person since it was logged
+        value = summaries.image_value(str(entry.record.get("name")), data)
+        return [summaries.summary_event(entry.t, entry.step, [value])]
+
+    def _option(self, entry: Entry) -> list[bytes]:
+        self._hparams[str(entry.record.get("name"))] = entry.record.get("value")
+        return []
+
+    def _define(self, entry: Entry) -> list[bytes]:
+        self._tags.define(entry.record)
+        return []
+
+    def _resume(self, entry: Entry) -> list[bytes]:
+        return [summaries.start_event(entry.t, entry.step)]
+
+
+_WRITERS: Mapping[str, Callable[[TensorBoardSink, Entry], list[bytes]]] = {
+    "histogram": TensorBoardSink._histogram,
+    "text": TensorBoardSink._text,
+    "blob": TensorBoardSink._image,
+    "option": TensorBoardSink._option,
+    "define": TensorBoardSink._define,
+    "resume": TensorBoardSink._resume,
+}
+
+
+def _folder_of(context: SinkContext) -> Path:
+    options: TensorBoardOptions = context.options
+    if options.tensorboard_dir is None:
+        return context.folder.path / "tensorboard"
+    return Path(options.tensorboard_dir) / (options.run_name or context.folder.path.name)
+
+
+def _file_name(context: SinkContext) -> str:
+    """As TensorBoard's own writers name it; the run's id keeps two runs of one folder apart."""
+    run_id = context.fact("id", context.folder.path.name)
+    return f"events.out.tfevents.{int(_created(context)):010d}.{socket.gethostname()}.{run_id}"
+
+
+def _created(context: SinkContext) -> float:
+    created = context.identity.get("created")
+    return float(created) if isinstance(created, (int, float)) else time.time()

@@ -1,0 +1,129 @@
+"""Trackio, into its local database; ``trackio sync`` sends that on to a Space.
+
+Trackio's own ``log`` notes the time of the call and cannot be told that a row was sent before. Its
+storage, which its importers use, takes both: rows keep their time, and a row's place in the journal
+is its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from epochal.sinks.keys import keyed_scalars
+from epochal.sinks.options import TrackioOptions
+from epochal.sinks.sink import Entry, SinkContext, require
+
+_TELEMETRY = frozenset({"gpu", "system"})
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows of one of Trackio's tables, column by column."""
+
+    metrics: list[dict[str, Any]]
+    steps: list[int]
+    timestamps: list[str]
+    log_ids: list[str]
+
+    @classmethod
+    def of(cls, rows: Sequence[tuple[Entry, dict[str, Any]]], *, run_id: str) -> _Rows:
+        return cls(
+            [metrics for _, metrics in rows],
+            [entry.step for entry, _ in rows],
+            [datetime.fromtimestamp(entry.t, timezone.utc).isoformat() for entry, _ in rows],
+            [f"{run_id}.{entry.position}" for entry, _ in rows],
+        )
+
+
+class TrackioSink:
+    """Writes rows, histograms and texts; telemetry goes where Trackio keeps its own."""
+
+    def __init__(self) -> None:
+        self._trackio: Any = None
+        self._storage: Any = None
+        self._project = ""
+        self._name = ""
+        self._run_id = ""
+        self._config: dict[str, Any] = {}
+        self._has_new_config = True
+
+    def open(self, context: SinkContext) -> bool:
+        """Find Trackio's database."""
+        options: TrackioOptions = context.options
+        self._trackio = require("trackio", extra="trackio")
+        self._storage = require("trackio.sqlite_storage", extra="trackio").SQLiteStorage
+        self._project = options.trackio_project or context.fact("project", "epochal")
+        self._name = options.trackio_name or context.fact("name", context.folder.path.name)
+        self._run_id = context.fact("id", self._name)
+        created = context.identity.get("created")
+        moment = float(created) if isinstance(created, (int, float)) else 0.0
+        self._config = {
+            **(context.state.get("config") or context.config),
+            "_Created": datetime.fromtimestamp(moment, timezone.utc).isoformat(),
+        }
+        return True
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Store the records' rows, all of a table at once."""
+        rows: list[tuple[Entry, dict[str, Any]]] = []
+        telemetry: list[tuple[Entry, dict[str, Any]]] = []
+        for entry in batch:
+            if entry.kind == "option":
+                self._config[str(entry.record.get("name"))] = entry.record.get("value")
+                self._has_new_config = True
+            elif row := self._row(entry):
+                (telemetry if entry.kind in _TELEMETRY else rows).append((entry, row))
+        if rows:
+            self._store(_Rows.of(rows, run_id=self._run_id))
+        if telemetry:
+            self._store_telemetry(_Rows.of(telemetry, run_id=self._run_id))
+
+    def flush(self) -> dict[str, Any]:
+        """Project, run and configuration; rows are stored when ``write`` returns."""
+        config = {name: value for name, value in self._config.items() if name != "_Created"}
+        return {"project": self._project, "run_id": self._run_id, "config": config}
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Nothing is held open."""
+        return self.flush() if self._storage is not None else {}
+
+    def _store(self, rows: _Rows) -> None:
+        self._storage.bulk_log(
+            project=self._project,
+            run=self._name,
+            run_id=self._run_id,
+            metrics_list=rows.metrics,
+            steps=rows.steps,
+            timestamps=rows.timestamps,
+            log_ids=rows.log_ids,
+            config=self._config if self._has_new_config else None,
+        )
+        self._has_new_config = False
+
+    def _store_telemetry(self, rows: _Rows) -> None:
+        self._storage.bulk_log_system(
+            project=self._project,
+            run=self._name,
+            run_id=self._run_id,
+            metrics_list=rows.metrics,
+            timestamps=rows.timestamps,
+            log_ids=rows.log_ids,
+        )
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        name = str(entry.record.get("name"))
+        if entry.kind == "text":
+            markdown = self._trackio.Markdown(str(entry.record.get("text", "")))
+            return {name: markdown._to_dict()}
+        if entry.kind == "histogram":
+            counts = entry.record.get("counts") or []
+            if not counts:
+                return {}
+            lo, hi = float(entry.record["lo"]), float(entry.record["hi"])
+            edges = [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
+            histogram = self._trackio.Histogram(np_histogram=(counts, edges))
+            return {name: histogram._to_dict()}
+        return dict(keyed_scalars(entry))

@@ -1,0 +1,147 @@
+"""Weights & Biases, through its own package.
+
+W&B numbers its rows itself and never goes back, while a run may log steps in any order and resume
+earlier; so a row's number is ours to count, the step is a value of the row
+(``trainer/global_step``), and charts are drawn over that.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.sinks.keys import allocator_prefix, keyed_scalars, segments_of
+from epochal.sinks.options import WandbOptions
+from epochal.sinks.pie import pie_svg
+from epochal.sinks.sink import Entry, SinkContext, require
+
+STEP = "trainer/global_step"
+_EPOCH = "epoch"
+# Telemetry, console output and the machine's description are in the run already.
+_QUIET = {
+    "silent": True,
+    "console": "off",
+    "x_disable_stats": True,
+    "x_disable_meta": True,
+    "disable_git": True,
+    "disable_code": True,
+}
+
+
+class WandbSink:
+    """Sends rows, texts, histograms, images and the allocation pie to one W&B run.
+
+    The run's id is kept, and a later sending goes on with the same W&B run. A row that is sent
+    again has the number it had, and W&B keeps the first.
+    """
+
+    def __init__(self) -> None:
+        self._wandb: Any = None
+        self._run: Any = None
+        self._rows = 0
+        self._blobs = Path()
+
+    def open(self, context: SinkContext) -> bool:
+        """Start the W&B run, or go on with it."""
+        options: WandbOptions = context.options
+        self._wandb = require("wandb", extra="wandb")
+        self._blobs = context.folder.blobs
+        self._rows = int(context.state.get("rows") or 0)
+        self._run = self._wandb.init(
+            project=options.wandb_project or context.fact("project", "epochal"),
+            name=options.wandb_name or context.fact("name", context.folder.path.name),
+            entity=options.wandb_entity,
+            mode=options.wandb_mode,
+            dir=options.wandb_dir,
+            id=context.state.get("id") or context.identity.get("id"),
+            resume="allow",
+            config=context.config,
+            tags=list(context.identity.get("tags") or ()) or None,
+            notes=context.identity.get("notes"),
+            settings=_settings(self._wandb),
+        )
+        self._run.define_metric(STEP, hidden=True)
+        self._run.define_metric("*", step_metric=STEP)
+        return True
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        """Send a row for each record that has anything to show."""
+        for entry in batch:
+            if entry.kind == "option":
+                name, value = str(entry.record.get("name")), entry.record.get("value")
+                self._run.config.update({name: value}, allow_val_change=True)
+                continue
+            row = _ROWS.get(entry.kind, WandbSink._scalars)(self, entry)
+            if row:
+                row |= {STEP: entry.step, "_timestamp": entry.t}
+                self._run.log(row, step=self._rows, commit=True)
+                self._rows += 1
+
+    def flush(self) -> dict[str, Any]:
+        """The id of the W&B run, and how many rows it was given."""
+        return {"id": self._run.id, "rows": self._rows, "url": self._run.url}
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        """Finish the W&B run; W&B sends what it still holds first."""
+        if self._run is None:
+            return {}
+        state = self.flush()
+        run, self._run = self._run, None
+        run.finish(exit_code=0 if status in (None, "finished") else 1)
+        return state
+
+    def _scalars(self, entry: Entry) -> dict[str, Any]:
+        row: dict[str, Any] = dict(keyed_scalars(entry))
+        if row and entry.kind == "epoch":
+            for name in row:
+                self._run.define_metric(name, step_metric=_EPOCH)
+            row[_EPOCH] = entry.record.get(_EPOCH)
+        return row
+
+    def _histogram(self, entry: Entry) -> dict[str, Any]:
+        counts = entry.record.get("counts") or []
+        if not counts:
+            return {}
+        lo, hi = float(entry.record["lo"]), float(entry.record["hi"])
+        edges = [lo + (hi - lo) * index / len(counts) for index in range(len(counts) + 1)]
+        histogram = self._wandb.Histogram(np_histogram=(counts, edges))
+        return {str(entry.record.get("name")): histogram}
+
+    def _text(self, entry: Entry) -> dict[str, Any]:
+        text = html.escape(str(entry.record.get("text", "")))
+        return {str(entry.record.get("name")): self._html(f"<pre>{text}</pre>")}
+
+    def _image(self, entry: Entry) -> dict[str, Any]:
+        path = self._blobs / str(entry.record.get("file"))
+        if not str(entry.record.get("media_type", "")).startswith("image/") or not path.is_file():
+            return {}
+        image = self._wandb.Image(str(path), caption=entry.record.get("caption"))
+        return {str(entry.record.get("name")): image}
+
+    def _allocator(self, entry: Entry) -> dict[str, Any]:
+        prefix = allocator_prefix(entry.record)
+        sizes = {name: float(item.get("device") or 0) for name, item in segments_of(entry.record)}
+        table = self._wandb.Table(columns=["segment", "MiB"])
+        for name, value in keyed_scalars(entry).items():
+            table.add_data(name.removeprefix(prefix).removesuffix("_mib"), value)
+        pie = self._html(pie_svg("GPU memory by segment", sizes))
+        return {f"{prefix}pie": pie, f"{prefix}table": table}
+
+    def _html(self, text: str) -> Any:
+        return self._wandb.Html(text, inject=False)
+
+
+_ROWS: Mapping[str, Callable[[WandbSink, Entry], dict[str, Any]]] = {
+    "histogram": WandbSink._histogram,
+    "text": WandbSink._text,
+    "blob": WandbSink._image,
+    "allocator": WandbSink._allocator,
+}
+
+
+def _settings(wandb: Any) -> Any:
+    """Settings that keep W&B from recording and printing on its own, as far as it knows them."""
+    known = getattr(wandb.Settings, "model_fields", _QUIET)
+    return wandb.Settings(**{name: value for name, value in _QUIET.items() if name in known})

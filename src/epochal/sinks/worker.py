@@ -1,0 +1,199 @@
+"""Sends a run to several sinks at once, each in a thread of its own.
+
+A sink that raises is opened again after a pause that grows; one that hangs keeps nobody else
+waiting; one that cannot be used says why and is left. How each stands is in the run's
+``sinks.json``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from epochal.errors import FormatError, UsageError
+from epochal.journal.layout import RunFolder
+from epochal.sinks.forward import Forwarder
+from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.options import Reporting
+from epochal.sinks.registry import make_sink
+from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
+
+LOOK_EVERY_S = 1.0
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+# What a second try cannot mend.
+_FINAL = (SinkUnavailableError, SinkBusyError, UsageError, FormatError)
+
+
+class Worker:
+    """One sink and its thread.
+
+    With ``tries`` it gives up after so many failures in a row; without it never does.
+    """
+
+    def __init__(
+        self, forwarder: Forwarder, *, look_every_s: float = LOOK_EVERY_S, tries: int | None = None
+    ) -> None:
+        self.name = forwarder.name
+        self._forwarder = forwarder
+        self._look_every_s = look_every_s
+        self._tries = tries
+        self._is_to_finish = threading.Event()
+        self._is_to_stop = threading.Event()
+        self._bell = threading.Event()
+        self._thread = threading.Thread(
+            target=self._run, name=f"epochal-sink-{self.name}", daemon=True
+        )
+
+    @property
+    def standing(self) -> Standing:
+        """How the sink stands."""
+        return self._forwarder.standing
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread is still at work, or hangs."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for new records now."""
+        self._bell.set()
+
+    def finish(self) -> None:
+        """No more records will come: send what is left, close, and end."""
+        self._is_to_finish.set()
+        self._bell.set()
+
+    def stop(self) -> None:
+        """End after the batch that is being sent; nothing is closed."""
+        self._is_to_stop.set()
+        self._bell.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; False when it did not come in time."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._is_to_stop.is_set():
+            try:
+                if self._go_on():
+                    return
+            except Exception as error:  # noqa: BLE001 (a tracker's package may raise anything)
+                if self._let_go(error):
+                    return
+
+    def _go_on(self) -> bool:
+        """Send a batch or wait for one; True when all is done."""
+        if not self._forwarder.is_open:
+            if self._is_to_finish.is_set() and not self._forwarder.has_news():
+                return True
+            self._forwarder.open()
+        # Asked before looking: what was written before the request is then sent.
+        is_last_look = self._is_to_finish.is_set()
+        if self._forwarder.forward():
+            return False
+        if is_last_look:
+            self._forwarder.close()
+            return True
+        self._wait(self._look_every_s)
+        return False
+
+    def _let_go(self, error: Exception) -> bool:
+        """Note an error, close the sink, and pause; True when there is no going on."""
+        failures = self.standing.failures + 1
+        is_final = isinstance(error, _FINAL) or failures == self._tries
+        # The first error is the one that is shown: a sink that fails often fails to close as well.
+        with contextlib.suppress(Exception):
+            sink = self._forwarder.abandon(error, is_final=is_final)
+            if sink is not None:
+                sink.close(None)
+        if not is_final:
+            self._is_to_stop.wait(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (failures - 1)))
+        return is_final
+
+    def _wait(self, seconds: float) -> None:
+        self._bell.wait(seconds)
+        if not (self._is_to_finish.is_set() or self._is_to_stop.is_set()):
+            self._bell.clear()
+
+
+class Forwarding:
+    """A run on its way to all its sinks."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        reporting: Reporting,
+        *,
+        names: Iterable[str] | None = None,
+        look_every_s: float = LOOK_EVERY_S,
+        tries: int | None = None,
+        make: Callable[[str], Sink] = make_sink,
+    ) -> None:
+        self.folder = folder
+        ledger = Ledger(folder)
+        self.workers: Sequence[Worker] = [
+            Worker(
+                Forwarder(folder, name, reporting.of(name), ledger=ledger, make=make),
+                look_every_s=look_every_s,
+                tries=tries,
+            )
+            for name in (reporting.report_to if names is None else names)
+        ]
+
+    def start(self) -> None:
+        """Begin sending; returns at once."""
+        for worker in self.workers:
+            worker.start()
+
+    def wake(self) -> None:
+        """There are new records, or there may be."""
+        for worker in self.workers:
+            worker.wake()
+
+    def finish(self) -> None:
+        """The run has ended: let each sink send what is left and close; returns at once."""
+        for worker in self.workers:
+            worker.finish()
+
+    def stop(self) -> None:
+        """End after the batches that are being sent, without closing; returns at once."""
+        for worker in self.workers:
+            worker.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for all to end; False when time was up before. A sink that hangs never ends."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        return all(
+            worker.join(None if deadline_s is None else max(0.0, deadline_s - time.monotonic()))
+            for worker in self.workers
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether any sink is still at work, or hangs."""
+        return any(worker.is_alive for worker in self.workers)
+
+    def standings(self) -> dict[str, Standing]:
+        """How each sink stands, by name."""
+        return {worker.name: worker.standing for worker in self.workers}
+
+    def unsent(self) -> dict[str, str]:
+        """Of each sink that has not been given everything: what is wrong, in words."""
+        return {
+            worker.name: _sentence(worker.standing)
+            for worker in self.workers
+            if not worker.standing.is_done
+        }
+
+
+def _sentence(standing: Standing) -> str:
+    left = f"{standing.behind} records behind" if standing.behind else "not closed"
+    return f"{left}: {standing.error}" if standing.error else left
