@@ -6,15 +6,18 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 DESKTOP = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
+TRIES = 60
+TRY_MS = 250
 
 
 @dataclass
@@ -65,21 +68,65 @@ def download(page: Page, metric: str, what: str) -> str:
 def drawn_lines(page: Page, metric: str) -> list[list[tuple[float, float]]]:
     """The points of every line in a chart as it is on screen, read from its picture."""
     svg = download(page, metric, "SVG")
-    paths = re.findall(r'<path d="([^"]+)" fill="none"[^>]*stroke-width="1\.5"', svg)
+    # Series have colours of the palette, grids those of the theme; marks and legends are wider.
+    paths = re.findall(
+        r'<path d="([^"]+)" fill="none" stroke="#\w+" stroke-width="1(?:\.5)?"(?![^>]*opacity)', svg
+    )
     return [
         [(float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path)]
         for path in paths
     ]
 
 
+def wait_for_lines(page: Page, metric: str, count: int) -> list[list[tuple[float, float]]]:
+    """The lines of a chart, once there are so many."""
+    lines: list[list[tuple[float, float]]] = []
+    for _ in range(TRIES):
+        lines = drawn_lines(page, metric)
+        if len(lines) == count:
+            break
+        page.wait_for_timeout(TRY_MS)
+    assert len(lines) == count
+    return lines
+
+
 def wait_for_points(page: Page, metric: str, count: int) -> list[tuple[float, float]]:
     """The only line of a chart, once it has so many points."""
     line: list[tuple[float, float]] = []
-    for _ in range(40):
+    for _ in range(TRIES):
         lines = drawn_lines(page, metric)
         line = lines[0] if lines else []
         if len(line) >= count:
             break
-        page.wait_for_timeout(250)
+        page.wait_for_timeout(TRY_MS)
     assert len(line) == count
     return line
+
+
+def drag(page: Page, target: Locator, start: float, end: float) -> None:
+    """Drag along the middle of something, between two shares of its width."""
+    target.scroll_into_view_if_needed()
+    box = target.bounding_box()
+    assert box is not None
+    y = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + box["width"] * start, y)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * (start + end) / 2, y, steps=4)
+    page.mouse.move(box["x"] + box["width"] * end, y, steps=4)
+    page.mouse.up()
+
+
+def has_drawn(page: Page) -> None:
+    """Wait until the panel that is open has something to show."""
+    content = ".panel :is(canvas, pre, table, img, .empty, li, .card-empty)"
+    page.locator(content).first.wait_for(state="attached")
+    page.wait_for_timeout(TRY_MS)
+
+
+def until(page: Page, is_so: Callable[[], bool]) -> None:
+    """Wait for something; the page's own policy forbids to have the browser wait for it."""
+    for _ in range(TRIES):
+        if is_so():
+            return
+        page.wait_for_timeout(TRY_MS / 5)
+    assert is_so()

@@ -1,0 +1,191 @@
+"""What a person does with charts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartRun
+from tests.e2e.browsing import OpenPage, Serve, download, drag, drawn_lines, until, wait_for_lines
+
+STEPS = 5000
+
+
+@pytest.fixture
+def runs(tmp_path: Path, start_run: StartRun) -> Path:
+    """Three runs of two configurations; the first is long, has a spike of one step and a NaN."""
+    for name, lr, steps in (("long", 0.1, STEPS), ("short", 0.2, 60), ("other", 0.2, 60)):
+        with start_run(name, config={"optimizer": {"lr": lr}}) as run:
+            for step in range(steps):
+                value = 100.0 if step == 3123 else math.exp(-step / 500) + lr
+                run.log({"train/loss": math.nan if step == 40 else value, "acc": step}, step=step)
+    return tmp_path / "runs"
+
+
+def test_zooming_asks_for_every_point_of_the_range(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    wait_for_lines(page, "train/loss", 3)
+    plot = page.locator('[data-metric="train/loss"] .u-over')
+    with page.expect_response(lambda r: "lo=" in r.url and "name=train" in r.url) as caught:
+        drag(page, plot, 0.60, 0.66)
+    body = caught.value.body()
+    head = json.loads(body[8 : 8 + int.from_bytes(body[4:8], "little")])
+    long = max(head["series"], key=lambda one: one["points"])
+    assert long["raw"]
+    assert long["count"] < STEPS / 10
+    assert "zoom=step:" in page.url
+    plot.dblclick()
+    until(page, lambda: "zoom" not in page.url)
+
+
+def test_a_spike_of_one_step_is_drawn(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    lines = wait_for_lines(page, "train/loss", 3)
+    svg = download(page, "train/loss", "SVG")
+    coloured = " ".join(re.findall(r'<path d="([^"]+)" fill="none" stroke="#', svg))
+    heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", coloured)]
+    bottoms = [max(y for _, y in line) for line in lines]
+    assert min(heights) < min(bottoms) / 4
+
+
+def test_a_view_opens_again_from_its_address(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    url = serve(runs).url
+    page = open_page(url + "#panel=charts&x=relative&smooth=0.6&metrics=loss")
+    page.locator('[data-metric="train/loss"]').wait_for()
+    assert page.locator("[data-metric]").count() == 1
+    assert page.get_by_role("radio", name="Elapsed").is_checked()
+    assert page.get_by_role("slider", name="Smooth").input_value() == "0.6"
+
+
+def test_charts_are_filtered_by_words_and_by_expressions(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    page.locator('[data-metric="acc"]').wait_for()
+    box = page.get_by_role("searchbox", name="Filter charts")
+    box.fill("LOSS")
+    page.locator('[data-metric="acc"]').wait_for(state="detached")
+    box.fill("^acc$")
+    page.get_by_text("No metric fits this filter").wait_for()
+    page.locator("#metric-search").get_by_role("button", name="Regular expression").click()
+    page.locator('[data-metric="acc"]').wait_for()
+    box.fill("(")
+    page.locator(".search-error").wait_for()
+
+
+def test_runs_are_shown_hidden_and_shown_alone(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+    wait_for_lines(page, "train/loss", 3)
+    page.get_by_role("checkbox", name="Show short in the charts").click()
+    wait_for_lines(page, "train/loss", 2)
+    page.get_by_role("checkbox", name="Show short in the charts").click()
+    page.locator(".run-name", has_text="other").dblclick()
+    wait_for_lines(page, "train/loss", 1)
+    page.keyboard.press("s")
+    wait_for_lines(page, "train/loss", 3)
+
+
+def test_a_click_in_the_legend_dims_the_others(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    wait_for_lines(page, "train/loss", 3)
+    card = page.locator('[data-metric="train/loss"]')
+    card.locator(".chart-legend-entry", has_text="short").click()
+    card.locator(".chart-legend-entry.is-dimmed").nth(1).wait_for()
+    # Every chart follows.
+    page.locator('[data-metric="acc"] .chart-legend-entry.is-dimmed').nth(1).wait_for()
+
+
+def test_smoothing_keeps_the_raw_line_behind(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+    page.get_by_role("checkbox", name="Show long in the charts").click()
+    rough = wait_for_lines(page, "train/loss", 2)
+    page.keyboard.press("]")
+    until(page, lambda: "smooth=0.1" in page.url)
+    smooth = wait_for_lines(page, "train/loss", 2)
+    assert [[x for x, _ in line] for line in smooth] == [[x for x, _ in line] for line in rough]
+    assert smooth != rough
+    svg = download(page, "train/loss", "SVG")
+    assert len(re.findall(r'fill="none" stroke="#[^>]*opacity="0\.28"', svg)) == 2
+
+
+def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url + "#panel=charts&metrics=loss")
+    page.get_by_role("button", name="Group runs").click()
+    page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
+    assert page.locator(".run-group").count() == 2
+    page.get_by_role("button", name="How groups are drawn").click()
+    page.get_by_role("menuitemcheckbox", name="Mean ± standard deviation").click()
+    wait_for_lines(page, "train/loss", 2)
+    assert "mean of 2" in page.locator(".chart-legend").inner_text()
+
+
+def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url)
+    page.locator(".run-name", has_text="short").click()
+    page.keyboard.press("b")
+    page.locator(".run", has_text="other").locator(".run-delta", has_text="±0%").wait_for()
+    assert "%" in page.locator(".run", has_text="long").locator(".run-delta").inner_text()
+
+
+def test_a_run_is_renamed(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url)
+    page.locator(".run", has_text="short").hover()
+    page.get_by_role("button", name="Actions for short").click()
+    page.get_by_role("menuitem", name="Rename…").click()
+    page.get_by_role("textbox", name="Name on this page").fill("the better one")
+    page.get_by_role("button", name="Rename", exact=True).click()
+    page.locator(".run", has_text="the better one").wait_for()
+
+
+def test_a_csv_has_every_point_as_it_was_logged(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    text = download(page, "train/loss", "CSV")
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["run"] == "long"]
+    journal = (
+        (runs / "tests" / "long" / "journal" / "loop.0001.0000.jsonl").read_text().splitlines()
+    )
+    logged = [record for record in map(json.loads, journal) if record["log"] == "metrics"]
+    assert [int(row["x"]) for row in rows] == [record["step"] for record in logged]
+    assert [None if row["value"] == "nan" else float(row["value"]) for row in rows] == [
+        record["m"]["train/loss"] for record in logged
+    ]
+
+
+def test_pictures_can_be_taken(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    wait_for_lines(page, "train/loss", 3)
+    assert len(drawn_lines(page, "train/loss")) == 3
+    page.locator('[data-metric="train/loss"]').get_by_role("button", name="Actions").click()
+    with page.expect_download() as caught:
+        page.get_by_role("menuitem", name="Download PNG").click()
+    assert Path(caught.value.path()).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_pinned_chart_comes_first_and_a_chart_fills_the_window(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=charts")
+    page.locator('[data-metric="acc"]').get_by_role("button", name="Actions").click()
+    page.get_by_role("menuitemcheckbox", name="Pin to the top").click()
+    page.get_by_role("region", name="pinned").wait_for()
+    assert page.locator("[data-metric]").first.get_attribute("data-metric") == "acc"
+    page.get_by_role("button", name="Full screen: train/loss").click()
+    box = page.locator("dialog[open] .u-over").bounding_box()
+    assert box is not None
+    assert box["width"] > 1000
+    page.keyboard.press("Escape")
+    until(page, lambda: "full" not in page.url)
