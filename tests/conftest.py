@@ -34,6 +34,7 @@ def own_environment(
     for name in list(os.environ):
         if name.startswith(_LAUNCHERS) or name in _RANKS:
             monkeypatch.delenv(name)
+    monkeypatch.setenv("EPOCHAL_COMPANION", "0")
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 

@@ -30,6 +30,8 @@ def test_every_variable_is_read() -> None:
         "EPOCHAL_MODE": "OFF",
         "EPOCHAL_CONSOLE": "0",
         "EPOCHAL_GIT": "no",
+        "EPOCHAL_COMPANION": "0",
+        "EPOCHAL_GRACE": "2.5",
     }
     assert read_settings(environ) == Settings(
         dir="/data",
@@ -40,6 +42,8 @@ def test_every_variable_is_read() -> None:
         enabled=False,
         console=False,
         git=False,
+        companion=False,
+        grace_s=2.5,
     )
 
 
@@ -124,3 +128,9 @@ def test_the_cache_folder_is_the_given_one_else_the_users() -> None:
     assert cache_folder({"EPOCHAL_CACHE_DIR": "/data/c", "XDG_CACHE_HOME": "/x"}) == Path("/data/c")
     assert cache_folder({"XDG_CACHE_HOME": "/x"}) == Path("/x/epochal")
     assert cache_folder({}).is_relative_to(Path.home())
+
+
+@pytest.mark.parametrize("text", ["-1", "soon", "inf", "nan"])
+def test_a_time_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(UsageError, match=r"EPOCHAL_GRACE='.*' is not a time: use seconds"):
+        read_settings({"EPOCHAL_GRACE": text})

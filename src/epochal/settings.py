@@ -8,6 +8,8 @@
     EPOCHAL_MODE       on | off: off makes every run a no-op on disk
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
+    EPOCHAL_COMPANION  1 | 0: a process beside the run           default: 1
+    EPOCHAL_GRACE      seconds it may go on after the run        default: 30
     EPOCHAL_CACHE_DIR  folder for what can be made again         default: the user's cache folder
     EPOCHAL_TOKEN      the token a server that other machines can reach asks for
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
@@ -44,6 +46,8 @@ class Settings:
     enabled: bool = True
     console: bool = True
     git: bool = True
+    companion: bool = True
+    grace_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         enabled=_flag(env, "EPOCHAL_MODE", default=True),
         console=_flag(env, "EPOCHAL_CONSOLE", default=True),
         git=_flag(env, "EPOCHAL_GIT", default=True),
+        companion=_flag(env, "EPOCHAL_COMPANION", default=True),
+        grace_s=_seconds(env, "EPOCHAL_GRACE", default=default.grace_s),
     )
 
 
@@ -95,6 +101,22 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "epochal"
     return Path.home() / ".cache" / "epochal"
+
+
+def child_environment(package_root: Path) -> dict[str, str]:
+    """The environment of a process of ours that is started in another folder.
+
+    It finds this package and whatever the caller's relative entries of PYTHONPATH led to.
+    """
+    env = dict(os.environ)
+    env.pop("PYTHONINSPECT", None)  # would have it wait for input at its end
+    given = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    # Put in front, an installation's folder could hide modules of Python itself.
+    if package_root.name not in ("site-packages", "dist-packages"):
+        given = [str(package_root), *given]
+    if given:
+        env["PYTHONPATH"] = os.pathsep.join(given)
+    return env
 
 
 def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | None:
@@ -163,6 +185,19 @@ def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
     if lowered in _TRUE:
         return True
     raise UsageError(f"{name}={text!r} is not a switch: use 1/on or 0/off.")
+
+
+def _seconds(env: Mapping[str, str], name: str, *, default: float) -> float:
+    text = env.get(name, "").strip()
+    if not text:
+        return default
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"{name}={text!r} is not a time: use seconds, 0 or more.")
+    return seconds
 
 
 def _first_int(env: Mapping[str, str], *names: str) -> int | None:

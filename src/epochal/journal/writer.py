@@ -43,7 +43,8 @@ class JournalWriter:
 
     ``header`` gives the first line of a part. ``on_fault`` is told a sentence when records begin to
     be lost, and again when a file had to be replaced. ``restore`` is called after the run folder
-    had to be made anew.
+    had to be made anew. ``on_look``, which can be set, is called at most once a second, between two
+    records.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class JournalWriter:
         self._retry_open_at = 0.0
         self._closed = False
         self._wants_new_attempt = False
+        self.on_look: Callable[[], object] | None = None
         _register_fork(self)
 
     @property
@@ -212,6 +214,8 @@ class JournalWriter:
                     # The full part goes on growing: a large file is better than a lost record.
                     self._on_fault(f"cannot start a new part beside {self.path}: {_say(error)}")
                     self._part_bytes *= 2
+            if self.on_look is not None:
+                self.on_look()
 
     def _file_is_ours(self) -> bool:
         """Whether the descriptor still leads to our file, and that file still has a name."""
@@ -382,6 +386,7 @@ class JournalWriter:
         """After a fork: the child gets a file of its own, made when it first logs."""
         self._lock = threading.RLock()
         self._let_go()
+        self.on_look = None
         self.name = PartName(f"child-{os.getpid()}", self.name.attempt, 0)
         self.lost = self.lost_total = 0
         self._reason = ""

@@ -89,6 +89,16 @@ def checked_console(
     return Console(verbosity=verbosity, min_interval_s=line_every_s)
 
 
+def check_wait(finish_wait_s: Any) -> None:
+    """Raise unless it is a time that can be waited."""
+    if isinstance(finish_wait_s, bool) or not isinstance(finish_wait_s, (int, float)):
+        raise ValueTypeError(
+            f"finish_wait_s must be a number of seconds, not {type(finish_wait_s).__name__}."
+        )
+    if not 0 <= finish_wait_s < float("inf"):
+        raise UsageError(f"finish_wait_s={finish_wait_s} must be 0 or more seconds.")
+
+
 def _check_texts(**texts: Any) -> None:
     for argument, value in texts.items():
         if value is None:

@@ -11,6 +11,7 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.run import opening, request
 from epochal.run.capture import Capture
+from epochal.run.companion import start_companion
 from epochal.run.current import CURRENT
 from epochal.run.death import DeathWatch
 from epochal.run.pace import Totals
@@ -38,6 +39,8 @@ def init(
     console: bool | Console | None = None,
     verbosity: Verbosity | LogVerbosity | int | str | None = None,
     line_every_s: float = 0.0,
+    companion: bool | None = None,
+    finish_wait_s: float = 5.0,
 ) -> Run:
     """Start a run and make it the current one.
 
@@ -45,13 +48,15 @@ def init(
     on with the run of that name if there is one, "must" insists, "latest" goes on with the newest
     run of the project. ``resume_step`` is the first step that will be logged again; without it the
     first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
-    ``line_every_s`` bounds how often step lines are printed.
+    ``line_every_s`` bounds how often step lines are printed. ``companion`` switches the process
+    beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
 
     Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
     raises for what the outside world does.
     """
     settings = read_settings()
     launch = read_launch()
+    request.check_wait(finish_wait_s)
     joined = opening.join_parent(console)
     if joined is not None:
         return joined
@@ -79,6 +84,8 @@ def init(
     else:
         run = opening.start_other_rank(asked, launch)
     _make_current(run, capture=capture)
+    if run.is_recorded and (settings.companion if companion is None else companion):
+        start_companion(run, launch, grace_s=settings.grace_s, wait_s=finish_wait_s)
     return run
 
 

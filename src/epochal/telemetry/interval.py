@@ -33,7 +33,6 @@ _STEPS: Mapping[str, _Steps] = {
 }
 _ANY_UNIT = _Steps()
 _RATE = "bytes/s"
-_RATE_DIGITS = 2
 
 
 class Interval:
@@ -84,20 +83,20 @@ class Interval:
 
 def _mean(values: Sequence[float], unit: str) -> float:
     mean = math.fsum(values) / len(values)
-    step = _rate_step(mean) if unit == _RATE else _STEPS.get(unit, _ANY_UNIT).mean
+    step = _rate_step(mean, digits=2) if unit == _RATE else _STEPS.get(unit, _ANY_UNIT).mean
     return round(mean / step) * step
 
 
 def _rounded_up(value: float, unit: str) -> float:
-    step = _rate_step(value) if unit == _RATE else _STEPS.get(unit, _ANY_UNIT).extreme
+    step = _rate_step(value, digits=1) if unit == _RATE else _STEPS.get(unit, _ANY_UNIT).extreme
     return math.ceil(value / step) * step
 
 
-def _rate_step(value: float) -> int:
+def _rate_step(value: float, *, digits: int) -> int:
     """Rates differ by orders of magnitude: what counts is their leading digits."""
-    if value < 10**_RATE_DIGITS:
+    if value < 10**digits:
         return 1
-    return int(10 ** (math.floor(math.log10(value)) - (_RATE_DIGITS - 1)))
+    return int(10 ** (math.floor(math.log10(value)) - (digits - 1)))
 
 
 def _gravest(words: Sequence[str]) -> str:

@@ -1,0 +1,8 @@
+"""``python -m epochal.companion RUN_FOLDER --attempt N --parent PID …``."""
+
+import sys
+
+from epochal.companion.process import main
+
+if __name__ == "__main__":
+    sys.exit(main())

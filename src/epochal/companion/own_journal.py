@@ -1,0 +1,88 @@
+"""The file a companion writes: one writer of the run's journal, named after the node."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from epochal.companion.charge import Charge
+from epochal.errors import FormatError
+from epochal.journal.layout import PartName, read_json
+from epochal.journal.line import encode, now
+from epochal.journal.process import process_identity
+from epochal.journal.writer import JournalWriter
+from epochal.record import FORMAT_VERSION
+
+# Smaller than a loop's: sealed, a part is a tenth, and telemetry is written for weeks.
+_PART_BYTES = 8 * 1024 * 1024
+
+
+class OwnJournal:
+    """Appends a companion's records; made with the first, and again after ``close``.
+
+    A disk that cannot be written is the training's trouble to report: here records are counted as
+    lost by the journal itself. A run that was deleted is not brought back.
+    """
+
+    def __init__(self, charge: Charge) -> None:
+        self._charge = charge
+        self._writer: JournalWriter | None = None
+
+    def write(self, kind: str, fields: Mapping[str, Any], *, at: float | None = None) -> None:
+        """Append one record; ``at`` in Unix seconds, now if left out."""
+        if not self._charge.folder.journal.is_dir():
+            return
+        moment = now() if at is None else at
+        self._opened().append(encode({"log": kind, "t": moment, **fields}), moment)
+
+    def event(self, name: str, **facts: Any) -> None:
+        """Append an event."""
+        self.write("event", {"name": name, **facts})
+
+    def close(self) -> None:
+        """End the file with a record that says so, which makes it ready to be sealed."""
+        if self._writer is None:
+            return
+        self.write("finish", {"status": "finished", "reason": "telemetry ends with its run"})
+        if self._charge.folder.journal.is_dir():
+            self._writer.close()
+        self._writer = None
+
+    def _opened(self) -> JournalWriter:
+        if self._writer is None:
+            self._writer = JournalWriter(
+                self._charge.folder,
+                writer=self._charge.own_writer,
+                attempt=self._charge.attempt,
+                header=self._header,
+                on_fault=lambda _sentence: None,
+                part_bytes=_PART_BYTES,
+            )
+            with contextlib.suppress(OSError):  # the first append tries again, and counts
+                self._writer.open()
+        return self._writer
+
+    def _header(self, part: PartName) -> bytes:
+        """The first record of a part, as the training's own files begin."""
+        return encode(
+            {
+                "log": "run",
+                "t": now(),
+                "v": FORMAT_VERSION,
+                **_identity(self._charge),
+                "writer": part.writer,
+                "attempt": part.attempt,
+                "part": part.part,
+                "rank": self._charge.rank,
+                **process_identity(),
+            }
+        )
+
+
+def _identity(charge: Charge) -> dict[str, Any]:
+    try:
+        identity = read_json(charge.folder.identity)
+    except (OSError, FormatError):
+        return {}
+    return {name: identity.get(name) for name in ("id", "name", "project")}

@@ -1,0 +1,180 @@
+"""The companion's life: watch a run, then do what is left to do when it has ended.
+
+Starts before the training's first step and ends within ``EPOCHAL_GRACE`` of its last. It never
+prints; what it has to say is in its own journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Literal
+
+from epochal.companion import ending
+from epochal.companion.bell import Bell
+from epochal.companion.charge import Charge, parse
+from epochal.companion.clockwork import Clockwork
+from epochal.companion.durable import SYNC_EVERY_S, Durable
+from epochal.companion.evidence import Witness
+from epochal.companion.own_journal import OwnJournal
+from epochal.companion.parent import ParentWatch
+from epochal.companion.relay import Relay
+from epochal.companion.sealing import LOOK_EVERY_S, Sealing
+from epochal.companion.telemetry_journal import (
+    GPU_EVERY_S,
+    HOST_EVERY_S,
+    Telemetry,
+    own_processes,
+)
+from epochal.telemetry.nvidia import NvidiaSource
+from epochal.telemetry.used import UsedGpus
+from epochal.telemetry.visible import EVERY_GPU
+
+_LOOK_EVERY_S = 1.0
+_LESS_URGENT = 5
+
+# How the watch ended: the run said so, its process is gone, we were told to, its folder is gone.
+Ending = Literal["finished", "vanished", "stopped", "removed"]
+
+
+class Companion:
+    """Watches one attempt of one run on one node."""
+
+    def __init__(self, charge: Charge, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._charge = charge
+        self._clock = clock
+        self._parent = ParentWatch(charge.parent, started=charge.parent_start)
+        self._bell = Bell(self._parent.descriptor)
+        self._witness = Witness.beside(charge)
+        self.journal = OwnJournal(charge)
+        self._durable = Durable(charge.folder)
+        self._sealing = Sealing(charge.folder)
+        self.relay = Relay(charge.folder, self.journal)
+        self._telemetry = _telemetry_of(charge, self.journal)
+        self._is_told_to_stop = False
+
+    def stop(self) -> None:
+        """End the watch at the next look."""
+        self._is_told_to_stop = True
+
+    def run(self) -> None:
+        """Watch until there is nothing more to watch, then wind up."""
+        how = self._watch()
+        if how != "removed":
+            self._wind_up(how)
+        self._bell.close()
+        self._parent.close()
+
+    def _watch(self) -> Ending:
+        how = self._look()
+        if how is None:
+            self._telemetry.begin()
+        clockwork = Clockwork(clock=self._clock)
+        clockwork.every(GPU_EVERY_S, self._telemetry.sample_gpus)
+        clockwork.every(HOST_EVERY_S, self._telemetry.sample_host)
+        clockwork.every(SYNC_EVERY_S, self._durable.sync)
+        if self._charge.is_main:
+            clockwork.every(LOOK_EVERY_S, self._sealing.look)
+            clockwork.every(_LOOK_EVERY_S, self.relay.look)
+            self.relay.look()
+        while how is None:
+            self._bell.wait(min(_LOOK_EVERY_S, clockwork.run_due()))
+            how = self._look()
+        return how
+
+    def _look(self) -> Ending | None:
+        charge = self._charge
+        # The process first: what it wrote last is then all there.
+        is_alive = self._parent.is_alive()
+        if not charge.folder.journal.is_dir():
+            return "removed"
+        if ending.has_finished(charge.folder, charge.writer, charge.attempt):
+            return "finished"
+        if not is_alive:
+            return "vanished"
+        return "stopped" if self._is_told_to_stop else None
+
+    def _wind_up(self, how: Ending) -> None:
+        deadline_s = self._clock() + self._charge.grace_s
+        if how == "vanished":
+            self.journal.event("vanished", **self._witness.testify(self._telemetry.last_seen))
+        self._telemetry.end()
+        if how == "stopped":
+            self._durable.sync()
+            self.relay.stop()
+            return  # the run goes on: its files are not to be sealed yet
+        self.journal.close()
+        self._durable.sync()
+        if self._charge.is_main:
+            self._do_last_jobs(deadline_s)
+
+    def _do_last_jobs(self, deadline_s: float) -> None:
+        self.relay.finish()  # the sinks work on while other jobs are done; they are waited for last
+        jobs: list[ending.LastJob] = [
+            ending.SealingJob(self._charge.folder, self._charge.attempt, self._sealing),
+            self.relay,
+        ]
+        left = ending.do_what_is_left(jobs, deadline_s=deadline_s, clock=self._clock)
+        if left:
+            self.journal.event("unfinished", left=left)
+            self.journal.close()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a companion; its faults become events of the run."""
+    charge = parse(argv)
+    _step_aside()
+    companion = Companion(charge)
+    sys.excepthook = _fault_recorder(companion.journal)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
+    companion.run()
+    if companion.relay.is_busy:
+        os._exit(0)  # a tracker that hangs would hang at the interpreter's end too
+    return 0
+
+
+def _step_aside() -> None:
+    """Take no part in what is meant for the training: its terminal, its folder, its CPU."""
+    for name in ("SIGINT", "SIGHUP"):
+        with contextlib.suppress(AttributeError):  # a platform without it
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(_LESS_URGENT)
+
+
+def _fault_recorder(
+    journal: OwnJournal,
+) -> Callable[[type[BaseException], BaseException, TracebackType | None], None]:
+    def record(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        journal.event(
+            "companion-failed",
+            reason=f"{kind.__name__}: {error}",
+            traceback="".join(traceback.format_exception(kind, error, trace)),
+        )
+
+    return record
+
+
+def _telemetry_of(charge: Charge, journal: OwnJournal) -> Telemetry:
+    # Ranks may each be shown one GPU; beside them all of the node's are looked at.
+    visible = NvidiaSource()
+    ids = [model.id for model in visible.gpu_models()]
+    gpus = visible
+    if charge.shares_node:
+        visible.close()
+        gpus = NvidiaSource(EVERY_GPU)
+    return Telemetry(
+        charge,
+        journal,
+        gpus=gpus,
+        used=UsedGpus(ids, others=charge.shares_node),
+        own_pids=lambda: own_processes(charge),
+    )

@@ -1,0 +1,100 @@
+"""Sends a run on to its sinks, if it has any; the sinks' own threads do the work.
+
+Which sinks is said in the run's ``sinks.json``. Nothing of theirs is loaded before that is seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from epochal.companion.own_journal import OwnJournal
+from epochal.errors import EpochalError, FormatError
+from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.process import liveness, process_identity
+
+if TYPE_CHECKING:
+    from epochal.sinks.worker import Forwarding
+
+
+class Relay:
+    """The sinks of one run, from the first look to the last job."""
+
+    def __init__(self, folder: RunFolder, journal: OwnJournal) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._forwarding: Forwarding | None = None
+        self._failure: str | None = None
+
+    @property
+    def command(self) -> str:
+        """The command that sends what is left."""
+        return f"epochal sync {self._folder.path}"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a sink is at work, or hangs."""
+        return self._forwarding is not None and self._forwarding.is_busy
+
+    def look(self) -> None:
+        """Begin to send once there is somewhere to send to and nobody else does."""
+        if self._forwarding is not None or self._failure is not None:
+            return
+        wanted, sinks = _kept(self._folder)
+        if wanted and not any(_is_held(sinks.get(name)) for name in wanted):
+            self._begin()
+
+    def finish(self) -> None:
+        """No more records will come: have the sinks send what there is, and close."""
+        self.look()
+        if self._forwarding is not None:
+            self._forwarding.finish()
+
+    def go_on(self) -> bool:
+        """Whether any sink still has something to send."""
+        return self.is_busy
+
+    def stop(self) -> None:
+        """Time is up: what is being sent is the last."""
+        if self._forwarding is not None:
+            self._forwarding.stop()
+
+    def left(self) -> str | None:
+        """Which sinks have not been given everything, and why."""
+        if self._forwarding is None:
+            wanted, _ = _kept(self._folder)
+            why = self._failure or "another process was sending"
+            return f"not sent to {', '.join(wanted)}: {why}" if wanted else None
+        unsent = self._forwarding.unsent()
+        return "; ".join(f"not sent to {name}: {why}" for name, why in unsent.items()) or None
+
+    def _begin(self) -> None:
+        from epochal.sinks.ledger import Ledger
+        from epochal.sinks.worker import Forwarding
+
+        try:
+            forwarding = Forwarding(self._folder, Ledger(self._folder).reporting())
+        except (EpochalError, OSError) as error:
+            self._failure = str(error)
+            self._journal.event("sinks-failed", reason=self._failure)
+            return
+        forwarding.start()
+        self._forwarding = forwarding
+
+
+def _kept(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
+    """The names of the sinks that are wanted, and how each stands, as far as can be read."""
+    try:
+        kept = read_json(folder.path / "sinks.json")
+    except (OSError, FormatError):
+        return [], {}
+    wanted, sinks = kept.get("report_to"), kept.get("sinks")
+    names = [str(name) for name in wanted] if isinstance(wanted, list) else []
+    return names, sinks if isinstance(sinks, dict) else {}
+
+
+def _is_held(standing: Any) -> bool:
+    """Whether a companion of an earlier attempt is still at a sink: it will not be for long."""
+    owner = standing.get("owner") if isinstance(standing, dict) else None
+    if not isinstance(owner, dict) or standing.get("phase") in ("closed", "stopped"):
+        return False
+    return owner != process_identity() and liveness(owner) == "alive"

@@ -1,0 +1,116 @@
+"""Has finished parts sealed by a short-lived process, which takes its memory with it.
+
+``python -m epochal.companion.sealing RUN_FOLDER STEM…`` is that process. It prints one JSON object:
+the parts it could not seal, and why.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from epochal.errors import EpochalError
+from epochal.journal.layout import PartName, RunFolder, parse_part_name
+from epochal.journal.line import decode_json, encode_json
+from epochal.segments.finished import sealable_parts
+
+LOOK_EVERY_S = 60.0
+# A segment's own tables take this much: a smaller part would only grow by being sealed.
+WORTH_SEALING_BYTES = 64 * 1024
+_LESS_URGENT = 10
+
+
+class Sealing:
+    """Seals the parts of one run that nobody writes any more, one process at a time.
+
+    ``failures`` has the parts that could not be sealed and why; they are not tried again until they
+    have changed.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._sizes: dict[PartName, int] = {}
+        self.failures: dict[str, str] = {}
+
+    def waiting(self) -> list[PartName]:
+        """The parts that should be sealed and are worth another try."""
+        return [part for part in sealable_parts(self._folder) if self._is_worth_it(part)]
+
+    def look(self) -> bool:
+        """Start sealing what waits, unless that is under way; whether it is under way now."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                return True
+            self._collect()
+        parts = self.waiting()
+        if not parts:
+            return False
+        for part in parts:
+            self._sizes[part] = _size(self._folder.part_path(part))
+        self._process = subprocess.Popen(
+            [
+                *(sys.executable, "-W", "ignore", "-m", "epochal.companion.sealing"),
+                *(str(self._folder.path), *(part.stem for part in parts)),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        return True
+
+    def stop(self) -> None:
+        """Stop a process that is under way; a part is sealed or it is not, never half."""
+        if self._process is not None:
+            self._process.kill()
+            self._collect()
+
+    def _collect(self) -> None:
+        assert self._process is not None
+        said, _ = self._process.communicate()
+        try:
+            failures = decode_json(said)
+        except ValueError:  # killed, or died, before it could say anything
+            failures = {}
+        if isinstance(failures, dict):
+            self.failures.update({str(stem): str(why) for stem, why in failures.items()})
+        self._process = None
+
+    def _is_worth_it(self, part: PartName) -> bool:
+        size = _size(self._folder.part_path(part))
+        return size >= WORTH_SEALING_BYTES and self._sizes.get(part) != size
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def main(argv: Sequence[str]) -> int:
+    """The process that seals."""
+    import os
+
+    from epochal.segments.seal import seal_part
+
+    if hasattr(os, "nice"):
+        os.nice(_LESS_URGENT)
+    folder = RunFolder(Path(argv[0]))
+    failures: dict[str, str] = {}
+    for stem in argv[1:]:
+        part = parse_part_name(f"{stem}.jsonl", ".jsonl")
+        if part is None:
+            continue
+        try:
+            seal_part(folder, part)
+        except (EpochalError, OSError) as error:
+            failures[stem] = str(error)
+    sys.stdout.buffer.write(encode_json(failures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,165 @@
+"""Starts the companion process beside a run, starts it again once, and tells it when to wind up.
+
+Nothing here waits for it but ``finish()``, and that a bounded time and only while records are being
+forwarded. The journal is the truth: a companion that misses a word from here finds it there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import epochal
+from epochal.journal.layout import LOOP
+from epochal.journal.process import process_identity
+from epochal.run.forwarded import Unsent, unsent
+from epochal.run.run import Run
+from epochal.settings import Launch, child_environment
+
+_PAUSE_S = 0.02
+# Somebody who stops a training wants it to stop; the companion sends on by itself.
+_IMPATIENT = frozenset({"interrupted", "terminated"})
+
+
+def start_companion(run: Run, launch: Launch, *, grace_s: float, wait_s: float) -> None:
+    """Start the process beside a run, on the first rank of each node; never waits for it."""
+    # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
+    if launch.local_rank != 0 or not run.folder.identity.exists():
+        return
+    beside = CompanionProcess(run, _arguments(run, launch, grace_s=grace_s), wait_s=wait_s)
+    beside.start()
+    run.on_look(beside.look)
+    run.on_finish(beside.look)
+    run.after_finish(beside.wind_up)
+
+
+class CompanionProcess:
+    """The companion of one run, as the training process sees it."""
+
+    def __init__(self, run: Run, arguments: list[str], *, wait_s: float) -> None:
+        self._run = run
+        self._arguments = arguments
+        self._wait_s = wait_s
+        self._pid = os.getpid()
+        self._process: _Companion | None = None
+        self._line: socket.socket | None = None
+        self._may_restart = True
+
+    def start(self) -> None:
+        """Start it; a system that cannot is told of once, and the run goes on without."""
+        ours, theirs = _line()
+        try:
+            self._process = _Companion(
+                [sys.executable, "-W", "ignore", "-m", "epochal.companion", *self._arguments],
+                stdin=subprocess.DEVNULL if theirs is None else theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd=self._run.dir.anchor,  # modules beside the training must not be taken for ours
+                env=child_environment(Path(epochal.__file__).parent.parent),
+                start_new_session=True,  # Ctrl-C is meant for the training
+            )
+        except OSError as error:
+            self._run.console.notice(
+                f"the companion process could not be started: {error}. The run is recorded all the"
+                " same, without telemetry."
+            )
+        finally:
+            if theirs is not None:
+                theirs.close()
+        if self._line is not None:
+            self._line.close()
+        self._line = ours
+
+    def look(self) -> None:
+        """Start it again if it has died, once; the second time say what is missing."""
+        process = self._process
+        if process is None or os.getpid() != self._pid or (code := process.poll()) is None:
+            return
+        self._process = None
+        if self._may_restart:
+            self._may_restart = False
+            self._run.event("companion-restarted", exit_code=code)
+            self.start()
+            return
+        self._run.event("companion-lost", exit_code=code)
+        self._run.console.notice(
+            f"the companion process of run {self._run.name!r} died twice (exit code {code}): there"
+            f" is no more telemetry. Training and its record go on; afterwards, 'epochal sync"
+            f" {self._run.dir}' and 'epochal pack {self._run.dir}' do what it would have done."
+        )
+
+    def wind_up(self, status: str) -> None:
+        """The run has finished: let the companion know, and wait a little for its sinks."""
+        if os.getpid() != self._pid:
+            return
+        self._knock()
+        left = self._wait_for_sinks(0.0 if status in _IMPATIENT else self._wait_s)
+        if left:
+            words = "; ".join(f"{one.name}: {one.why}" for one in left)
+            self._run.console.notice(
+                f"not everything has been forwarded ({words}). The companion goes on for a while;"
+                f" 'epochal sync {self._run.dir}' sends what is missing after that."
+            )
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+
+    def _wait_for_sinks(self, wait_s: float) -> list[Unsent]:
+        """The sinks that are not done when there is nothing to wait for any more."""
+        process = self._process
+        sender = None if process is None else process.pid
+        deadline_s = time.monotonic() + wait_s
+        while left := unsent(self._run.folder, sender=sender):
+            is_over = process is None or process.poll() is not None
+            if is_over or time.monotonic() >= deadline_s or all(one.is_hopeless for one in left):
+                break
+            time.sleep(_PAUSE_S)
+        return left
+
+    def _knock(self) -> None:
+        if self._line is None:
+            return
+        # Not a pipe: writing to one whose reader has died can kill a process.
+        with contextlib.suppress(OSError):
+            self._line.send(b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+
+
+class _Companion(subprocess.Popen[bytes]):
+    """A process that outlives the object; Python collects it when it starts the next one."""
+
+    def __del__(self) -> None:
+        # Popen takes the function that warns of a process still running: here that is no fault.
+        super().__del__(_warn=lambda *_words, **_facts: None)  # type: ignore[call-arg]
+
+
+def _line() -> tuple[socket.socket | None, socket.socket | None]:
+    """Both ends of a line to knock on, where a knock can be made safe."""
+    if not hasattr(socket, "MSG_NOSIGNAL") or not hasattr(socket, "AF_UNIX"):
+        return None, None
+    try:
+        return socket.socketpair()
+    except OSError:
+        return None, None
+
+
+def _arguments(run: Run, launch: Launch, *, grace_s: float) -> list[str]:
+    identity = process_identity()
+    started = identity["pid_start"]
+    writer = LOOP if launch.rank == 0 else f"rank-{launch.rank:04d}"
+    return [
+        str(run.dir),
+        *("--attempt", str(run.attempt), "--parent", str(identity["pid"])),
+        *(() if started is None else ("--parent-start", repr(started))),
+        *(
+            "--node",
+            f"{identity['host']}-{launch.node_rank}" if launch.node_rank else identity["host"],
+        ),
+        *("--rank", str(launch.rank), "--writer", writer),
+        *(("--shares-node",) if launch.world_size > 1 else ()),
+        *("--grace", repr(float(grace_s))),
+    ]

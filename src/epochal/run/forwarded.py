@@ -1,0 +1,43 @@
+"""What a run's sinks have yet to send, by the file they keep it in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.journal.layout import RunFolder, read_json
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """A sink that has not been given everything; ``is_hopeless`` if waiting will not help."""
+
+    name: str
+    why: str
+    is_hopeless: bool
+
+
+def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
+    """The sinks that are not done, by ``sinks.json``; ``sender`` is the process that sends."""
+    try:
+        kept = read_json(folder.path / "sinks.json")
+    except (OSError, FormatError):
+        return []  # nothing is forwarded
+    wanted, sinks = kept.get("report_to"), kept.get("sinks")
+    names = wanted if isinstance(wanted, list) else []
+    standings = sinks if isinstance(sinks, dict) else {}
+    found = [_unsent(str(name), standings.get(name), sender) for name in names]
+    return [one for one in found if one is not None]
+
+
+def _unsent(name: str, standing: Any, sender: int | None) -> Unsent | None:
+    owner = standing.get("owner") if isinstance(standing, dict) else None
+    # What an earlier attempt's companion has left behind says nothing about this one.
+    if not isinstance(owner, dict) or owner.get("pid") != sender:
+        return Unsent(name, "not begun", is_hopeless=False)
+    phase, behind = standing.get("phase"), standing.get("behind")
+    if phase == "closed":
+        return None
+    progress = f"{behind} records behind" if behind else "not closed yet"
+    return Unsent(name, str(standing.get("error") or progress), is_hopeless=phase == "stopped")

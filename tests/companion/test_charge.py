@@ -1,0 +1,25 @@
+from pathlib import Path
+
+import pytest
+
+from epochal.companion.charge import GRACE_S, node_name, parse
+
+
+def test_a_command_line_is_read(tmp_path: Path) -> None:
+    charge = parse([str(tmp_path), "--attempt", "2", "--parent", "77", "--node", "GPU-07.example"])
+    assert (charge.folder.path, charge.attempt, charge.parent) == (tmp_path, 2, 77)
+    assert charge.own_writer == "telemetry-gpu-07-example"
+    assert charge.is_main
+    assert charge.grace_s == GRACE_S
+
+
+def test_the_companion_of_another_rank_is_not_the_main_one(tmp_path: Path) -> None:
+    words = [str(tmp_path), "--attempt", "1", "--parent", "1", "--writer", "rank-0008"]
+    assert not parse([*words, "--rank", "8"]).is_main
+
+
+@pytest.mark.parametrize(
+    ("host", "name"), [("vm", "vm"), ("...", "node"), ("A_b.C", "a-b-c"), ("x" * 80, "x" * 60)]
+)
+def test_a_machines_name_fits_a_writers(host: str, name: str) -> None:
+    assert node_name(host) == name

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+from epochal.companion.evidence import Witness, last_step
+from epochal.journal.layout import RunFolder
+from epochal.telemetry.cgroup import Cgroup
+from tests.doubles.companions import charge_of
+from tests.doubles.journals import append_step, open_writer
+
+
+def group(folder: Path, kills: int) -> Cgroup:
+    (folder / "membership").write_text("0::/\n")
+    (folder / "memory.events").write_text(f"oom_kill {kills}\n")
+    return Cgroup(membership=folder / "membership", mount=folder)
+
+
+def test_a_kill_for_want_of_memory_is_told_with_the_last_step(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    append_step(writer, 41)
+    writer.close()
+    witness = Witness.beside(charge_of(tmp_path, parent=7), cgroup=group(tmp_path, 2))
+    group(tmp_path, 3)
+    facts = witness.testify({"rss": 8 * 1024**3})
+    assert (facts["pid"], facts["last_step"], facts["oom_kills"]) == (7, 41, 1)
+    assert facts["exit"] == "unknown"
+    assert facts["sentence"] == (
+        "the training process vanished after step 41 without a word; the kernel has killed a"
+        " process of its group for want of memory since; it held 8.0 GB when last seen."
+    )
+
+
+def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
+    nowhere = Cgroup(membership=tmp_path / "absent", mount=tmp_path)
+    facts = Witness.beside(charge_of(tmp_path), cgroup=nowhere).testify({"rss": None})
+    assert set(facts) == {"sentence", "pid", "exit"}
+    assert "before its first step" in facts["sentence"]
+
+
+def test_the_last_step_may_be_in_an_older_part(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path, part_bytes=150)
+    while len(RunFolder(tmp_path).parts()) < 2:
+        append_step(writer, 2)
+    assert last_step(RunFolder(tmp_path), "loop", 1) == 2
+    assert last_step(RunFolder(tmp_path), "loop", 2) is None
+    writer.close()
