@@ -248,7 +248,7 @@ def test_a_map_of_slices_cuts_the_last_dimension(batched: bool) -> None:
 
 def test_all_mistakes_are_listed_at_once() -> None:
     flow = (
-        FlowBuilder.start(nn.GELU)  # type: ignore[arg-type]
+        FlowBuilder.start(nn.GELU)
         .tag("a")
         .tag("a")
         .through(times(1))

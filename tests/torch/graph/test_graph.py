@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -57,7 +58,7 @@ def test_parameters_have_qualified_names() -> None:
     assert names[:2] == ["encoder/weight", "encoder/bias"]
     assert "sequential_1/1.weight" in names
     assert "head_1/bias" in names
-    assert list(network().qualified_buffers())[0] == "sequential_1/0.running_mean"
+    assert next(iter(network().qualified_buffers())) == "sequential_1/0.running_mean"
 
 
 def test_shared_parameters_are_named_once() -> None:
@@ -127,7 +128,7 @@ def test_values_are_let_go_when_nobody_needs_them() -> None:
 
 def test_compiled_it_gives_the_same_without_a_break() -> None:
     graph, plain = network(), network()
-    compiled = torch.compile(graph, fullgraph=True, backend="aot_eager")
+    compiled: Any = torch.compile(graph, fullgraph=True, backend="aot_eager")
     assert trained(compiled) == pytest.approx(trained(plain), rel=1e-4)
     graph.collect_with("head", "mean")
     graph.flush()

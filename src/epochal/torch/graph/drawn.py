@@ -16,6 +16,7 @@ from epochal.torch.graph.picture import Picture
 from epochal.torch.graph.traced import from_export, from_fx
 from epochal.torch.graph.trail import Trail
 from epochal.torch.graph.watched import from_forward
+from epochal.torch.structure import unwrapped
 
 _MOST_NODES = 240
 # What torch raises for a module it cannot trace; everything of its own derives from these.
@@ -37,7 +38,7 @@ def picture_of(
     """
     if not isinstance(module, nn.Module):
         raise UsageError(f"module must be a torch.nn.Module, got {type(module).__name__}.")
-    plain = _unwrapped(module)
+    plain = unwrapped(module)
     if isinstance(plain, Graph):
         return plain.picture()
     args, named = _arguments(example_inputs)
@@ -88,13 +89,3 @@ def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]
     if isinstance(example_inputs, Mapping):
         return (), dict(example_inputs)
     return tuple(example_inputs), {}
-
-
-def _unwrapped(module: nn.Module) -> nn.Module:
-    """What DistributedDataParallel or torch.compile wraps."""
-    for name in ("_orig_mod", "module"):
-        inner = getattr(module, name, None)
-        wraps = name == "_orig_mod" or type(module).__name__.endswith("DataParallel")
-        if isinstance(inner, nn.Module) and wraps:
-            return _unwrapped(inner)
-    return module

@@ -26,14 +26,14 @@ _MOST_PASSES = 32
 _AWAITED_PASSES = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Pass:
     """The marks of one call of the whole module, and of the backward that belongs to it."""
 
     clock: Clock
     begun: Any
     ended: Any = None
-    starts: dict[str, Any] = field(default_factory=dict)
+    starts: dict[str, tuple[Any, set[Any]]] = field(default_factory=dict)
     calls: list[tuple[str, Any, Any]] = field(default_factory=list)
     arrivals: list[tuple[str, Any]] = field(default_factory=list)
     backward: list[tuple[str, Any, Any]] = field(default_factory=list)
@@ -68,13 +68,14 @@ class Profiler:
             return
         self._handles = [
             self._root.register_forward_pre_hook(self._begin, with_kwargs=True),
-            self._root.register_forward_hook(self._end, always_call=True),
         ]
         for name, module in self._parts.items():
             self._handles += [
                 module.register_forward_pre_hook(partial(self._before, name)),
                 module.register_forward_hook(partial(self._after, name)),
             ]
+        # Last, because the whole may be its own only part.
+        self._handles.append(self._root.register_forward_hook(self._end, always_call=True))
 
     def remove(self) -> None:
         """Take every hook off again; what was measured stays."""
@@ -112,15 +113,20 @@ class Profiler:
         current = self._current
         if torch.compiler.is_compiling() or current is None:
             return
-        current.ended = current.clock.mark()
         self._current = None
+        if output is None and current in self.passes:  # it raised
+            self.passes.remove(current)
+            return
+        current.ended = current.clock.mark()
 
     def _before(self, name: str, module: nn.Module, inputs: Any) -> None:
         current = self._current
         if torch.compiler.is_compiling() or current is None:
             return
         entered = time.perf_counter_ns()
-        current.starts[name] = current.clock.mark()
+        # Now, because a part that works in place makes its input's history its own.
+        known = {tensor.grad_fn for tensor in tensors_in(inputs)}
+        current.starts[name] = (current.clock.mark(), known)
         current.overhead_ns += time.perf_counter_ns() - entered
 
     def _after(self, name: str, module: nn.Module, inputs: Any, output: Any) -> None:
@@ -128,8 +134,8 @@ class Profiler:
         if torch.compiler.is_compiling() or current is None or name not in current.starts:
             return
         entered = time.perf_counter_ns()
-        current.calls.append((name, current.starts.pop(name), current.clock.mark()))
-        known = {tensor.grad_fn for tensor in tensors_in(inputs)}
+        start, known = current.starts.pop(name)
+        current.calls.append((name, start, current.clock.mark()))
         for tensor in tensors_in(output):
             function = tensor.grad_fn
             # A part that hands its input on (an identity) has no backward of its own.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from epochal.format import format_count
 from epochal.torch.graph.function import title_of
@@ -37,7 +38,8 @@ def param_summary(graph: Graph) -> str:
 
 def counts(module: nn.Module) -> tuple[int, int]:
     """How many numbers a module's parameters hold, shared ones once, and how many are frozen."""
-    parameters = list(module.parameters())
+    everything: list[Any] = list(module.parameters())
+    parameters = [one for one in everything if not is_lazy(one)]
     frozen = sum(one.numel() for one in parameters if not one.requires_grad)
     return sum(one.numel() for one in parameters), frozen
 

@@ -241,7 +241,7 @@ def _markers() -> str:
 
 
 def _text_size(lines: Sequence[tuple[str, str]]) -> tuple[float, float]:
-    scale = {"name": 1.0, "tag": 0.86, "count": 0.86, "time": 0.86}
+    scale = {"name": 1.12, "tag": 0.86, "count": 0.86, "time": 0.86}
     return max(_width(text) * scale[style] for style, text in lines), _LINE * len(lines)
 
 

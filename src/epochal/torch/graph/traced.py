@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +14,17 @@ from epochal.torch.graph.leaves import is_leaf, leaf_of
 from epochal.torch.graph.picture import Picture
 from epochal.torch.graph.trail import Trail
 
+# Of a tensor in a symbolic trace, where nothing says what a call gives.
+_FACTS = frozenset({"getattr", "size", "dim", "numel", "is_floating_point", "data_ptr"})
+
 
 def from_export(
     root: nn.Module, args: tuple[Any, ...], named: Mapping[str, Any], *, depth: int | None
 ) -> Picture:
     """Follow an exported program; which part a call belongs to is in its nodes."""
-    program = torch.export.export(root, args, dict(named), strict=False)
+    # What it cannot export torch also prints, before it says so by raising.
+    with contextlib.redirect_stderr(io.StringIO()):
+        program = torch.export.export(root, args, dict(named), strict=False)
     inputs = set(program.graph_signature.user_inputs)
     return _followed(root, program.graph, inputs, depth=depth, note="from torch.export")
 
@@ -77,8 +84,9 @@ def _path(root: nn.Module, node: fx.Node, depth: int | None) -> str | None:
 
 def _is_drawn(node: fx.Node) -> bool:
     """Whether a call gives tensors: sizes and assertions are not part of a picture."""
-    value = node.meta.get("val")
-    return value is None or isinstance(value, (Tensor, list, tuple))
+    if "val" in node.meta:
+        return isinstance(node.meta["val"], (Tensor, list, tuple))
+    return _name(node) not in _FACTS
 
 
 def _name(node: fx.Node) -> str:

@@ -16,12 +16,21 @@ from epochal.torch.graph.summary import counts
 _MOVES = frozenset(
     "alias chunk clone contiguous detach expand expand_as flatten getitem item lift_fresh_copy "
     "narrow permute reshape select slice split split_with_sizes squeeze swapaxes t to transpose "
-    "type_as unbind unflatten unsafe_chunk unsafe_split unsqueeze view view_as _to_copy _unsafe_view "
-    "float half bfloat16 double cpu cuda size dim numel _assert_tensor_metadata".split()
+    "type_as unbind unflatten unsafe_chunk unsafe_split unsqueeze view view_as "
+    "_to_copy _unsafe_view get float half "
+    "bfloat16 double cpu cuda size dim numel _assert_tensor_metadata".split()
 )
 _ACTIVATIONS = frozenset(
     "relu gelu silu sigmoid tanh softmax log_softmax leaky_relu elu softplus mish hardswish".split()
 )
+
+_TITLES = {
+    "add": "+",
+    "iadd": "+",
+    "mul": "×",
+    "imul": "×",
+    "scaled_dot_product_attention": "attention",
+}
 
 
 class Trail:
@@ -59,7 +68,7 @@ class Trail:
         if len(sources) == 1 and (stem in _MOVES or name in _MOVES):
             return sources[0]
         kind: Kind = "activation" if stem in _ACTIVATIONS else "operation"
-        title = {"add": "+", "iadd": "+", "mul": "×", "imul": "×"}.get(stem, stem)
+        title = _TITLES.get(stem, stem)
         if len(sources) > 1 and title in ("+", "×"):
             kind = "merge"
         key = self._add(PictureNode(f"{stem} ", kind, title))
