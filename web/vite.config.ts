@@ -12,7 +12,7 @@ export default defineConfig({
   },
   test: {
     projects: [
-      { test: { name: "unit", environment: "node", include: ["tests/chart/**/*.test.ts", "tests/ui/**/*.test.ts"] } },
+      { test: { name: "unit", environment: "node", include: ["tests/{chart,ui,source,state,panels}/**/*.test.ts"] } },
       {
         test: {
           name: "browser",

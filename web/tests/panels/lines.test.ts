@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+
+import { seriesTable } from "../../src/panels/parts/exact-csv.ts";
+import { formatOf, linesOf } from "../../src/panels/parts/lines.ts";
+import type { SeriesPart } from "../../src/source/source.ts";
+import type { SeriesHead } from "../../src/wire.ts";
+
+function part(run: string, y: number[], rank = 0): SeriesPart {
+  const x = Float64Array.from(y, (_, index) => index);
+  const head = { run, rank, name: "loss", x: "step" } as SeriesHead;
+  return { head, data: { kind: "raw", x, y: Float64Array.from(y) }, times: x.map((at) => 100 + at) };
+}
+
+const NAMES = { label: (run: string) => run.toUpperCase(), slot: (run: string) => run.charCodeAt(0) - 97, spread: "minmax" as const };
+
+test("each run is a line in its own colour", () => {
+  const parts = new Map([["a", [part("a", [1])]], ["c", [part("c", [2])]]]);
+  expect(linesOf({ ...NAMES, parts, groups: null }).map(({ id, label, slot }) => [id, label, slot])).toEqual([["a", "A", 0], ["c", "C", 2]]);
+});
+
+test("ranks are told apart", () => {
+  const parts = new Map([["a", [part("a", [1]), part("a", [2], 1)]]]);
+  expect(linesOf({ ...NAMES, parts, groups: null }).map(({ id, label }) => [id, label])).toEqual([["a", "A rank 0"], ["a#1", "A rank 1"]]);
+});
+
+test("a group is one line with its spread", () => {
+  const parts = new Map([["a", [part("a", [1, 2])]], ["b", [part("b", [3, 6])]]]);
+  const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });
+  expect(line).toMatchObject({ label: "lr = 1 · mean of 2", data: { y: Float64Array.of(2, 4) }, spread: { low: Float64Array.of(1, 2), high: Float64Array.of(3, 6) } });
+});
+
+test.each([
+  ["x", "bytes", "bytes"], ["x", "s", "duration"], ["x", "%", "number"], ["gpu/0/dram_used", null, "bytes"], ["memory/weights/device", null, "bytes"],
+  ["resources/vram_allocated_bytes", null, "bytes"], ["epoch/duration_s", null, "duration"], ["train/loss", null, "number"], ["train/duration_ms", null, "number"],
+] as const)("%s in %s is written as %s", (name, unit, format) => {
+  expect(formatOf(name, unit)).toBe(format);
+});
+
+test("a table quotes names and keeps every digit", () => {
+  const text = seriesTable([part("a", [0.1 + 0.2, NaN])], () => 'say "hi", you');
+  expect(text).toBe('run,id,rank,metric,axis,x,value,t\r\n"say ""hi"", you",a,0,loss,step,0,0.30000000000000004,100\r\n"say ""hi"", you",a,0,loss,step,1,nan,101\r\n');
+});

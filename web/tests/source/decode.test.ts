@@ -1,0 +1,42 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+
+import { expect, test } from "vitest";
+
+import { decodeSeries } from "../../src/source/decode.ts";
+
+// What the server's own tests hold the server to.
+const GOLDEN = fileURLToPath(new URL("../../../tests/server/golden/series.bin", import.meta.url));
+
+function golden(): ArrayBuffer {
+  const bytes = readFileSync(GOLDEN);
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
+}
+
+test("slices are read with their marks", () => {
+  const [loss] = decodeSeries(golden()).parts;
+  expect(loss!.head).toMatchObject({ run: "id-g", name: "loss", raw: false, points: 4 });
+  expect(loss!.data).toEqual({
+    kind: "buckets",
+    firstX: Float64Array.of(0, 3), first: Float64Array.of(1, 0.25),
+    lastX: Float64Array.of(1, 3), last: Float64Array.of(0.5, 0.25),
+    minX: Float64Array.of(1, 3), min: Float64Array.of(0.5, 0.25),
+    maxX: Float64Array.of(0, 3), max: Float64Array.of(1, 0.25),
+    count: Float64Array.of(2, 2),
+    nonfiniteX: Float64Array.of(2), nonfinite: Float64Array.of(NaN),
+  });
+});
+
+test("raw points are read with their times", () => {
+  const answer = decodeSeries(golden());
+  const acc = answer.parts[1]!;
+  expect(acc.data).toEqual({ kind: "raw", x: Float64Array.of(0), y: Float64Array.of(0.25) });
+  expect(acc.times).toEqual(Float64Array.of(1001));
+  expect(answer.positions).toEqual({ "id-g": "id-g:loop.1.0.4" });
+});
+
+test("what is cut off or something else is refused", () => {
+  expect(() => decodeSeries(golden().slice(0, -8))).toThrow("cut off");
+  expect(() => decodeSeries(golden().slice(0, 100))).toThrow("cut off");
+  expect(() => decodeSeries(new TextEncoder().encode("<!doctype html>").buffer as ArrayBuffer)).toThrow("not a body");
+});

@@ -1,0 +1,35 @@
+import { expect, test } from "vitest";
+
+import { choiceField, namesField, parseAddress, writeAddress } from "../../src/state/address.ts";
+import { zoomField } from "../../src/state/view.ts";
+
+test("an address can be read and says the same again", () => {
+  const texts = new Map([["metrics", "a&b=c#d <e>"], ["panel", "charts"], ["zoom", "step:1..2"]]);
+  const written = writeAddress(texts);
+  expect(written).toContain("panel=charts");
+  expect(parseAddress(`#${written}`)).toEqual(texts);
+});
+
+test("names may hold commas and percent signs", () => {
+  const field = namesField("pin");
+  const names = ["a,b", "50%", "%2C", "plain/name"];
+  expect(field.parse(field.write(names))).toEqual(names);
+  expect(field.parse("")).toEqual([]);
+});
+
+test("a word that is no choice means nothing", () => {
+  const field = choiceField("x", ["step", "wall"], "step");
+  expect(field.parse("wall")).toBe("wall");
+  expect(field.parse("toString")).toBeNull();
+});
+
+test.each(["step:1..2", "wall:1794711551.3..1794711999", "relative:-5..1e3"])("zoom %s", (text) => {
+  const field = zoomField("zoom");
+  const zoom = field.parse(text)!;
+  expect(zoom.min).toBeLessThan(zoom.max);
+  expect(field.parse(field.write(zoom))).toEqual(zoom);
+});
+
+test.each(["", "step:2..1", "step:a..b", "toString:1..2", "1..2"])("%s is no zoom", (text) => {
+  expect(zoomField("zoom").parse(text)).toBeNull();
+});
