@@ -1,0 +1,165 @@
+"""What another tracker's files are to us: runs that can be read, and read on while they grow.
+
+A member is a module of this folder with one function and a line in ``FORMATS``::
+
+    def find(path: Path) -> Foreign | None      the runs in a file or folder, None if it is not it
+
+Nothing here writes to the files it reads, and nothing is read before it is asked for.
+
+- ``Foreign.runs()`` looks at the folder again; a run that was there before is the same object, with
+  its place in its files.
+- ``ForeignRun.read_new()`` hands out what was written since the last call, in batches: points of
+  free metrics as columns, everything else as records of our own kinds (``epochal.record``). What is
+  at the end of a file and not yet whole is left for the next call.
+- A batch names its attempt. A run that was taken up again at step S begins a new attempt whose
+  first record is ``resume`` with ``step`` S, as in a journal of our own.
+- A ``blob`` record names a file; ``ForeignRun.blob`` gives its bytes, read when asked for.
+- Damage never raises out of ``read_new``: it is a sentence in ``problems`` that names the file and
+  the place, and what can be read is read. A file that cannot be read at all raises ``FormatError``
+  from ``find`` or ``runs``, or is a problem of its run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.record import Record
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Points:
+    """Values of free metrics at steps, in the order written: ``names[which[i]]`` is the i-th's."""
+
+    names: Sequence[str]
+    which: NDArray[np.int32]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """What one reading found, points before records; attempts count from 1."""
+
+    points: Points
+    records: Sequence[Record] = ()
+    attempt: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a foreign run is, in our words; ``created`` in Unix seconds.
+
+    ``id`` is the same at every reading; ``facts`` is what else its files say of it.
+    """
+
+    id: str
+    name: str
+    project: str
+    created: float | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    notes: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ForeignRun(Protocol):
+    """One run in another tracker's files."""
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other runs of its source, at every reading the same."""
+
+    @property
+    def identity(self) -> Identity:
+        """Who it is, as far as that has been read; the beginning is read when first asked."""
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """What could not be read so far: a sentence each, with the file and the place in it."""
+
+    def signature(self) -> object:
+        """What its files look like from outside; equal to the last one: nothing new to read."""
+
+    def read_new(self) -> Iterator[Batch]:
+        """What was written since the last call."""
+
+    def blob(self, file: str) -> bytes:
+        """The bytes that a ``blob`` record handed out earlier names; ``KeyError`` for others."""
+
+
+class Foreign(Protocol):
+    """A file or folder of another tracker."""
+
+    @property
+    def label(self) -> str:
+        """The tracker, as people call it."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder that was opened."""
+
+    def runs(self) -> Sequence[ForeignRun]:
+        """Every run that is there now."""
+
+
+# The name of a format, and its module: tried in this order, loaded when tried.
+FORMATS: Mapping[str, str] = {
+    "wandb": "epochal.imports.wandb_offline",
+    "tensorboard": "epochal.imports.tensorboard",
+    "mlflow": "epochal.imports.mlflow_sqlite",
+    "trackio": "epochal.imports.trackio_sqlite",
+    "training_json": "epochal.imports.training_json",
+    "json_lines": "epochal.imports.json_lines",
+    "csv": "epochal.imports.csv_table",
+}
+
+
+def open_foreign(path: str | Path) -> Foreign | None:
+    """The runs that another tracker left in a file or folder; None when there are none of any.
+
+    Raises ``FormatError`` for a file that is clearly a tracker's and cannot be read.
+    """
+    place = Path(path).expanduser().absolute()
+    for module in FORMATS.values():
+        find: Callable[[Path], Foreign | None] = importlib.import_module(module).find
+        found = find(place)
+        if found is not None:
+            return found
+    return None
+
+
+def stable_id(*parts: object) -> str:
+    """Twelve hexadecimal digits that are the same for the same parts, for runs that have no id."""
+    text = "\0".join(map(str, parts))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def file_signature(*paths: Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and time of change of files; those that are gone are left out."""
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError:
+            continue
+        found.append((str(path), status.st_size, status.st_mtime_ns))
+    return tuple(found)
+
+
+def empty_points() -> Points:
+    """No points."""
+    whole = np.zeros(0, dtype=np.int64)
+    real = np.zeros(0, dtype=np.float64)
+    return Points((), np.zeros(0, dtype=np.int32), whole, real, real)

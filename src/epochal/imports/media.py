@@ -1,0 +1,61 @@
+"""What kind of file some bytes are, and the name under which a run keeps them."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+
+from epochal.record import Record
+
+_SIGNATURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF8": "image/gif",
+    b"BM": "image/bmp",
+    b"OggS": "audio/ogg",
+    b"fLaC": "audio/flac",
+    b"ID3": "audio/mpeg",
+}
+_SUFFIXES = {
+    "image/png": ".png",
+    "image/jpeg": ".jpg",
+    "image/gif": ".gif",
+    "image/bmp": ".bmp",
+    "image/webp": ".webp",
+    "image/svg+xml": ".svg",
+    "audio/wav": ".wav",
+    "audio/ogg": ".ogg",
+    "audio/flac": ".flac",
+    "audio/mpeg": ".mp3",
+    "video/mp4": ".mp4",
+    "application/json": ".json",
+    "application/x-protobuf": ".pb",
+}
+UNKNOWN = "application/octet-stream"
+
+
+def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
+    """The media type that the first bytes show."""
+    if data.startswith(b"RIFF"):
+        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], otherwise)
+    return next((kind for sign, kind in _SIGNATURES.items() if data.startswith(sign)), otherwise)
+
+
+def media_type_of_name(name: str) -> str:
+    """The media type that the ending of a file name stands for."""
+    kind = mimetypes.guess_type(name)[0] or UNKNOWN
+    return {"audio/x-wav": "audio/wav"}.get(kind, kind)
+
+
+def blob_record(name: str, data: bytes, *, t: float, step: int, media_type: str) -> Record:
+    """The record that names some bytes by what they are, so that equal ones are kept once."""
+    digest = hashlib.sha256(data).hexdigest()[:32]
+    return {
+        "log": "blob",
+        "t": t,
+        "step": step,
+        "name": name,
+        "file": digest + _SUFFIXES.get(media_type, ".bin"),
+        "media_type": media_type,
+        "bytes": len(data),
+    }
