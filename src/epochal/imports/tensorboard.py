@@ -1,0 +1,229 @@
+"""TensorBoard log folders: every folder that holds event files is a run.
+
+Points keep the time and step of their event; nothing is sampled. A session that begins at step S
+(what ``purge_step`` writes) is a new attempt. The subfolders that ``add_hparams`` makes, named by
+the time of the call, are read as part of the run above them, so that it has its configuration.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from epochal.imports.foreign import Batch, Identity, Points, empty_points, file_signature, stable_id
+from epochal.imports.tfevents_event import Event, Tags
+from epochal.imports.tfevents_file import Chunk, EventFile
+from epochal.record import Record
+
+MARK = "tfevents"
+_FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")
+_TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
+
+
+def find(path: Path) -> TensorboardFolder | None:
+    """The runs of a log folder, or of one event file; None when no event file is there."""
+    if path.is_file():
+        return TensorboardFolder(path) if MARK in path.name else None
+    if next(_event_folders(path), None) is None:
+        return None
+    return TensorboardFolder(path)
+
+
+class TensorboardFolder:
+    """A log folder as TensorBoard's ``--logdir`` takes it."""
+
+    label = "TensorBoard"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._runs: dict[str, TensorboardRun] = {}
+
+    def runs(self) -> Sequence[TensorboardRun]:
+        """Every folder with event files, those of hyperparameters as part of the run above."""
+        folders = self._folders()
+        held = set(folders)
+        above = {f: f.parent for f in held if _TIME_NAME.fullmatch(f.name) and f.parent in held}
+        found: dict[str, list[Path]] = {}
+        for folder, files in folders.items():
+            home = above.get(folder, folder)
+            found.setdefault(self._key(home), []).extend(files)
+        for key, files in found.items():
+            run = self._runs.get(key)
+            if run is None:
+                run = self._runs[key] = TensorboardRun(key, self.path)
+            run.look_at(files)
+        for key in [key for key in self._runs if key not in found]:
+            del self._runs[key]
+        return list(self._runs.values())
+
+    def _folders(self) -> dict[Path, list[Path]]:
+        if self.path.is_file():
+            return {self.path.parent: [self.path]}
+        return dict(sorted(_event_folders(self.path)))
+
+    def _key(self, folder: Path) -> str:
+        if self.path.is_file() or folder == self.path:
+            return "."
+        return folder.relative_to(self.path).as_posix()
+
+
+class _Blob(NamedTuple):
+    path: Path
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Source:
+    """One event file of a run, and the attempt it is part of."""
+
+    file: EventFile
+    attempt: int | None = None
+
+
+class TensorboardRun:
+    """One run: the event files of a folder, in the order of their names."""
+
+    def __init__(self, key: str, root: Path) -> None:
+        self.key = key
+        self._root = root
+        self._sources: dict[Path, _Source] = {}
+        self._tags = Tags()
+        self._blobs: dict[str, _Blob] = {}
+        self._attempt = 1
+        self._has_read = False
+        self._writer: str | None = None
+        self._lost: list[str] = []
+
+    def look_at(self, files: Sequence[Path]) -> None:
+        """Take these files as the run's; what was read of those that stay is kept."""
+        for path in files:
+            self._sources.setdefault(path, _Source(EventFile(path, tags=self._tags)))
+        for path in [path for path in self._sources if path not in set(files)]:
+            self._lost += self._sources.pop(path).file.problems
+
+    @property
+    def identity(self) -> Identity:
+        """Folder names, and the time and host that are part of an event file's name."""
+        folder = self._root.parent if self._root.is_file() else self._root
+        project = folder.name or "tensorboard"
+        facts: dict[str, object] = {"source": str(self._root)}
+        created: float | None = None
+        for path in self._ordered():
+            match = _FILE_NAME.search(path.name)
+            if match is not None:
+                created = float(match["seconds"])
+                facts["host"] = match["host"]
+                break
+        if self._writer is not None:
+            facts["writer"] = self._writer
+        return Identity(
+            id=stable_id("tensorboard", self._root, self.key),
+            name=project if self.key == "." else self.key,
+            project=project,
+            created=created,
+            facts=facts,
+        )
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Places that are damaged, and files that could not be opened."""
+        return [
+            *self._lost,
+            *(p for source in self._sources.values() for p in source.file.problems),
+        ]
+
+    def signature(self) -> object:
+        """Sizes and times of the event files."""
+        return file_signature(*self._sources)
+
+    def read_new(self) -> Iterator[Batch]:
+        """What was written to any of the files since."""
+        for path in self._ordered():
+            source = self._sources[path]
+            if source.attempt is None:
+                source.attempt = self._attempt
+            try:
+                for chunk in source.file.read():
+                    yield from self._batches(source, chunk)
+            except OSError as error:
+                sentence = f"{path} cannot be read: {error.strerror or error}."
+                if sentence not in source.file.problems:
+                    source.file.problems.append(sentence)
+
+    def _ordered(self) -> list[Path]:
+        """The files by name, which begins with the time they were begun at."""
+        return sorted(self._sources, key=lambda path: (path.name, path))
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of an image, a sound or a graph, from its place in the event file."""
+        place = self._blobs[file]
+        with open(place.path, "rb") as opened:
+            opened.seek(place.start)
+            return opened.read(place.end - place.start)
+
+    def _batches(self, source: _Source, chunk: Chunk) -> Iterator[Batch]:
+        """A batch for each attempt that a chunk has part in."""
+        points, places = chunk.points.points()
+        records: list[Record] = []
+        start = 0
+        for place, event in chunk.events:
+            if event.is_restart:
+                end = int(np.searchsorted(places, place))
+                yield from self._batch(source, _slice(points, start, end), records)
+                records, start = [], end
+                if self._has_read:
+                    records.append(self._restart(source, event))
+            self._take(source.file.path, place, event, records)
+        yield from self._batch(source, _slice(points, start, len(points)), records)
+
+    def _batch(self, source: _Source, points: Points, records: list[Record]) -> Iterator[Batch]:
+        if len(points) or records:
+            self._has_read = True
+            assert source.attempt is not None
+            yield Batch(points, records, source.attempt)
+
+    def _restart(self, source: _Source, event: Event) -> Record:
+        self._attempt += 1
+        source.attempt = self._attempt
+        return {"log": "resume", "t": event.t, "attempt": self._attempt, "step": event.step}
+
+    def _take(self, path: Path, place: int, event: Event, records: list[Record]) -> None:
+        self._writer = event.writer or self._writer
+        records.extend(event.records)
+        for file, (start, end) in event.blobs.items():
+            self._blobs.setdefault(file, _Blob(path, place + start, place + end))
+
+
+def _slice(points: Points, start: int, end: int) -> Points:
+    if start == 0 and end == len(points):
+        return points
+    if start == end:
+        return empty_points()
+    return Points(
+        points.names,
+        points.which[start:end],
+        points.steps[start:end],
+        points.times[start:end],
+        points.values[start:end],
+    )
+
+
+def _event_folders(root: Path) -> Iterator[tuple[Path, list[Path]]]:
+    """Every folder below one that holds event files, with those files."""
+    seen: set[tuple[int, int]] = set()
+    for folder, inner, names in os.walk(root, followlinks=True):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
+            inner.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        files = [Path(folder, name) for name in sorted(names) if MARK in name]
+        if files:
+            yield Path(folder), files

@@ -1,0 +1,251 @@
+"""Reads one TensorBoard event field by field: every kind of summary, old style and new.
+
+This is the way for everything but plain scalars, which :mod:`tfevents_template` takes in bulk.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from epochal.imports import protobuf
+from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
+from epochal.imports.media import blob_record, media_type_of
+from epochal.imports.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field
+from epochal.imports.tfevents_hparams import hparam_records
+from epochal.imports.tfevents_template import SCALARS
+from epochal.imports.tfevents_tensor import Tensor, read_tensor
+from epochal.record import Record
+
+_START = 1
+_TEXT_SUFFIX = "/text_summary"  # what the writers of torch and tensorboardX add to a tag
+_MAX_KEPT_VALUES = 65_536
+_LEVELS = {10: "debug", 20: "info", 30: "warning", 40: "error", 50: "error"}
+
+
+class BlobPlace(NamedTuple):
+    """Where in an event the bytes of a blob lie."""
+
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Tags:
+    """What earlier events said about tags: only the first value of a tag need say it."""
+
+    plugins: dict[str, str] = field(default_factory=dict)
+    described: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Event:
+    """What one event holds, in our words."""
+
+    t: float = 0.0
+    step: int = 0
+    points: list[tuple[str, float]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    blobs: dict[str, BlobPlace] = field(default_factory=dict)
+    writer: str | None = None
+    is_restart: bool = False
+
+
+def read_event(data: bytes, tags: Tags) -> Event:
+    """Read one event; raises ``WireError`` for bytes that are none."""
+    event = Event()
+    parts: list[Field] = []
+    for part in protobuf.fields(data):
+        if (part.tag, part.wire) == (1, FIXED64):
+            event.t = protobuf.double(data, part)
+        elif (part.tag, part.wire) == (2, VARINT):
+            event.step = protobuf.signed(part.number)
+        elif part.wire == BYTES:
+            parts.append(part)
+    if not math.isfinite(event.t):
+        event.t = 0.0
+    for part in parts:
+        _read_part(data, part, event, tags)
+    return event
+
+
+def _read_part(data: bytes, part: Field, event: Event, tags: Tags) -> None:
+    if part.tag == 5:
+        for value in protobuf.fields(data, part.start, part.end):
+            if (value.tag, value.wire) == (1, BYTES):
+                _read_value(data, value, event, tags)
+    elif part.tag == 4:
+        _add_blob(event, data, part, name="graph", media_type="application/x-protobuf")
+    elif part.tag == 9:
+        _add_blob(event, data, part, name="meta_graph", media_type="application/x-protobuf")
+    elif part.tag == 8:
+        inner = _by_tag(data, part)
+        if 1 in inner and 2 in inner:
+            name = f"run_metadata/{protobuf.text(data, inner[1])}"
+            _add_blob(event, data, inner[2], name=name, media_type="application/x-protobuf")
+    elif part.tag == 6:
+        inner = _by_tag(data, part)
+        level = _LEVELS.get(inner[1].number if 1 in inner else 0, "info")
+        words = protobuf.text(data, inner[2]) if 2 in inner else ""
+        event.records.append({"log": "message", "t": event.t, "level": level, "text": words})
+    elif part.tag == 7:
+        inner = _by_tag(data, part)
+        event.is_restart = 1 in inner and inner[1].number == _START
+    elif part.tag == 10:
+        inner = _by_tag(data, part)
+        event.writer = protobuf.text(data, inner[1]) if 1 in inner else None
+
+
+def _read_value(data: bytes, value: Field, event: Event, tags: Tags) -> None:
+    parts = _by_tag(data, value)
+    tag = protobuf.text(data, parts[1]) if 1 in parts else ""
+    plugin, content = _metadata(data, parts[9], tag, event, tags) if 9 in parts else ("", b"")
+    if plugin:
+        tags.plugins.setdefault(tag, plugin)
+    plugin = plugin or tags.plugins.get(tag, "")
+    if plugin == "hparams":
+        event.records.extend(hparam_records(content, event.t))
+        return
+    name = tag or "unnamed"
+    if 2 in parts and parts[2].wire == FIXED32:
+        event.points.append((name, protobuf.single(data, parts[2])))
+    elif 4 in parts:
+        _read_media(data, parts[4], event, name, bytes_tag=4)
+    elif 5 in parts:
+        _read_histogram(data, parts[5], event, name)
+    elif 6 in parts:
+        _read_media(data, parts[6], event, name, bytes_tag=4)
+    elif 8 in parts and parts[8].wire == BYTES:
+        _read_tensor_value(data, parts[8], event, name, plugin)
+
+
+def _metadata(
+    data: bytes, metadata: Field, tag: str, event: Event, tags: Tags
+) -> tuple[str, bytes]:
+    """The plugin a value belongs to and the plugin's own content; titles become a record once."""
+    plugin, content = "", b""
+    words: dict[str, str] = {}
+    for part in protobuf.fields(data, metadata.start, metadata.end):
+        if (part.tag, part.wire) == (1, BYTES):
+            inner = _by_tag(data, part)
+            plugin = protobuf.text(data, inner[1]) if 1 in inner else ""
+            content = data[inner[2].start : inner[2].end] if 2 in inner else b""
+        elif part.wire == BYTES and part.tag in (2, 3) and part.start < part.end:
+            words["title" if part.tag == 2 else "description"] = protobuf.text(data, part)
+    if words and tag not in tags.described:
+        tags.described.add(tag)
+        event.records.append({"log": "define", "t": event.t, "name": tag, **words})
+    return plugin, content
+
+
+def _read_tensor_value(data: bytes, part: Field, event: Event, name: str, plugin: str) -> None:
+    tensor = read_tensor(data, part)
+    if tensor is None:
+        return
+    if tensor.is_text:
+        _read_strings(data, part, event, name, plugin, tensor)
+    elif tensor.numbers.ndim == 0 or (plugin in ("", SCALARS) and tensor.numbers.size == 1):
+        event.points.append((name, float(tensor.numbers.reshape(-1)[0])))
+    elif plugin == "histograms" and tensor.numbers.ndim == 2 and tensor.numbers.shape[1] == 3:
+        rows = tensor.numbers.astype(np.float64)
+        edges = [*rows[:1, 0].tolist(), *rows[:, 1].tolist()]
+        event.records.append(
+            histogram_record(name, t=event.t, step=event.step, edges=edges, counts=rows[:, 2])
+        )
+    else:
+        event.records.append(_tensor_record(event, name, plugin, tensor))
+
+
+def _tensor_record(event: Event, name: str, plugin: str, tensor: Tensor) -> Record:
+    """Numbers that no kind of ours is made for, kept as they are."""
+    record: Record = {"log": "tensor", "t": event.t, "step": event.step, "name": name}
+    if plugin:
+        record["plugin"] = plugin
+    record["shape"] = list(tensor.shape)
+    if tensor.numbers.size <= _MAX_KEPT_VALUES:
+        record["values"] = _plain(tensor.numbers.reshape(-1).tolist())
+    return record
+
+
+def _plain(values: Iterable[float]) -> list[float | str]:
+    """Numbers as JSON can hold them: nan and infinities as words."""
+    return [v if isinstance(v, int) or math.isfinite(v) else str(float(v)) for v in values]
+
+
+def _read_strings(
+    data: bytes, part: Field, event: Event, name: str, plugin: str, tensor: Tensor
+) -> None:
+    if plugin in ("images", "audio"):
+        # Images are [width, height, image…]; audio is [[clip, label], …].
+        places = _string_places(data, part)
+        chosen = places[2:] if plugin == "images" else places[::2]
+        for number, place in enumerate(chosen):
+            label = name if len(chosen) == 1 else f"{name}/{number}"
+            _add_blob(event, data, place, name=label)
+        return
+    words = "\n\n".join(text.decode("utf-8", "replace") for text in tensor.strings)
+    label = name.removesuffix(_TEXT_SUFFIX) or name
+    event.records.append(
+        {"log": "text", "t": event.t, "step": event.step, "name": label, "text": words}
+    )
+
+
+def _read_media(data: bytes, part: Field, event: Event, name: str, *, bytes_tag: int) -> None:
+    inner = _by_tag(data, part)
+    if bytes_tag in inner and inner[bytes_tag].wire == BYTES:
+        _add_blob(event, data, inner[bytes_tag], name=name)
+
+
+def _read_histogram(data: bytes, part: Field, event: Event, name: str) -> None:
+    single: dict[int, float] = {}
+    lists: dict[int, list[float]] = {6: [], 7: []}
+    for inner in protobuf.fields(data, part.start, part.end):
+        if inner.tag in lists and inner.wire == BYTES:
+            text = data[inner.start : inner.end]
+            lists[inner.tag] += np.frombuffer(text[: len(text) // 8 * 8], dtype="<f8").tolist()
+        elif inner.tag in lists and inner.wire == FIXED64:
+            lists[inner.tag].append(protobuf.double(data, inner))
+        elif inner.wire == FIXED64:
+            single[inner.tag] = protobuf.double(data, inner)
+    limits, counts = lists[6], lists[7]
+    low, high, num, total, squares = (single.get(tag, 0.0) for tag in range(1, 6))
+    edges: list[float] = []
+    if limits and math.isfinite(low) and math.isfinite(high) and low <= high:
+        edges = edges_from_limits(limits, low=low, high=high)
+    event.records.append(
+        histogram_record(
+            name,
+            t=event.t,
+            step=event.step,
+            edges=edges,
+            counts=counts,
+            moments=moments_of(num, total, squares),
+        )
+    )
+
+
+def _add_blob(
+    event: Event, data: bytes, place: Field, *, name: str, media_type: str | None = None
+) -> None:
+    content = data[place.start : place.end]
+    kind = media_type or media_type_of(content)
+    record = blob_record(name, content, t=event.t, step=event.step, media_type=kind)
+    event.records.append(record)
+    event.blobs[record["file"]] = BlobPlace(place.start, place.end)
+
+
+def _string_places(data: bytes, tensor: Field) -> list[Field]:
+    return [
+        part
+        for part in protobuf.fields(data, tensor.start, tensor.end)
+        if (part.tag, part.wire) == (8, BYTES)
+    ]
+
+
+def _by_tag(data: bytes, part: Field) -> dict[int, Field]:
+    """The fields of a message by number; of a repeated one the last."""
+    return {inner.tag: inner for inner in protobuf.fields(data, part.start, part.end)}

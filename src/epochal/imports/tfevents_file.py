@@ -1,0 +1,204 @@
+"""Reads one TensorBoard event file, from where the last reading ended.
+
+Every length and every record is verified by its checksum. A record that fails is skipped; where the
+chain of records itself is broken, reading goes on at the next record that is whole. Both leave a
+sentence with the place. Bytes at the end that no whole record follows are a record being written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from epochal.imports import crc32c
+from epochal.imports.protobuf import WireError
+from epochal.imports.record_frames import (
+    FOOTER_BYTES,
+    Bytes,
+    Frames,
+    Places,
+    find_frames,
+    next_frame,
+    rows_at,
+)
+from epochal.imports.tfevents_event import Event, Tags, read_event
+from epochal.imports.tfevents_points import PointTable
+from epochal.imports.tfevents_template import template_of
+
+_CHUNK_BYTES = 2 * 1024 * 1024
+# Fewer events of one length than this are parsed one by one.
+_WORTH_A_TEMPLATE = 4
+_MAX_TEMPLATES = 64
+_MAX_PROBLEMS = 20
+
+
+@dataclass(slots=True, eq=False)
+class Chunk:
+    """What some consecutive records hold: points in a table, and all other events.
+
+    Both are told apart by the place of their record in the file.
+    """
+
+    points: PointTable
+    events: list[tuple[int, Event]] = field(default_factory=list)
+
+
+class EventFile:
+    """One event file; ``offset`` is how far it has been read."""
+
+    def __init__(self, path: Path, *, tags: Tags) -> None:
+        self.path = path
+        self.offset = 0
+        self.problems: list[str] = []
+        self._num_damaged = 0
+        self._tags = tags
+        self._stuck_at: tuple[int, int] | None = None
+
+    def read(self) -> Iterator[Chunk]:
+        """Every whole record written since; raises ``OSError`` when the file cannot be read."""
+        with open(self.path, "rb") as file:
+            status = os.fstat(file.fileno())
+            seen = (status.st_size, status.st_mtime_ns)
+            if status.st_size <= self.offset or seen == self._stuck_at:
+                if status.st_size < self.offset:
+                    self._say(
+                        f"{self.path} became shorter than the {self.offset} bytes read of it."
+                    )
+                    self.offset = status.st_size
+                return
+            self._stuck_at = None
+            while True:
+                buffer, frames = self._next_frames(file, status.st_size)
+                if len(frames.starts):
+                    yield self._decode(buffer, frames)
+                self.offset += frames.end
+                if frames.is_damaged and not self._skip_damage(file):
+                    self._stuck_at = seen
+                    return
+                if not frames.is_damaged and not len(frames.starts):
+                    return
+
+    def _next_frames(self, file: BinaryIO, size: int) -> tuple[Bytes, Frames]:
+        """Records from the offset on; more than a chunk is read when one record needs it."""
+        wanted = _CHUNK_BYTES
+        while True:
+            file.seek(self.offset)
+            buffer = np.frombuffer(file.read(wanted), dtype=np.uint8)
+            frames = find_frames(buffer)
+            if len(frames.starts) or frames.is_damaged or not len(buffer):
+                return buffer, frames
+            if frames.wanted <= len(buffer) or self.offset + frames.wanted > size:
+                return buffer, frames  # its end has not been written yet
+            wanted = frames.wanted
+
+    def _skip_damage(self, file: BinaryIO) -> bool:
+        """Go to the next whole record; False when there is none, or none yet."""
+        start = self.offset
+        place = start
+        while True:
+            file.seek(place)
+            buffer = np.frombuffer(file.read(_CHUNK_BYTES), dtype=np.uint8)
+            found = next_frame(buffer, 0 if place == start else -1)
+            if found is not None:
+                self._say_damage(start, f"{place + found - start} bytes are no records")
+                self.offset = place + found
+                return True
+            if len(buffer) < _CHUNK_BYTES:
+                self._say_damage(start, "no record begins there, nor after it", once=True)
+                return False
+            # The next chunk overlaps this one: a record may lie across the border.
+            place += _CHUNK_BYTES // 2
+
+    # -- decoding ---------------------------------------------------------------------------------
+
+    def _decode(self, buffer: Bytes, frames: Frames) -> Chunk:
+        chunk = Chunk(PointTable())
+        slow: list[Places] = []
+        order = np.argsort(frames.lengths, kind="stable")
+        borders = np.flatnonzero(np.diff(frames.lengths[order])) + 1
+        for group in np.split(order, borders):
+            length = int(frames.lengths[group[0]])
+            starts = frames.starts[group]
+            if len(group) < _WORTH_A_TEMPLATE:
+                slow.append(starts[self._are_whole(buffer, starts, length)])
+            else:
+                slow.append(self._decode_group(buffer, starts, length, chunk.points))
+        starts = np.sort(np.concatenate(slow))
+        lengths = frames.lengths[np.searchsorted(frames.starts, starts)]
+        for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True):
+            self._decode_slowly(buffer[start:end].tobytes(), start, chunk)
+        return chunk
+
+    def _decode_group(
+        self, buffer: Bytes, starts: Places, length: int, points: PointTable
+    ) -> Places:
+        """Decode events of one length; the places of those that have to be parsed one by one."""
+        framed = rows_at(buffer, starts, length + FOOTER_BYTES)
+        rows = framed[:, :length]
+        whole = crc32c.masked(crc32c.of_rows(rows)) == framed[:, length:].copy().view("<u4")[:, 0]
+        self._say_broken(starts[~whole])
+        left = np.flatnonzero(whole)
+        slow: list[Places] = []
+        for _ in range(_MAX_TEMPLATES):
+            if not len(left):
+                break
+            template = template_of(rows[left[0]].tobytes())
+            if template is None:
+                slow.append(starts[left[:1]])
+                left = left[1:]
+                continue
+            candidates = rows if len(left) == len(rows) else rows[left]
+            agrees = template.matches(candidates)
+            chosen = candidates if bool(agrees.all()) else candidates[agrees]
+            places = starts[left[agrees]]
+            unsure = points.add(template, chosen, self.offset + places)
+            slow.append(places[unsure])
+            left = left[~agrees]
+        slow.append(starts[left])
+        return np.concatenate(slow)
+
+    def _are_whole(self, buffer: Bytes, starts: Places, length: int) -> list[bool]:
+        whole = []
+        for start in starts.tolist():
+            stored = buffer[start + length : start + length + FOOTER_BYTES].tobytes()
+            check = crc32c.masked_of_bytes(buffer[start : start + length].tobytes())
+            whole.append(check == int.from_bytes(stored, "little"))
+            if not whole[-1]:
+                self._say_broken(np.array([start], dtype=np.int64))
+        return whole
+
+    def _decode_slowly(self, data: bytes, start: int, chunk: Chunk) -> None:
+        try:
+            event = read_event(data, self._tags)
+        except WireError as error:
+            self._say_damage(self.offset + start, str(error))
+            return
+        place = self.offset + start
+        if event.points:
+            chunk.points.add_event(place, event)
+        if event.records or event.is_restart or event.writer is not None:
+            chunk.events.append((place, event))
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def _say_broken(self, starts: Places) -> None:
+        for start in starts.tolist():
+            self._say_damage(self.offset + start, "a record does not agree with its checksum")
+
+    def _say_damage(self, place: int, what: str, *, once: bool = False) -> None:
+        sentence = f"{self.path} is damaged at byte {place}: {what}."
+        if not (once and sentence in self.problems):
+            self._say(sentence)
+
+    def _say(self, sentence: str) -> None:
+        self._num_damaged += 1
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(sentence)
+        else:
+            more = self._num_damaged - _MAX_PROBLEMS
+            self.problems[_MAX_PROBLEMS:] = [f"{self.path} is damaged in {more} more places."]
