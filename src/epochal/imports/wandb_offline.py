@@ -1,0 +1,284 @@
+"""W&B offline runs: the ``run-<id>.wandb`` log that every run writes, whole or torn.
+
+History, configuration, system statistics, console output, alerts and the exit come from the log;
+images and other media from the ``files`` folder beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.imports import protobuf
+from epochal.imports import wandb_record as wb
+from epochal.imports.foreign import Batch, Identity, empty_points, file_signature, stable_id
+from epochal.imports.leveldb_log import FILE_HEADER_BYTES, MAGIC, LogFile
+from epochal.imports.protobuf import Field, WireError
+from epochal.imports.values import Sorted, plain_number, sort_values, tamed, unix_seconds
+from epochal.imports.wandb_media import media_records
+from epochal.journal.layout import read_json
+from epochal.record import Record
+
+_PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
+_BATCH_RECORDS = 8192
+_OWN = "_wandb"
+_GOALS = {1: "min", 2: "max"}
+
+
+def find(path: Path) -> WandbFolder | None:
+    """The runs of a ``wandb`` folder, of the folder above it, of a run's folder or of one log."""
+    if path.is_file():
+        with open(path, "rb") as file:
+            start = file.read(FILE_HEADER_BYTES)
+        if not start.startswith(MAGIC):
+            return None if path.suffix != ".wandb" or start else WandbFolder(path)
+        return WandbFolder(path)
+    return WandbFolder(path) if _logs(path) else None
+
+
+class WandbFolder:
+    """A folder with W&B logs."""
+
+    label = "W&B"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._runs: dict[Path, WandbRun] = {}
+
+    def runs(self) -> Sequence[WandbRun]:
+        """Every log there is, a run each."""
+        logs = [self.path] if self.path.is_file() else _logs(self.path)
+        self._runs = {log: self._runs.get(log) or WandbRun(log) for log in logs}
+        return list(self._runs.values())
+
+
+class WandbRun:
+    """One run's log."""
+
+    def __init__(self, path: Path) -> None:
+        self.key = f"{path.parent.name}/{path.name}"
+        self._path = path
+        self._log = LogFile(path)
+        self._identity: Identity | None = None
+        # Time of the last row of history, and of the last record of any kind.
+        self._t = self._latest = 0.0
+        self._step = 0
+        self._blobs: dict[str, Path] = {}
+        self._summary: dict[str, Any] = {}
+        self._logged: set[str] = set()
+        self._unfinished: dict[str, str] = {}
+        self._faults: list[str] = []
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Places of the log that are damaged."""
+        return [*self._log.problems, *self._faults]
+
+    def signature(self) -> object:
+        """Size and time of the log."""
+        return file_signature(self._path)
+
+    @property
+    def identity(self) -> Identity:
+        """What the run said of itself when it began; names of files where the log is empty."""
+        if self._identity is not None:
+            return self._identity
+        try:
+            for _, data in LogFile(self._path).read():
+                part = _kind(data)
+                if part is not None and part.tag == wb.RUN:
+                    self._identity = self._read_identity(data, part)
+                    return self._identity
+        except (OSError, WireError):
+            pass  # reading the run itself says what is wrong
+        name = self._path.stem.removeprefix("run-")
+        return Identity(id=stable_id("wandb", self._path), name=name, project="wandb")
+
+    def read_new(self) -> Iterator[Batch]:
+        """What was written to the log since."""
+        records: list[Record] = []
+        try:
+            for place, data in self._log.read():
+                try:
+                    records += self._records(data)
+                except WireError as error:
+                    self._faults.append(f"{self._path} is damaged at byte {place}: {error}.")
+                if len(records) >= _BATCH_RECORDS:
+                    yield Batch(empty_points(), records)
+                    records = []
+        except OSError as error:
+            self._faults.append(f"{self._path} cannot be read: {error.strerror or error}.")
+        if records:
+            yield Batch(empty_points(), records)
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of a media file."""
+        return self._blobs[file].read_bytes()
+
+    # -- what the records become ------------------------------------------------------------------
+
+    def _records(self, data: bytes) -> Iterator[Record]:
+        part = wb.kind_of(data)
+        if part is None:
+            return
+        if part.tag == wb.HISTORY:
+            yield from self._history(data, part)
+        elif part.tag == wb.SUMMARY:
+            self._summary.update(wb.items_of(data, part, tag=1))
+        elif part.tag == wb.STATS:
+            yield from self._stats(data, part)
+        elif part.tag in (wb.OUTPUT, wb.OUTPUT_RAW):
+            yield from self._output(data, part)
+        elif part.tag == wb.CONFIG:
+            for key, value in wb.items_of(data, part, tag=1).items():
+                if key != _OWN:
+                    yield {"log": "option", "t": self._t, "name": key, "value": tamed(value)}
+        elif part.tag == wb.METRIC:
+            yield from self._definition(data, part)
+        elif part.tag == wb.ALERT:
+            yield self._alert(data, part)
+        elif part.tag == wb.PREEMPTING:
+            yield {"log": "event", "t": self._t, "name": "preempting"}
+        elif part.tag == wb.RUN:
+            self._t = self._t or self.identity.created or 0.0
+        elif part.tag == wb.EXIT:
+            yield from self._exit(data, part)
+
+    def _history(self, data: bytes, part: Field) -> Iterator[Record]:
+        row = wb.items_of(data, part, tag=1)
+        parts = wb.parts_of(data, part)
+        if 2 in parts:
+            number = next(
+                (f.number for f in protobuf.fields(data, parts[2].start, parts[2].end)), 0
+            )
+            self._step = protobuf.signed(number)
+        elif isinstance(step := row.get("_step"), int):
+            self._step = step
+        self._t = unix_seconds(row.get("_timestamp")) or self._t
+        for name in ("_step", "_timestamp", "_runtime", _OWN):
+            row.pop(name, None)
+        found = sort_values(row, type_key="_type")
+        if found.numbers:
+            self._logged.update(found.numbers)
+            yield {"log": "metrics", "t": self._t, "step": self._step, "m": found.numbers}
+        yield from self._others(found)
+
+    def _others(self, found: Sorted) -> Iterator[Record]:
+        at: Record = {"t": self._t, "step": self._step}
+        for name, text in found.texts.items():
+            yield {"log": "text", **at, "name": name, "text": text}
+        files = self._path.parent / "files"
+        for name, value in found.objects.items():
+            for record, path in media_records(name, value, files, t=self._t, step=self._step):
+                if path is not None:
+                    self._blobs.setdefault(record["file"], path)
+                yield record
+
+    def _stats(self, data: bytes, part: Field) -> Iterator[Record]:
+        parts = wb.parts_of(data, part)
+        t = wb.time_at(data, parts, 2) or self._t
+        self._latest = max(self._latest, t)
+        numbers = {
+            f"system/{key}": number
+            for key, value in wb.items_of(data, part, tag=3).items()
+            if (number := plain_number(value)) is not None
+        }
+        if numbers:
+            yield {"log": "system", "t": t, "m": numbers}
+
+    def _output(self, data: bytes, part: Field) -> Iterator[Record]:
+        """Whole lines; what comes before a newline waits for it."""
+        parts = wb.parts_of(data, part)
+        stream = "stdout" if 1 in parts and parts[1].number == 1 else "stderr"
+        t = wb.time_at(data, parts, 2) or self._t
+        self._latest = max(self._latest, t)
+        text = self._unfinished.get(stream, "") + (wb.text_at(data, parts, 3) or "")
+        *lines, self._unfinished[stream] = text.split("\n")
+        for line in lines:
+            yield {"log": "message", "t": t, "level": stream, "text": line}
+
+    def _definition(self, data: bytes, part: Field) -> Iterator[Record]:
+        parts = wb.parts_of(data, part)
+        name = wb.text_at(data, parts, 1) or wb.text_at(data, parts, 2)
+        if name is None:
+            return
+        record: Record = {"log": "define", "t": self._t, "name": name}
+        goal = _GOALS.get(parts[8].number if 8 in parts else 0)
+        for key, word in (("goal", goal), ("x", wb.text_at(data, parts, 4))):
+            if word is not None:
+                record[key] = word
+        yield record
+
+    def _alert(self, data: bytes, part: Field) -> Record:
+        parts = wb.parts_of(data, part)
+        record: Record = {"log": "event", "t": self._t, "name": "alert", "step": self._step}
+        for key, tag in (("title", 1), ("text", 2), ("level", 3)):
+            if (word := wb.text_at(data, parts, tag)) is not None:
+                record[key] = word
+        return record
+
+    def _exit(self, data: bytes, part: Field) -> Iterator[Record]:
+        t = max(self._t, self._latest)
+        for stream, text in self._unfinished.items():
+            if text:
+                yield {"log": "message", "t": t, "level": stream, "text": text}
+        self._unfinished.clear()
+        own = {
+            key: tamed(value)
+            for key, value in self._summary.items()
+            if not key.startswith("_") and key not in self._logged and not isinstance(value, dict)
+        }
+        if own:
+            yield {"log": "event", "t": t, "name": "summary", "values": own}
+        parts = wb.parts_of(data, part)
+        code = protobuf.signed(parts[1].number) if 1 in parts else 0
+        finish: Record = {"log": "finish", "t": t, "status": "failed" if code else "finished"}
+        if code:
+            finish["reason"] = f"exit code {code}"
+        yield {**finish, "last_step": self._step}
+
+    def _read_identity(self, data: bytes, part: Field) -> Identity:
+        parts = wb.parts_of(data, part)
+        config = {}
+        if 4 in parts:
+            items = wb.items_of(data, parts[4], tag=1)
+            config = {key: tamed(value) for key, value in items.items() if key != _OWN}
+        facts: dict[str, Any] = {"source": str(self._path)}
+        named = (("entity", 2), ("group", 6), ("job_type", 7), ("sweep", 12), ("host", 13))
+        facts |= {key: text for key, tag in named if (text := wb.text_at(data, parts, tag))}
+        facts |= _metadata(self._path.parent / "files" / "wandb-metadata.json")
+        run_id = wb.text_at(data, parts, 1)
+        tags = [f for f in protobuf.fields(data, part.start, part.end) if f.tag == 10]
+        return Identity(
+            id=run_id or stable_id("wandb", self._path),
+            name=wb.text_at(data, parts, 8) or run_id or self._path.stem,
+            project=wb.text_at(data, parts, 3) or "wandb",
+            created=wb.time_at(data, parts, 17),
+            config=config,
+            tags=tuple(protobuf.text(data, tag) for tag in tags),
+            notes=wb.text_at(data, parts, 9),
+            facts=facts,
+        )
+
+
+def _kind(data: bytes) -> Field | None:
+    try:
+        return wb.kind_of(data)
+    except WireError:
+        return None
+
+
+def _metadata(path: Path) -> Mapping[str, Any]:
+    """What the client noted about machine, command and code."""
+    try:
+        return {"metadata": read_json(path)}
+    except (OSError, FormatError):
+        return {}
+
+
+def _logs(folder: Path) -> list[Path]:
+    """Every log below a folder, each once: ``latest-run`` is a link to one of them."""
+    found = {log.resolve(): log for place in _PLACES for log in sorted(folder.glob(place))}
+    return sorted(path for path in found if path.is_file())
