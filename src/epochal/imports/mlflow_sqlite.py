@@ -1,0 +1,196 @@
+"""MLflow's SQLite files (``mlflow.db``): experiments are projects, runs are runs.
+
+Parameters become the configuration, tags stay facts, metrics keep step and time. MLflow stores an
+infinity as the largest float and nan as 0 with a flag; both are turned back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epochal.errors import FormatError
+from epochal.imports.foreign import Batch, Identity, Points, empty_points
+from epochal.imports.sqlite_file import SqliteFile, is_sqlite
+from epochal.imports.values import unix_seconds
+from epochal.record import Record
+
+_NAMES = ("mlflow.db", "mlruns.db")
+_TABLES = {
+    "experiments": {"experiment_id", "name"},
+    "runs": {"run_uuid", "status", "start_time", "end_time", "experiment_id", "lifecycle_stage"},
+    "metrics": {"key", "value", "timestamp", "run_uuid", "step", "is_nan"},
+    "params": {"key", "value", "run_uuid"},
+    "tags": {"key", "value", "run_uuid"},
+}
+_LARGEST = np.finfo(np.float64).max
+_FINISH = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "terminated"}
+_BATCH_POINTS = 200_000
+_RUNS = """
+SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name
+FROM runs LEFT JOIN experiments USING (experiment_id)
+WHERE runs.lifecycle_stage = 'active' ORDER BY start_time, run_uuid
+"""
+_METRICS = """
+SELECT rowid, key, value, is_nan, step, timestamp FROM metrics
+WHERE run_uuid = ? AND rowid > ? ORDER BY rowid
+"""
+
+
+def find(path: Path) -> MlflowFile | None:
+    """The runs of an MLflow database, or of the one in a folder; None when it is not one."""
+    if path.is_dir():
+        path = next((path / name for name in _NAMES if (path / name).is_file()), path)
+    if not is_sqlite(path):
+        return None
+    tables = SqliteFile(path).tables()
+    is_ours = all(columns <= tables.get(name, set()) for name, columns in _TABLES.items())
+    return MlflowFile(path) if is_ours else None
+
+
+class MlflowFile:
+    """An MLflow database."""
+
+    label = "MLflow"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = SqliteFile(path)
+        self._runs: dict[str, MlflowRun] = {}
+
+    def runs(self) -> Sequence[MlflowRun]:
+        """Every run that is not deleted; raises ``FormatError``."""
+        with self._file.opened() as connection:
+            rows = connection.execute(_RUNS).fetchall()
+        known: dict[str, MlflowRun] = {}
+        for key, name, status, start, end, experiment in rows:
+            run = self._runs.get(str(key)) or MlflowRun(self._file, str(key))
+            run.learn(name=name, status=status, start=start, end=end, experiment=experiment)
+            known[str(key)] = run
+        self._runs = known
+        return list(known.values())
+
+
+class MlflowRun:
+    """One run of the database."""
+
+    def __init__(self, file: SqliteFile, key: str) -> None:
+        self.key = key
+        self._file = file
+        self._path = file.path
+        self._row: dict[str, Any] = {}
+        self._last_row = 0
+        self._has_finished = False
+        self._problems: list[str] = []
+        self._identity: Identity | None = None
+
+    def learn(self, **row: Any) -> None:
+        """Take what the table of runs says now."""
+        self._row = row
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why the database could not be read."""
+        return self._problems
+
+    def signature(self) -> object:
+        """Size and time of the database, and the run's status."""
+        return (self._row.get("status"), self._file.signature())
+
+    @property
+    def identity(self) -> Identity:
+        """Names from the tables of runs and experiments, parameters and tags."""
+        if self._identity is None:
+            self._identity = self._read_identity()
+        return self._identity
+
+    def _read_identity(self) -> Identity:
+        parameters: dict[str, Any] = {}
+        tags: dict[str, Any] = {}
+        try:
+            with self._file.opened() as connection:
+                parameters = _pairs(connection, "params", self.key)
+                tags = _pairs(connection, "tags", self.key)
+        except (FormatError, OSError) as error:
+            self._say(str(error))
+        own = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
+        return Identity(
+            id=self.key,
+            name=str(self._row.get("name") or tags.get("mlflow.runName") or self.key),
+            project=str(self._row.get("experiment") or "mlflow"),
+            created=unix_seconds(self._row.get("start")),
+            config={name: _number_or_text(value) for name, value in parameters.items()},
+            tags=tuple(f"{name}={value}" if value else name for name, value in own.items()),
+            notes=tags.get("mlflow.note.content"),
+            facts={"source": str(self._path), "mlflow_tags": tags},
+        )
+
+    def read_new(self) -> Iterator[Batch]:
+        """Metrics that were added since, and the end of the run once it has ended."""
+        latest = unix_seconds(self._row.get("start")) or 0.0
+        try:
+            with self._file.opened() as connection:
+                cursor = connection.execute(_METRICS, (self.key, self._last_row))
+                while rows := cursor.fetchmany(_BATCH_POINTS):
+                    points = _points(rows)
+                    self._last_row = int(rows[-1][0])
+                    latest = max(latest, float(points.times.max()))
+                    yield Batch(points)
+        except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
+            self._say(f"{self._path} is damaged after row {self._last_row} of its metrics: {error}")
+            return
+        finish = _FINISH.get(str(self._row.get("status")))
+        if finish is not None and not self._has_finished:
+            self._has_finished = True
+            ended = unix_seconds(self._row.get("end")) or latest
+            record: Record = {"log": "finish", "t": ended, "status": finish}
+            yield Batch(empty_points(), [record])
+
+    def blob(self, file: str) -> bytes:
+        """There are none: artifacts lie outside the database."""
+        raise KeyError(file)
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._problems:
+            self._problems.append(sentence)
+
+
+def _points(rows: Sequence[Sequence[Any]]) -> Points:
+    _, keys, values, are_nan, steps, times = zip(*rows, strict=True)
+    names = dict.fromkeys(map(str, keys))
+    numbers = {name: number for number, name in enumerate(names)}
+    value = np.array(values, dtype=np.float64)
+    value[np.abs(value) >= _LARGEST] *= np.inf
+    value[np.array(are_nan, dtype=bool)] = np.nan
+    return Points(
+        tuple(names),
+        np.array([numbers[str(key)] for key in keys], dtype=np.int32),
+        np.array(steps, dtype=np.int64),
+        np.array(times, dtype=np.float64) / 1000.0,
+        value,
+    )
+
+
+def _pairs(connection: sqlite3.Connection, table: str, run: str) -> dict[str, Any]:
+    statements: Mapping[str, str] = {
+        "params": "SELECT key, value FROM params WHERE run_uuid = ?",
+        "tags": "SELECT key, value FROM tags WHERE run_uuid = ?",
+    }
+    return {str(key): value for key, value in connection.execute(statements[table], (run,))}
+
+
+def _number_or_text(value: Any) -> Any:
+    """A parameter, which MLflow keeps as text, as what it was."""
+    if value in ("True", "False"):
+        return value == "True"
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except (TypeError, ValueError):
+            continue
+        return number if abs(number) < 2**63 else value
+    return value

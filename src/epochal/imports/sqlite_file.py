@@ -1,0 +1,100 @@
+"""Reads another program's SQLite file so that nothing about it changes.
+
+A file with a write-ahead log, or with the journal of an interrupted write, can only be read by
+finishing that write: a copy of it is read instead, made again when the file has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from epochal.errors import FormatError
+from epochal.imports.foreign import file_signature
+
+MAGIC = b"SQLite format 3\0"
+_WRITE_AHEAD = 2
+_FORMAT_BYTE = 18
+_WAIT_S = 5.0
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_COLUMNS = "SELECT name FROM pragma_table_info(?)"
+
+
+def is_sqlite(path: Path) -> bool:
+    """Whether a file begins as an SQLite file does."""
+    return path.is_file() and _start(path).startswith(MAGIC)
+
+
+class SqliteFile:
+    """One file, and the copy of it where one is needed; the copy goes with this object."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._copy: Path | None = None
+        self._copied: object = None
+
+    def signature(self) -> tuple[tuple[str, int, int], ...]:
+        """Size and time of the file and of those that SQLite keeps beside it."""
+        return file_signature(self.path, *self._sides())
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reading; ``FormatError`` for a damaged file, also while it is open."""
+        try:
+            connection = self._connect()
+            connection.text_factory = _text
+            with contextlib.closing(connection):
+                yield connection
+        # The words of an error may quote the damage itself, which then is no text.
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise FormatError(f"{self.path} cannot be read as an SQLite file: {error}.") from error
+
+    def tables(self) -> dict[str, set[str]]:
+        """The tables, each with the names of its columns; raises ``FormatError``."""
+        with self.opened() as connection:
+            names = [row[0] for row in connection.execute(_TABLES)]
+            return {n: {row[0] for row in connection.execute(_COLUMNS, (n,))} for n in names}
+
+    def _connect(self) -> sqlite3.Connection:
+        if any(found[1] for found in file_signature(*self._sides())):
+            return sqlite3.connect(self._fresh_copy(), timeout=_WAIT_S)
+        start = _start(self.path)
+        writes_ahead = len(start) > _FORMAT_BYTE and start[_FORMAT_BYTE] == _WRITE_AHEAD
+        # Without its log, a file in that mode is complete, but opening it would make a new log.
+        mode = "immutable=1" if writes_ahead else "mode=ro"
+        return sqlite3.connect(f"file:{quote(str(self.path))}?{mode}", uri=True, timeout=_WAIT_S)
+
+    def _fresh_copy(self) -> Path:
+        seen = self.signature()
+        if self._copy is None:
+            folder = tempfile.mkdtemp(prefix="epochal-")
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+            self._copy = Path(folder) / self.path.name
+        if self._copied != seen:
+            # The log before the file: a write in between then looks unfinished, and is left out.
+            for source in (*self._sides(), self.path):
+                target = self._copy.with_name(source.name)
+                target.unlink(missing_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(source, target)
+            self._copied = seen
+        return self._copy
+
+    def _sides(self) -> tuple[Path, Path]:
+        name = self.path.name
+        return self.path.with_name(f"{name}-wal"), self.path.with_name(f"{name}-journal")
+
+
+def _start(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(100)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")

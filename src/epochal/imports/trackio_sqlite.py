@@ -1,0 +1,212 @@
+"""Trackio's SQLite files: one per project, rows of JSON.
+
+Trackio keeps them as ``<project>.db`` in its own folder. Older files know runs by name only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.imports.foreign import Batch, Identity, empty_points, stable_id
+from epochal.imports.sqlite_file import SqliteFile, is_sqlite
+from epochal.imports.values import json_value, sort_values, utc_seconds
+from epochal.imports.wandb_media import media_records
+from epochal.record import Record
+
+_METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
+_BATCH_ROWS = 8192
+_TYPE = "_type"
+
+Take = Callable[["TrackioRun", sqlite3.Row], Iterator[Record]]
+
+
+def find(path: Path) -> TrackioFiles | None:
+    """The runs of a Trackio database, or of all in a folder; None when there is none."""
+    source = TrackioFiles(path)
+    return source if source.files() else None
+
+
+class TrackioFiles:
+    """One database, or a folder of them."""
+
+    label = "Trackio"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files: dict[Path, SqliteFile] = {}
+        self._runs: dict[tuple[Path, str], TrackioRun] = {}
+
+    def files(self) -> Sequence[SqliteFile]:
+        """The databases that are there; raises ``FormatError`` for a damaged one."""
+        there = sorted(self.path.glob("*.db")) if self.path.is_dir() else [self.path]
+        for path in [path for path in self._files if path not in there]:
+            del self._files[path]
+        for path in there:
+            if path not in self._files and is_sqlite(path):
+                file = SqliteFile(path)
+                if file.tables().get("metrics", set()) >= _METRICS:
+                    self._files[path] = file
+        return list(self._files.values())
+
+    def runs(self) -> Sequence[TrackioRun]:
+        """Every run of every project; raises ``FormatError``."""
+        found: dict[tuple[Path, str], TrackioRun] = {}
+        for file in self.files():
+            column = "run_id" if "run_id" in file.tables()["metrics"] else "run_name"
+            for run_id, name, first in _listed(file, column):
+                place = (file.path, run_id)
+                found[place] = self._runs.get(place) or TrackioRun(
+                    file, column, run_id, name=name, first=first
+                )
+        self._runs = found
+        return list(found.values())
+
+
+def _listed(file: SqliteFile, column: str) -> list[tuple[str, str, str]]:
+    """Every run's id, its name and the time of its first row."""
+    statement = (
+        f"SELECT {column}, run_name, MIN(timestamp) FROM metrics GROUP BY {column} ORDER BY 3"
+    )
+    with file.opened() as connection:
+        return [(str(key), str(name), str(t)) for key, name, t in connection.execute(statement)]
+
+
+class TrackioRun:
+    """One run of a database."""
+
+    def __init__(
+        self, file: SqliteFile, column: str, run_id: str, *, name: str, first: str
+    ) -> None:
+        self.key = f"{file.path.stem}/{run_id}"
+        self._file = file
+        self._path = file.path
+        self._column = column
+        self._run_id = run_id
+        self._name = name
+        self._first = first
+        self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
+        self._problems: list[str] = []
+        self._blobs: dict[str, Path] = {}
+        self._identity: Identity | None = None
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Why the database, or rows of it, could not be read."""
+        return self._problems
+
+    def signature(self) -> object:
+        """Size and time of the database."""
+        return self._file.signature()
+
+    @property
+    def identity(self) -> Identity:
+        """Names from the rows, the configuration from its table."""
+        if self._identity is None:
+            config = self._config()
+            own = {name: value for name, value in config.items() if name.startswith("_")}
+            project = self._path.stem
+            self._identity = Identity(
+                id=self._run_id
+                if self._column == "run_id"
+                else stable_id("trackio", self._path, self._run_id),
+                name=self._name,
+                project=project,
+                created=utc_seconds(str(own.get("_Created") or self._first)),
+                config={n: v for n, v in config.items() if not n.startswith("_")},
+                facts={"source": str(self._path), **({"trackio": own} if own else {})},
+            )
+        return self._identity
+
+    def read_new(self) -> Iterator[Batch]:
+        """Rows that were added since, of metrics, system metrics and alerts."""
+        takers: Mapping[str, Take] = {
+            "metrics": TrackioRun._metrics,
+            "system_metrics": TrackioRun._system,
+            "alerts": TrackioRun._alert,
+        }
+        try:
+            present = self._file.tables()
+            for table, take in takers.items():
+                if {self._column, "id", "timestamp"} <= present.get(table, set()):
+                    yield from self._read_table(table, take)
+        except (FormatError, OSError) as error:
+            self._say(str(error))
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of a media file."""
+        return self._blobs[file].read_bytes()
+
+    def _read_table(self, table: str, take: Take) -> Iterator[Batch]:
+        statement = f"SELECT * FROM {table} WHERE {self._column} = ? AND id > ? ORDER BY id"
+        with self._file.opened() as connection:
+            connection.row_factory = sqlite3.Row
+            cursor = connection.execute(statement, (self._run_id, self._last[table]))
+            while rows := cursor.fetchmany(_BATCH_ROWS):
+                records: list[Record] = []
+                for row in rows:
+                    try:
+                        records += take(self, row)
+                    except (ValueError, TypeError, RecursionError) as error:
+                        self._say(f"{self._path}: row {row['id']} of {table} is damaged: {error}.")
+                self._last[table] = int(rows[-1]["id"])
+                if records:
+                    yield Batch(empty_points(), records)
+
+    def _metrics(self, row: sqlite3.Row) -> Iterator[Record]:
+        t, step = utc_seconds(str(row["timestamp"])) or 0.0, int(row["step"])
+        found = sort_values(_object(row["metrics"]), type_key=_TYPE)
+        if found.numbers:
+            yield {"log": "metrics", "t": t, "step": step, "m": found.numbers}
+        for name, text in found.texts.items():
+            yield {"log": "text", "t": t, "step": step, "name": name, "text": text}
+        media = self._path.parent / "media"
+        for name, value in found.objects.items():
+            kind = str(value.get(_TYPE, "")).removeprefix("trackio.")
+            plain = {**value, _TYPE: kind, "path": value.get("file_path", value.get("path"))}
+            for record, path in media_records(name, plain, media, t=t, step=step):
+                if path is not None:
+                    self._blobs.setdefault(record["file"], path)
+                yield record
+
+    def _system(self, row: sqlite3.Row) -> Iterator[Record]:
+        t = utc_seconds(str(row["timestamp"])) or 0.0
+        numbers = sort_values(_object(row["metrics"])).numbers
+        if numbers:
+            yield {"log": "system", "t": t, "m": {f"system/{n}": v for n, v in numbers.items()}}
+
+    def _alert(self, row: sqlite3.Row) -> Iterator[Record]:
+        t = utc_seconds(str(row["timestamp"])) or 0.0
+        columns: list[str] = row.keys()
+        given: Record = {
+            name: row[name]
+            for name in ("title", "text", "level", "step")
+            if name in columns and isinstance(row[name], (str, int))
+        }
+        yield {"log": "event", "t": t, "name": "alert", **given}
+
+    def _config(self) -> dict[str, Any]:
+        try:
+            if not {self._column, "config"} <= self._file.tables().get("configs", set()):
+                return {}
+            statement = f"SELECT config FROM configs WHERE {self._column} = ?"
+            with self._file.opened() as connection:
+                row = connection.execute(statement, (self._run_id,)).fetchone()
+            return {} if row is None else dict(_object(row[0]))
+        except (FormatError, OSError, ValueError, RecursionError) as error:
+            self._say(f"{self._path}: the configuration of {self._name!r} is damaged: {error}")
+            return {}
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._problems:
+            self._problems.append(sentence)
+
+
+def _object(source: Any) -> Mapping[str, Any]:
+    value = json_value(source if isinstance(source, (bytes, str)) else str(source))
+    if isinstance(value, dict):
+        return value
+    raise ValueError("it holds no JSON object")
