@@ -1,0 +1,248 @@
+"""CSV tables of metrics: wide (a column a metric) or long (name, step, value), any separator.
+
+The step, time and epoch columns are found by their usual names; a column ``run`` makes several runs
+of one file. A table without a header has columns ``column_1``, ``column_2`` and so on. The last
+line is left for later while it may still be being written.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from epochal.imports.foreign import Batch, Identity, empty_points, file_signature
+from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
+from epochal.imports.text_file import TextFile, files_in, identity_of
+from epochal.record import Record
+
+_SUFFIXES = frozenset({".csv", ".tsv"})
+_PATTERNS = ("*.csv", "*.tsv", "*/metrics.csv")
+_SEPARATORS = ",;\t|"
+_NAME_COLUMNS = ("tag", "metric", "name", "key", "variable")
+_RUN_COLUMNS = ("run", "run_name", "run_id")
+_BATCH_RECORDS = 8192
+_PEEK_BYTES = 64 * 1024
+_MAX_RUNS = 10_000
+
+
+def find(path: Path) -> CsvFiles | None:
+    """The runs of a table or of a folder's tables; None when there are none."""
+    return CsvFiles(path) if _files(path) else None
+
+
+def _files(path: Path) -> list[Path]:
+    return [file for file in files_in(path, _PATTERNS) if _is_table(file)]
+
+
+def _is_table(path: Path) -> bool:
+    if path.suffix.lower() not in _SUFFIXES:
+        return False
+    with open(path, "rb") as file:
+        start = file.read(_PEEK_BYTES)
+    return bool(start.strip()) and b"\0" not in start
+
+
+class CsvFiles:
+    """Tables, a run each, or as many as a column tells apart."""
+
+    label = "CSV"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._runs: dict[tuple[Path, str | None], CsvRun] = {}
+
+    def runs(self) -> Sequence[CsvRun]:
+        """Every run of every table."""
+        found: dict[tuple[Path, str | None], CsvRun] = {}
+        for file in _files(self.path):
+            for name in _run_names(file):
+                found[file, name] = self._runs.get((file, name)) or CsvRun(file, name)
+        self._runs = found
+        return list(found.values())
+
+
+class CsvRun:
+    """One table, or those of its rows that name one run."""
+
+    def __init__(self, path: Path, run: str | None) -> None:
+        self.key = path.name if run is None else f"{path.name}/{run}"
+        self._run = run
+        self._file = TextFile(path)
+        self._rows = RowReader(t=self._file.changed)
+        self._layout: Layout | None = None
+        self._line = 0
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file, or by the column of runs."""
+        return identity_of(self._file.path, "csv", key=self._run or "")
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Lines that do not fit the header."""
+        return self._file.problems
+
+    def signature(self) -> object:
+        """Size and time of the table."""
+        return file_signature(self._file.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """The records of whole lines written since."""
+        text = self._file.read_rest()
+        if not self._file.is_settled:
+            text = text[: text.rfind(b"\n") + 1]
+        raw = text.splitlines(keepends=True)
+        if not raw:
+            return
+        places = list(accumulate(map(len, raw), initial=self._file.offset))
+        lines = _lines(text)
+        if self._layout is None:
+            self._layout = layout_of(lines)
+        reader = csv.reader(lines, delimiter=self._layout.separator)
+        records: list[Record] = []
+        is_header = self._line == 0 and self._layout.has_header
+        while True:
+            self._file.offset = places[reader.line_num]
+            try:
+                cells = next(reader)
+            except StopIteration:
+                break
+            except csv.Error as error:
+                self._file.say_damage(self._file.offset, str(error))
+                continue
+            self._line += 1
+            if is_header or not any(map(str.strip, cells)):
+                is_header = False
+                continue
+            records += self._records(cells, self._layout)
+            if len(records) >= _BATCH_RECORDS:
+                yield Batch(empty_points(), records)
+                records = []
+        self._file.offset = places[-1]
+        if records:
+            yield Batch(empty_points(), records)
+
+    def blob(self, file: str) -> bytes:
+        """There are none."""
+        raise KeyError(file)
+
+    def _records(self, cells: Sequence[str], layout: Layout) -> Iterator[Record]:
+        if len(cells) > len(layout.columns):
+            self._file.say_damage(
+                self._file.offset,
+                f"line {self._line} has {len(cells)} cells, the header {len(layout.columns)}",
+            )
+        row: dict[str, Any] = {}
+        for column, cell in zip(layout.columns, cells, strict=False):
+            value = _value(cell, layout.separator)
+            if value is not None:
+                row[column] = value
+        if layout.run_column is not None and str(row.pop(layout.run_column, "")) != self._run:
+            return
+        if layout.value_column is not None:
+            row = layout.widened(row, otherwise=self._file.path.stem)
+        yield from self._rows.records(row)
+
+
+class Layout:
+    """How a table is laid out: separator, names of columns, and which of them are special."""
+
+    def __init__(self, separator: str, first: Sequence[str]) -> None:
+        self.separator = separator
+        self.has_header = any(isinstance(_value(cell, separator), str) for cell in first)
+        if self.has_header:
+            self.columns = _unique([cell.strip() for cell in first])
+        else:
+            self.columns = [f"column_{number}" for number in range(1, len(first) + 1)]
+            if len(first) > 1 and isinstance(_value(first[0], separator), int):
+                self.columns[0] = "step"
+        lower = {column.lower(): column for column in reversed(self.columns)}
+        self.run_column = next((lower[name] for name in _RUN_COLUMNS if name in lower), None)
+        self.name_column: str | None = None
+        self.value_column: str | None = None
+        named = next((lower[name] for name in _NAME_COLUMNS if name in lower), None)
+        plain = {*STEP_NAMES, *TIME_NAMES, *_RUN_COLUMNS, "value"}
+        if "value" in lower and (named is not None or lower.keys() <= plain):
+            self.name_column, self.value_column = named, lower["value"]
+
+    def widened(self, row: Mapping[str, Any], *, otherwise: str) -> dict[str, Any]:
+        """A row of a long table as one of a wide table."""
+        wide = {k: v for k, v in row.items() if k not in (self.name_column, self.value_column)}
+        name = str(row.get(self.name_column or "", otherwise))
+        if self.value_column is not None and self.value_column in row:
+            wide[name] = row[self.value_column]
+        return wide
+
+
+def layout_of(lines: Sequence[str]) -> Layout:
+    """The layout that the first line of a table shows."""
+    first = next((line for line in lines if line.strip()), "")
+    separator = max(_SEPARATORS, key=lambda mark: len(_cells(first, mark)))
+    return Layout(separator, _cells(first, separator))
+
+
+def _run_names(path: Path) -> list[str | None]:
+    """The runs that a table tells apart; one without a name when it tells none apart."""
+    with open(path, "rb") as file:
+        layout = layout_of(_lines(file.read(_PEEK_BYTES)))
+    if layout.run_column is None or not layout.has_header:
+        return [None]
+    place = layout.columns.index(layout.run_column)
+    names: dict[str | None, None] = {}
+    reader = csv.reader(_lines(path.read_bytes()), delimiter=layout.separator)
+    while len(names) < _MAX_RUNS:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            break
+        except csv.Error:
+            continue
+        if reader.line_num > 1 and place < len(cells) and cells[place].strip():
+            names[str(_value(cells[place], layout.separator))] = None
+    return list(names)
+
+
+def _lines(text: bytes) -> list[str]:
+    # Split before decoding: other characters that end lines may stand inside cells.
+    lines = text.splitlines(keepends=True)
+    return [line.decode("utf-8-sig", "replace").replace("\0", "") for line in lines]
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=separator), [])
+    except csv.Error:
+        return [line]
+
+
+def _value(cell: str, separator: str) -> float | int | str | None:
+    """What a cell holds: a number where it is one, None where it is empty."""
+    text = cell.strip()
+    if not text or "_" in text:  # which Python would take for a part of a number
+        return text or None
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if separator != "," and "," in text:
+        try:
+            return float(text.replace(",", "."))
+        except ValueError:
+            return text
+    return {"true": 1, "false": 0}.get(text.lower(), text)
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Column names with numbers behind those that come again, so that none hides another."""
+    found: list[str] = []
+    for number, name in enumerate(names, 1):
+        base = name or f"column_{number}"
+        candidate, again = base, 2
+        while candidate in found:
+            candidate, again = f"{base}_{again}", again + 1
+        found.append(candidate)
+    return found

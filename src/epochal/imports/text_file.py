@@ -1,0 +1,91 @@
+"""Reads a text file as it grows, and names runs after the files they are in."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from epochal.imports.foreign import Identity, stable_id
+
+# A last line without a newline is taken as complete when nothing was written for so long.
+_SETTLED_S = 5.0
+_MAX_PROBLEMS = 20
+# Names that say nothing about a run: its folder's name is taken instead.
+_GENERIC = frozenset({"training", "metrics", "log", "logs", "history", "results", "train", "data"})
+
+
+@dataclass(slots=True)
+class TextFile:
+    """One text file; ``offset`` is how far it has been taken in."""
+
+    path: Path
+    offset: int = 0
+    problems: list[str] = field(default_factory=list)
+    _num_problems: int = 0
+
+    def read_rest(self) -> bytes:
+        """What follows the offset; nothing, and a problem, when the file cannot be read."""
+        try:
+            with open(self.path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size < self.offset:
+                    self.say(f"{self.path} became shorter than the {self.offset} bytes read of it.")
+                    self.offset = size
+                file.seek(self.offset)
+                return file.read()
+        except OSError as error:
+            self.say(f"{self.path} cannot be read: {error.strerror or error}.")
+            return b""
+
+    @property
+    def changed(self) -> float:
+        """When the file was last written to, in Unix seconds; 0 when that is unknown."""
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing was written to it for some seconds."""
+        return time.time() - self.changed > _SETTLED_S
+
+    def say_damage(self, place: int, what: str) -> None:
+        """Note that the bytes at a place of the file cannot be read."""
+        self.say(f"{self.path} is damaged at byte {place}: {what}.")
+
+    def say(self, sentence: str) -> None:
+        """Note a problem; after many of them only how many more."""
+        if sentence in self.problems:
+            return
+        self._num_problems += 1
+        if len(self.problems) < _MAX_PROBLEMS:
+            self.problems.append(sentence)
+        else:
+            more = self._num_problems - _MAX_PROBLEMS
+            self.problems[_MAX_PROBLEMS:] = [f"{self.path} is damaged in {more} more places."]
+
+
+def identity_of(path: Path, kind: str, *, key: str = "", created: float | None = None) -> Identity:
+    """A run named after its file, or after the file's folder when the file has a name of no use."""
+    own, folder = path.stem, path.parent
+    if own.lower() in _GENERIC and folder.name:
+        own, folder = folder.name, folder.parent
+    return Identity(
+        id=stable_id(kind, path, key),
+        name=key or own,
+        project=folder.name or "imported",
+        created=created,
+        facts={"source": str(path)},
+    )
+
+
+def files_in(path: Path, patterns: Iterable[str]) -> Sequence[Path]:
+    """The file itself, or the files of a folder that have such names."""
+    if not path.is_dir():
+        return [path] if path.is_file() else []
+    found = {file for pattern in patterns for file in path.glob(pattern) if file.is_file()}
+    return sorted(found)
