@@ -1,0 +1,92 @@
+"""``epochal import``: runs of other trackers, copied into run folders."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from epochal.cli.command import add_json, print_json, runs_dir
+from epochal.console.verbosity import msg
+from epochal.errors import UsageError
+from epochal.imports.copying import Copied, copy_run
+from epochal.imports.foreign import Foreign, ForeignRun, open_foreign
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``import``."""
+    parser.add_argument(
+        "sources",
+        metavar="SOURCE",
+        nargs="+",
+        help="TensorBoard or W&B folder, mlflow.db, Trackio .db, training.json, .csv or .jsonl",
+    )
+    parser.add_argument("--project", help="project of the runs (default: what the source says)")
+    parser.add_argument("--name", help="name of the run; for a source that holds one")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="list the runs, copy nothing")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Copy every run of every source; 1 when a file is damaged."""
+    found = [(source, run) for path in args.sources for source, run in _runs_in(path)]
+    if args.name is not None and len(found) != 1:
+        raise UsageError(f"--name names one run, and there are {len(found)}: leave it out.")
+    if args.dry_run:
+        return _list(found, as_json=args.json)
+    root, damaged, copies = runs_dir(args), False, list[Copied]()
+    for source, run in found:
+        copied = copy_run(source, run, root=root, project=args.project, name=args.name)
+        copies.append(copied)
+        damaged |= bool(copied.problems)
+        for problem in copied.problems:
+            print(f"epochal: {problem}", file=sys.stderr)
+        if not args.json:
+            msg("%s", _line(copied))
+    if args.json:
+        print_json([{**_row(copied), "folder": str(copied.folder)} for copied in copies])
+    return int(damaged)
+
+
+def _runs_in(path: str) -> Sequence[tuple[Foreign, ForeignRun]]:
+    source = open_foreign(path)
+    if source is None:
+        raise UsageError(f"{path} holds no runs of another tracker: there is nothing to import.")
+    return [(source, run) for run in source.runs()]
+
+
+def _list(found: Sequence[tuple[Foreign, ForeignRun]], *, as_json: bool) -> int:
+    rows = [
+        {
+            "id": run.identity.id,
+            "project": run.identity.project,
+            "name": run.identity.name,
+            "format": source.label,
+        }
+        for source, run in found
+    ]
+    if as_json:
+        print_json(rows)
+    else:
+        for row in rows:
+            print(f"{row['project']}/{row['name']}  {row['format']}")
+    return 0
+
+
+def _row(copied: Copied) -> dict[str, object]:
+    return {
+        "id": copied.id,
+        "project": copied.project,
+        "name": copied.name,
+        "outcome": copied.outcome,
+        "records": copied.records,
+        "problems": copied.problems,
+    }
+
+
+def _line(copied: Copied) -> str:
+    label = f"{copied.project}/{copied.name}"
+    if copied.outcome == "unchanged":
+        return f"{label}: nothing new since it was imported"
+    again = " again" if copied.outcome == "updated" else ""
+    return f"{label}: {copied.records} records imported{again}, in {copied.folder}"
