@@ -1,0 +1,165 @@
+"""What every format of another tracker keeps to, whole, growing, cut or damaged."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epochal.errors import FormatError
+from epochal.imports.foreign import FORMATS, Foreign, open_foreign
+from epochal.imports.gathered import Gathered
+from epochal.journal.line import encode
+from epochal.record import Record
+from tests.imports.samples import SAMPLES, opened
+
+PLACES = 64
+by_format = pytest.mark.parametrize("name", FORMATS)
+damage = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+
+def everything(source: Foreign) -> list[Record]:
+    """Every record of every run, points one by one."""
+    found: list[Record] = []
+    for run in source.runs():
+        gathered = Gathered(run)
+        gathered.poll()
+        for _, attempt in sorted(gathered.attempts.items()):
+            found += (record for _, record in attempt.records())
+    return found
+
+
+def counted(records: list[Record]) -> Counter[str]:
+    return Counter(repr(record) for record in records)
+
+
+@by_format
+def test_a_source_is_known_by_what_it_holds(name: str, tmp_path: Path) -> None:
+    source = opened(SAMPLES[name](tmp_path).source)
+    assert type(source).__module__ == FORMATS[name]
+    assert source.label
+    assert everything(source)
+
+
+@by_format
+def test_runs_have_keys_and_ids_of_their_own_that_stay(name: str, tmp_path: Path) -> None:
+    path = SAMPLES[name](tmp_path).source
+    first, second = ([(r.key, r.identity.id) for r in opened(path).runs()] for _ in range(2))
+    assert first == second
+    assert len(set(first)) == len(first)
+    assert all(run.identity.name and run.identity.project for run in opened(path).runs())
+
+
+@by_format
+def test_every_record_can_stand_in_a_journal(name: str, tmp_path: Path) -> None:
+    for record in everything(opened(SAMPLES[name](tmp_path).source)):
+        assert isinstance(record["log"], str)
+        assert math.isfinite(record["t"])
+        assert encode(record).endswith(b"\n")
+
+
+@by_format
+def test_what_was_read_is_not_read_again(name: str, tmp_path: Path) -> None:
+    source = opened(SAMPLES[name](tmp_path).source)
+    assert everything(source)
+    assert [list(run.read_new()) for run in source.runs()] == [[] for _ in source.runs()]
+
+
+@by_format
+def test_every_blob_that_is_named_can_be_had(name: str, tmp_path: Path) -> None:
+    for run in opened(SAMPLES[name](tmp_path).source).runs():
+        named = [r for batch in run.read_new() for r in batch.records if r["log"] == "blob"]
+        assert [len(run.blob(record["file"])) for record in named] == [r["bytes"] for r in named]
+        with pytest.raises(KeyError):
+            run.blob("../../etc/passwd")
+
+
+@by_format
+def test_a_file_that_grows_gives_what_the_whole_one_does(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name](tmp_path)
+    if not sample.is_appended:
+        pytest.skip("not a file that is appended to")
+    whole, text = everything(opened(sample.source)), sample.file.read_bytes()
+    start = text.index(b"\n") + 1 if text[:1] in b"[{s" else len(text) // 10
+    sample.file.write_bytes(text[:start])
+    source = opened(sample.source)
+    gathered = {run.key: Gathered(run) for run in source.runs()}
+    for end in range(start, len(text) + 1, max(1, len(text) // 23)):
+        sample.file.write_bytes(text[:end])
+        for one in gathered.values():
+            one.poll()
+    sample.file.write_bytes(text)
+    found: list[Record] = []
+    for one in gathered.values():
+        one.poll()
+        assert one.run.problems == [], one.run.problems
+        found += (r for _, a in sorted(one.attempts.items()) for _, r in a.records())
+    assert counted(without_file_times(found)) == counted(without_file_times(whole))
+
+
+def without_file_times(records: list[Record]) -> list[Record]:
+    return [{**record, "t": 0} if record["t"] > 1.76e9 else record for record in records]
+
+
+@by_format
+@damage
+@given(data=st.data())
+def test_a_cut_file_gives_the_points_before_the_cut(name: str, data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        sample = SAMPLES[name](Path(folder))
+        text = sample.file.read_bytes()
+        whole = counted(without_file_times(everything(opened(sample.source))))
+        sample.file.write_bytes(text[: data.draw(st.integers(0, len(text) - 1))])
+        check_damaged(sample.source, sample.file, whole if sample.is_appended else None)
+
+
+@by_format
+@damage
+@given(data=st.data())
+def test_a_flipped_byte_gives_an_error_or_the_rest(name: str, data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        sample = SAMPLES[name](Path(folder))
+        text = bytearray(sample.file.read_bytes())
+        whole = counted(without_file_times(everything(opened(sample.source))))
+        text[data.draw(st.integers(0, len(text) - 1))] ^= data.draw(st.integers(1, 255))
+        sample.file.write_bytes(text)
+        check_damaged(sample.source, sample.file, whole if sample.has_checksums else None)
+
+
+def check_damaged(source: Path, file: Path, whole: Counter[str] | None) -> None:
+    """Whatever is wrong is said with the name of the file, and nothing is made up."""
+    try:
+        opened_source = open_foreign(source)
+        found = [] if opened_source is None else everything(opened_source)
+    except FormatError as error:
+        assert file.name in str(error)
+        return
+    if opened_source is not None:
+        problems = [p for run in opened_source.runs() for p in run.problems]
+        assert all(file.name in problem for problem in problems)
+    if whole is not None:
+        assert counted(without_file_times(found)) <= whole
+
+
+@by_format
+@damage
+@given(text=st.binary(max_size=200), start=st.integers(0, 64))
+def test_rubbish_behind_a_good_start_is_no_crash(name: str, text: bytes, start: int) -> None:
+    with TemporaryDirectory() as folder:
+        sample = SAMPLES[name](Path(folder))
+        sample.file.write_bytes(sample.file.read_bytes()[:start] + text)
+        check_damaged(sample.source, sample.file, None)
+
+
+def test_a_folder_of_nothing_is_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    assert open_foreign(tmp_path) is None
+    assert open_foreign(tmp_path / "notes.txt") is None
+    assert open_foreign(tmp_path / "absent") is None
