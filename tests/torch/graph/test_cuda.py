@@ -1,0 +1,154 @@
+"""What only a GPU can show: recording and timing wait for nothing, and the times are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+from torch import nn
+
+from epochal.torch import FlowBuilder, Graph, picture_of, profile_module
+from epochal.torch.graph.watched import from_forward
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
+]
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def network() -> Graph:
+    torch.manual_seed(0)
+    return (
+        FlowBuilder.start(nn.Linear(64, 64))
+        .tag("small")
+        .through(nn.ReLU(inplace=True))
+        .through(nn.Linear(64, 8192))
+        .through(nn.Linear(8192, 8192))
+        .tag("large")
+        .through(nn.Linear(8192, 1))
+        .tag("head")
+        .build()
+        .cuda()
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_recording_waits_for_nothing_and_keeps_every_value(dtype: torch.dtype) -> None:
+    graph = network()
+    loss = torch.zeros((), device="cuda", dtype=dtype)
+    with no_waiting():
+        for _ in range(300):
+            loss += 1  # in place: what was recorded must not change with it
+            loss.fmod_(100)
+            graph.record_scalar("loss", loss, weight=2.0)
+            graph.record("many", loss.expand(3))
+    assert graph.collected("loss") == [float((i + 1) % 100) for i in range(300)]
+    graph.record_scalar("loss", float("nan"))
+    graph.flush()
+    assert graph.latest_metrics() == {"loss": 49.5, "many": 49.5}
+    assert graph.nonfinite() == {"loss": 1}
+
+
+def test_collecting_tagged_outputs_waits_for_nothing() -> None:
+    graph = network()
+    x = torch.randn(256, 64, device="cuda")
+    with no_waiting():
+        for _ in range(5):
+            output = graph(x)
+            graph.collect_with(["head", "large"], "norm")
+            output.mean().backward()
+            graph.end_step()
+    graph.flush()
+    expected = float(graph.tagged("head").norm())
+    assert graph.latest_metrics()["head"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_inference_mode_and_training_record_into_one_metric() -> None:
+    graph = network()
+    with torch.inference_mode():
+        graph.record_scalar("loss", torch.tensor(1.0, device="cuda"))
+    graph.record_scalar("loss", torch.tensor(3.0, device="cuda", requires_grad=True))
+    graph.flush()
+    assert graph.latest_metrics() == {"loss": 2.0}
+
+
+def test_values_of_two_streams_are_in_order() -> None:
+    graph = network()
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    for number in range(100):
+        with torch.cuda.stream(side if number % 2 else torch.cuda.current_stream()):
+            graph.record_scalar("x", torch.full((), float(number), device="cuda"))
+    assert graph.collected("x") == [float(number) for number in range(100)]
+
+
+def test_a_weight_on_the_gpu_is_refused() -> None:
+    with pytest.raises(TypeError, match="on the host"):
+        network().record_scalar("x", 1.0, weight=torch.ones((), device="cuda"))  # type: ignore[arg-type]
+
+
+def test_profiling_waits_for_nothing_and_measures_the_gpus_work() -> None:
+    graph = network()
+    x = torch.randn(4096, 64, device="cuda")
+    graph(x).sum().backward()
+    graph.enable_profiling()
+    with no_waiting():
+        for _ in range(8):
+            graph(x).sum().backward()
+            graph.end_step()
+    profile = graph.profile()
+    assert profile.device == "cuda"
+    large, small = graph.timing("large"), graph.timing("small")
+    # 4096 × 8192 × 8192 takes far longer than its launch; on the host's clock both look alike.
+    assert large.forward_ms > 5 * small.forward_ms
+    assert large.backward_ms > 1.3 * large.forward_ms
+    assert profile.forward_ms == pytest.approx(sum(n.forward_ms for n in profile.nodes), rel=0.3)
+    graph.end_epoch()
+    assert graph.timings.trend("large").latest() == pytest.approx(large.total_ms, rel=0.5)
+
+
+def test_the_sum_of_the_parts_is_the_whole() -> None:
+    model = nn.Sequential(*[nn.Linear(4096, 4096) for _ in range(6)]).cuda()
+    x = torch.randn(4096, 4096, device="cuda")
+    with profile_module(model) as timed:
+        for _ in range(6):
+            model(x).sum().backward()
+    profile = timed.profile()
+    assert sum(n.forward_ms for n in profile.nodes) == pytest.approx(profile.forward_ms, rel=0.1)
+    middle = [node.backward_ms for node in profile.nodes[1:-1]]
+    assert max(middle) < 1.3 * min(middle)
+
+
+def test_a_module_on_the_gpu_is_drawn_without_disturbing_its_generator() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Dropout(0.5), nn.Linear(64, 1)).cuda()
+    x = torch.randn(4, 64, device="cuda")
+    torch.cuda.manual_seed_all(3)
+    before = torch.cuda.get_rng_state()
+    picture_of(model, x)
+    from_forward(model, (x,), {}, depth=None)
+    assert torch.equal(before, torch.cuda.get_rng_state())
+
+
+def test_a_graph_is_captured_and_replayed() -> None:
+    from epochal.torch import cuda_graph_capture
+
+    graph = network()
+    x = torch.randn(32, 64, device="cuda")
+    captured = cuda_graph_capture(3, None, lambda: graph(x).mean())
+    with no_waiting():
+        for _ in range(3):
+            captured.replay()
+            graph.record_scalar("loss", captured.output)
+    graph.flush()
+    assert graph.latest_metrics()["loss"] == pytest.approx(float(graph(x).mean()), rel=1e-4)
