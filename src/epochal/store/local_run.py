@@ -50,7 +50,7 @@ class LocalRun:
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
         self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
-        self._crashed: tuple[Row, Status] | None = None
+        self._ended: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
 
@@ -232,15 +232,16 @@ class LocalRun:
     def status(self) -> Status:
         """How the run stands, as of now."""
         row = self.row
+        if self._ended is not None and self._ended[0] is row:
+            return self._ended[1]
         if row.is_unreadable:
             return _UNREADABLE
-        if self._crashed is not None and self._crashed[0] is row:
-            return self._crashed[1]  # a process that is gone does not come back
         status = derive_status(
             finish=row.finish, process=row.process, updated=row.updated, now=time.time()
         )
-        if status.state == "crashed":
-            self._crashed = (row, status)
+        if status.state not in ("running", "waiting", "silent"):
+            # What has ended stays so, and a process that is gone does not come back.
+            self._ended = (row, status)
         return status
 
     @property

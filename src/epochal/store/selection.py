@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
 from epochal.errors import MetricNotFoundError
@@ -19,6 +20,7 @@ from epochal.store.row import Row
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _MISSING = object()
 _TIMES = ("created", "updated")
+_NUMBERS = (float, int)
 
 
 class Subject(Protocol):
@@ -40,7 +42,7 @@ class Subject(Protocol):
 
 
 S = TypeVar("S", bound=Subject)
-Reading = Callable[[Subject], Any]
+Reading = Callable[[Any], Any]
 
 _PLAIN: dict[str, Reading] = {
     "id": lambda run: run.row.id,
@@ -91,17 +93,22 @@ def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
 
 
 def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
-    values = [(reading(run), run) for run in runs]
-    present = [(_sortable(value), run) for value, run in values if _is_orderly(value)]
-    absent = [run for value, run in values if not _is_orderly(value)]
-    present.sort(key=lambda item: item[0], reverse=descending)
+    present: list[tuple[Any, S]] = []
+    absent: list[S] = []
+    for run in runs:
+        value = reading(run)
+        if _is_orderly(value):
+            present.append((_sortable(value), run))
+        else:
+            absent.append(run)
+    present.sort(key=itemgetter(0), reverse=descending)
     return [*(run for _, run in present), *absent]
 
 
 def _is_orderly(value: Any) -> bool:
     if value is _MISSING or value is None or isinstance(value, Mapping):
         return False
-    return not (isinstance(value, float) and math.isnan(value))
+    return bool(value == value)  # nan is not
 
 
 def _sortable(value: Any) -> tuple[int, Any]:
@@ -149,7 +156,7 @@ class _Compiler:
             return _PLAIN[root]
         if root in _NESTED and names:
             if root == "config":
-                return lambda run: _dig(run.row.config, names)
+                return _configured(names)
             name = ".".join(names)
             return _best(name) if root == "best" else _statistic(names)
         if root in _NESTED:
@@ -166,11 +173,14 @@ class _Compiler:
             return self._pattern(node)
         if node.operator in ("in", "not in"):
             return self._membership(node)
-        left, right = self._sides(node)
         compare = _COMPARISONS[node.operator]
         for side in (node.left, node.right):
             if isinstance(side, q.Listed) and node.operator not in ("==", "!="):
                 q.fail(f"a list cannot stand beside {node.operator!r}", self._text, side.column)
+        left, right = self._sides(node)
+        if isinstance(node.right, q.Constant):
+            constant = right(None)  # the same for every run
+            return lambda run: compare(left(run), constant)
         return lambda run: compare(left(run), right(run))
 
     def _sides(self, node: q.Comparison) -> tuple[Reading, Reading]:
@@ -250,11 +260,10 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """Numbers beside numbers and texts beside texts; anything else is neither more nor less."""
 
     def holds(left: Any, right: Any) -> bool:
-        for kind in ((int, float), str):
-            if isinstance(left, kind) and isinstance(right, kind):
-                is_bool = isinstance(left, bool) or isinstance(right, bool)
-                return not is_bool and compare(left, right)
-        return False
+        kind, other = type(left), type(right)
+        if kind in _NUMBERS:
+            return other in _NUMBERS and compare(left, right)
+        return kind is str and other is str and compare(left, right)
 
     return holds
 
@@ -262,11 +271,18 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "==": _equal,
     "!=": lambda left, right: not _equal(left, right),
-    "<": _ordered(lambda left, right: left < right),
-    "<=": _ordered(lambda left, right: left <= right),
-    ">": _ordered(lambda left, right: left > right),
-    ">=": _ordered(lambda left, right: left >= right),
+    "<": _ordered(operator.lt),
+    "<=": _ordered(operator.le),
+    ">": _ordered(operator.gt),
+    ">=": _ordered(operator.ge),
 }
+
+
+def _configured(names: Sequence[str]) -> Reading:
+    if len(names) == 1:
+        (name,) = names
+        return lambda run: run.row.config.get(name, _MISSING)
+    return lambda run: _dig(run.row.config, names)
 
 
 def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
