@@ -224,8 +224,10 @@ def test_a_part_is_filled_from_a_file_of_the_whole(tmp_path: Path) -> None:
 
 
 def test_a_part_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="path 'decoder' names no part"):
-        load_subgraph_checkpoint(Net(), "decoder", tmp_path / "m")
+    with pytest.raises(
+        UsageError, match=r"'encodr' names no part of the model; did you mean 'encoder'"
+    ):
+        load_subgraph_checkpoint(Net(), "encodr", tmp_path / "m")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself

@@ -7,6 +7,7 @@ the contents. There is no pickle in any of them: loading a file runs nothing tha
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -117,11 +118,11 @@ def load_subgraph_checkpoint(
     *,
     freeze: bool = False,
 ) -> LoadReport:
-    """Fill the part of a model that a path names (dots or slashes) from a file of that part."""
-    try:
-        part = unwrapped(model).get_submodule(path.replace("/", "."))
-    except AttributeError as error:
-        raise UsageError(f"path {path!r} names no part of the model: {error}.") from error
+    """Fill the part of a model that a path names from a file of that part.
+
+    The path has dots or slashes; in a graph it is a tag, or the id of a node.
+    """
+    part = _part(unwrapped(model), path.replace("/", "."))
     return load_checkpoint(source, part, hash=hash, freeze=freeze)
 
 
@@ -228,6 +229,18 @@ def _below(name: str, prefix: str | None) -> str | None:
     if name.startswith((f"{start}.", f"{start}/")):
         return name[len(start) + 1 :]
     return None
+
+
+def _part(model: nn.Module, path: str) -> nn.Module:
+    parts: dict[str, nn.Module] = dict(model.named_modules())
+    nodes = getattr(model, "nodes", None)
+    if isinstance(nodes, nn.Module):
+        parts |= dict(nodes.named_modules())
+    if not path or path not in parts:
+        near = difflib.get_close_matches(path, filter(None, parts), n=3)
+        hint = f"; did you mean {' or '.join(repr(name) for name in near)}" if near else ""
+        raise UsageError(f"path {path!r} names no part of the model{hint}.")
+    return parts[path]
 
 
 def _freeze(tensor: Tensor) -> None:
