@@ -40,8 +40,12 @@ class Gpus:
         self.num = num
         self.computing: dict[int, frozenset[int] | None] = {gpu: frozenset() for gpu in range(num)}
         self.fault: Exception | None = None
+        self.depths: list[str] = []
 
-    def sample(self, only: Collection[int] | None = None) -> tuple[GpuSample, ...]:
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
+        self.depths.append("light" if light else "full")
         if self.fault is not None:
             raise self.fault
         chosen = range(self.num) if only is None else sorted(only)
@@ -107,13 +111,24 @@ def watch(tmp_path: Path) -> Watch:
 def test_ten_seconds_are_one_record_with_mean_and_extremes(watch: Watch, tmp_path: Path) -> None:
     watch.go_on(9)
     assert of_kind(tmp_path, "gpu") == []
-    watch.gpus.state = replace(PEACE, power=700_000)
+    watch.gpus.state = replace(PEACE, clock=1800)
     watch.go_on(1)
     (record,) = of_kind(tmp_path, "gpu")
-    assert (record["id"], record["interval_s"], record["power"]) == (0, 10.0, 610_000)
-    assert record["min"]["power"] == 600_000
-    assert record["max"]["power"] == 700_000
+    assert (record["id"], record["interval_s"], record["clock"]) == (0, 10.0, 1890)
+    assert record["min"]["clock"] == 1800
+    assert record["max"]["clock"] == 1905
     assert record["t"] == watch.clock.wall()
+
+
+def test_every_tenth_look_is_thorough_and_its_means_stand_for_the_ten_seconds(
+    watch: Watch, tmp_path: Path
+) -> None:
+    watch.go_on(9)
+    watch.gpus.state = replace(PEACE, power=650_000)
+    watch.go_on(11)
+    assert watch.gpus.depths == ["full", *["light"] * 9, "full", *["light"] * 9, "full"]
+    record = of_kind(tmp_path, "gpu")[0]
+    assert (record["power"], record["min"]["power"]) == (650_000, 600_000)
 
 
 def test_the_host_is_written_as_often(watch: Watch, tmp_path: Path) -> None:

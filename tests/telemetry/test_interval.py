@@ -22,6 +22,14 @@ def test_a_summary_has_mean_least_and_greatest() -> None:
     }
 
 
+def test_a_full_reading_is_the_mean_of_what_it_covers() -> None:
+    interval = gpu_interval(GpuSample(0, power=600_000, clock=1000))
+    interval.add(GpuSample(0, power=640_000, clock=2000), is_full=True)
+    summary = interval.summary()
+    assert (summary["power"], summary["clock"]) == (640_000, 1500)
+    assert summary["min"]["power"] == 600_000
+
+
 def test_what_is_steady_is_said_once_and_exactly() -> None:
     summary = gpu_interval(GpuSample(0, max_clock=1593), GpuSample(0, max_clock=1597)).summary()
     assert summary == {"max_clock": 1597}

@@ -302,3 +302,20 @@ def test_who_computes_on_each_gpu() -> None:
     nvml = FakeNvml(unsupported=["nvmlDeviceGetComputeRunningProcesses"])
     assert source_of(nvml, visible="0").pids() == {0: None}
     assert source_of(FakeNvml(driver=False)).pids() == {}
+
+
+def test_a_light_reading_asks_for_nothing_dear_and_leaves_the_next_full_one_whole() -> None:
+    clock, gpu = Clock(), FakeGpu(energy=0, samples=[(1, 10)], gpu_util=77)
+    nvml = FakeNvml([gpu])
+    source = source_of(nvml, visible="0", clock=clock)
+    source.sample()
+    nvml.calls.clear()
+    clock.now_s, gpu.energy, gpu.samples = 105.0, 3_000_000, [(1, 10), (2, 20)]
+    (light,) = source.sample(light=True)
+    assert (light.power, light.gpu_util, light.energy) == (620_337, 77.0, None)
+    assert light.sm_active == 81.2
+    dear = {"nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"}
+    assert not dear & set(nvml.calls)
+    clock.now_s, gpu.energy, gpu.samples = 110.0, 6_000_000, [(1, 10), (2, 20), (3, 40)]
+    (full,) = source.sample()
+    assert (full.power, full.gpu_util, full.energy) == (600_000, 30.0, 6)

@@ -9,8 +9,9 @@ from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
 from epochal.cli.table import table
+from epochal.errors import MetricNotFoundError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.answers import RunInfo, Series
+from epochal.store.answers import Entry, RunInfo, Series
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_as_data(view, info, series))
     else:
-        print("\n".join(_heading(info)))
+        print("\n".join([*_heading(info), *_beside(view)]))
         for title, lines in (("config", _config(info.config)), ("metrics", _metrics(series))):
             if lines:
                 print(f"\n{title}\n{lines}")
@@ -63,6 +64,30 @@ def _heading(info: RunInfo) -> Iterator[str]:
     for name, value in facts.items():
         if value is not None:
             yield f"  {name:<13} {value}"
+
+
+def _beside(view: RunView) -> Iterator[str]:
+    """What the companion says of the run: the machine, its own cost, and how the run vanished."""
+    machines = dict.fromkeys(str(e.record.get("text")) for e in _events(view, "hardware"))
+    for text in machines:
+        yield f"  {'hardware':<13} {text}"
+    for event in _events(view, "vanished"):
+        yield f"  {'vanished':<13} {event.record.get('sentence')}"
+    cost = _own_cost(view)
+    if cost is not None:
+        yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"
+
+
+def _events(view: RunView, name: str) -> list[Entry]:
+    entries = view.entries("event", rank=None)
+    return [entry for entry in entries if entry.record.get("name") == name]
+
+
+def _own_cost(view: RunView) -> float | None:
+    try:
+        return view.series("system/epochal_cpu_pct").summary.mean
+    except MetricNotFoundError:
+        return None
 
 
 def _config(config: Mapping[str, Any]) -> str:

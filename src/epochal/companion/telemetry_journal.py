@@ -1,7 +1,8 @@
 """Samples the machine beside a run and writes what the samples amount to.
 
-GPUs are looked at every second, the host every five; a record is written for ten seconds of it, and
-for sixty after the first day. A GPU that begins to be throttled gets its record at once.
+GPUs are looked at every second, and thoroughly every ten; the host every five. A record is written
+for ten seconds of it, and for sixty after the first day. A GPU that begins to be throttled gets its
+record at once.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
 class GpuReader(Protocol):
     """A GPU source that can be asked about some of its GPUs, and who computes on each."""
 
-    def sample(self, only: Collection[int] | None = None) -> tuple[GpuSample, ...]:
-        """Read the GPUs of these ids."""
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
+        """Read the GPUs of these ids, lightly or fully."""
 
     def pids(self) -> Computing:
         """The processes on each GPU."""
@@ -84,6 +87,7 @@ class Telemetry:
         self._started_s = clock()
         self._host = [(source, Interval(source.metrics)) for source in host or _host_of(charge)]
         self._gpu_intervals: dict[int, _GpuInterval] = {}
+        self._full_at_s = self._started_s
         self._host_since_s = self._started_s
         self._learn_at_s = self._started_s
         self._cost = OwnCost(clock=clock)
@@ -104,15 +108,22 @@ class Telemetry:
         self._learn()
         if not self._used.ids:
             return
-        samples = self.attempts.call(lambda: self._gpus.sample(only=self._used.ids)) or ()
         now_s = self._clock()
+        is_full = _is_due(now_s - self._full_at_s, RECORD_EVERY_S) or not self._gpu_intervals
+        if is_full:
+            self._full_at_s = now_s
+        samples = (
+            self.attempts.call(lambda: self._gpus.sample(only=self._used.ids, light=not is_full))
+            or ()
+        )
         for sample in samples:
             interval = self._gpu_intervals.get(sample.id)
             if interval is None:
                 self._introduce(sample.id)
                 interval = self._gpu_intervals[sample.id] = _GpuInterval(since_s=now_s)
                 continue  # the first reading covers no time of the run's
-            if interval.add(sample, now_s=now_s, every_s=self._record_every_s()):
+            interval.samples.add(sample, is_full=is_full)
+            if interval.is_due(sample, now_s=now_s, every_s=self._record_every_s()):
                 self._write_gpu(sample.id, interval, now_s)
 
     def sample_host(self) -> None:
@@ -131,7 +142,8 @@ class Telemetry:
         for gpu, interval in self._gpu_intervals.items():
             if interval.samples.num_samples:
                 self._write_gpu(gpu, interval, now_s)
-        self._write_host(now_s)
+        if any(interval.num_samples for _, interval in self._host):
+            self._write_host(now_s)
         self._journal.event(
             "telemetry",
             epochal_cpu_pct=self._cost.mean_pct(),
@@ -181,7 +193,8 @@ class Telemetry:
         record["epochal_cpu_pct"] = self._cost.pct()
         record["epochal_rss"] = self.attempts.call(self._cost.rss)
         known = {name: value for name, value in record.items() if value is not None}
-        self._journal.write("system", {**known, **extremes}, at=self._moment())
+        both = {name: values for name, values in extremes.items() if values}
+        self._journal.write("system", {**known, **both}, at=self._moment())
 
     def _moment(self) -> float:
         # Whole seconds: the times of a day's records are then nearly free to store.
@@ -202,9 +215,8 @@ class _GpuInterval:
         self._said: str = ""
         self._worst: str = ""
 
-    def add(self, sample: GpuSample, *, now_s: float, every_s: float) -> bool:
-        """Take in a sample; whether a record is due."""
-        self.samples.add(sample)
+    def is_due(self, sample: GpuSample, *, now_s: float, every_s: float) -> bool:
+        """Whether a record is due with this sample."""
         word = sample.throttle or ""
         self._worst = min(self._worst, word, key=_gravity)
         if _gravity(word) < _gravity(self._said) and word not in _FULL_SPEED:

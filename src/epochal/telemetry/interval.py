@@ -41,11 +41,15 @@ class Interval:
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._values: dict[str, list[float]] = {}
+        self._means: dict[str, list[float]] = {}
         self._words: dict[str, list[str]] = {}
         self.num_samples = 0
 
-    def add(self, sample: object) -> None:
-        """Take in one sample; what it does not know is left out of the means."""
+    def add(self, sample: object, *, is_full: bool = False) -> None:
+        """Take in one sample; what it does not know is left out of the means.
+
+        A full one is itself a mean, of what its table marks so, and outweighs the others there.
+        """
         self.num_samples += 1
         for metric in self._metrics:
             value = getattr(sample, metric.attribute)
@@ -53,6 +57,8 @@ class Interval:
                 self._words.setdefault(metric.name, []).append(value)
             elif value is not None:
                 self._values.setdefault(metric.name, []).append(value)
+                if is_full and metric.averaged:
+                    self._means.setdefault(metric.name, []).append(value)
 
     def summary(self) -> dict[str, Any]:
         """The fields of a record: means under their names, ``min`` and ``max``; starts anew.
@@ -72,11 +78,11 @@ class Interval:
             if metric.steady:
                 fields[metric.name] = values[-1]
                 continue
-            fields[metric.name] = _mean(values, metric.unit)
+            fields[metric.name] = _mean(self._means.get(metric.name, values), metric.unit)
             greatest[metric.name] = _rounded_up(max(values), metric.unit)
             if metric.unit != _RATE:
                 least[metric.name] = -_rounded_up(-min(values), metric.unit)
-        self._values, self._words, self.num_samples = {}, {}, 0
+        self._values, self._means, self._words, self.num_samples = {}, {}, {}, 0
         extremes = {"min": least, "max": greatest}
         return {**fields, **{name: found for name, found in extremes.items() if found}}
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any, ClassVar
 
 from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
-from epochal.telemetry.nvidia_device import NvidiaDevice
+from epochal.telemetry.nvidia_device import Depth, NvidiaDevice
 from epochal.telemetry.source import Metric, closed_error
 from epochal.telemetry.visible import visible_entries
 
@@ -79,8 +79,14 @@ class NvidiaSource:
                 self._why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
         return bool(self._devices)
 
-    def sample(self, only: Collection[int] | None = None) -> tuple[GpuSample, ...]:
-        """Read every visible GPU, or those of some ids; use and power are since the last call."""
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
+        """Read every visible GPU, or those of some ids; use and power are since the last call.
+
+        A ``light`` reading costs a third: use and power are the moment's, and it does not count as
+        a call that the next one is measured from.
+        """
         if self._closed:
             raise closed_error(self)
         if not self.probe():
@@ -89,7 +95,8 @@ class NvidiaSource:
         chosen = [one for one in self._devices if only is None or one.index in only]
         if not self._quick:
             self._measure_pcie(chosen)
-        return tuple(device.sample(quick=self._quick) for device in chosen)
+        depth: Depth = "quick" if self._quick else "light" if light else "full"
+        return tuple(device.sample(depth) for device in chosen)
 
     def pids(self) -> dict[int, frozenset[int] | None]:
         """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""

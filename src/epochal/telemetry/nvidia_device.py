@@ -1,15 +1,15 @@
 """One NVIDIA GPU, asked through NVML; what it does not answer is ``None``.
 
-Costs measured on an H200 with driver 580, which is why some questions are optional: the energy
-counter 2-15 ms, the driver's utilisation samples 1.5-3 ms, its PCIe figure 20 ms a direction, all
-else microseconds after the first time.
+CPU time measured on an H200 with driver 580, which is why some questions are optional: the energy
+counter 2-15 ms, each of the driver's two kinds of utilisation samples 3 ms, PCIe counters 1 ms, its
+own PCIe figure 20 ms a direction, all else 0.1-0.4 ms after the first time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from epochal.telemetry.gpu import GpuModel, GpuSample
 from epochal.telemetry.nvidia_gpm import GpmCounters
@@ -77,6 +77,11 @@ _CORES_PER_SM = {
 _MIN_ENERGY_INTERVAL_S = 0.5
 
 
+# quick: what is read while training waits. light: what can be read every second beside it; power
+# and use are then the moment's. full: everything, power and use since the last full reading.
+Depth = Literal["quick", "light", "full"]
+
+
 @dataclass(frozen=True, slots=True)
 class _PcieCount:
     timestamp_us: int
@@ -121,12 +126,18 @@ class NvidiaDevice:
         """Cores times clock: how CUDA's default order ranks GPUs, as near as NVML can tell."""
         return (self._ask("cores") or 0) * (self._ask("max_clock") or 0)
 
-    def sample(self, *, quick: bool) -> GpuSample:
-        """Read the GPU; ``quick`` leaves out what would hold the caller for milliseconds."""
+    def sample(self, depth: Depth) -> GpuSample:
+        """Read the GPU; what its depth leaves out is None, or the moment's instead of a mean."""
+        is_quick, is_full = depth == "quick", depth == "full"
         memory = self._ask("memory")
-        rx, tx = (None, None) if quick else self._pcie_rates()
-        mean_power = None if quick else self._mean_power()
-        busy = {} if quick else self._gpm.shares()
+        rx, tx = (None, None) if is_quick else self._pcie_rates()
+        mean_power = self._mean_power() if is_full else None
+        busy = {} if is_quick else self._gpm.shares()
+        gpu_util, mem_util = self._use_now("gpu"), self._use_now("memory")
+        if depth != "light":
+            gpu_util = self._mean_use("NVML_GPU_UTILIZATION_SAMPLES", gpu_util)
+        if is_full:
+            mem_util = self._mean_use("NVML_MEMORY_UTILIZATION_SAMPLES", mem_util)
         return GpuSample(
             id=self.index,
             name=self._ask("name"),
@@ -137,10 +148,8 @@ class NvidiaDevice:
             power_limit=self._ask("power_limit"),
             temperature=self._ask("temperature"),
             temp_slowdown=self._ask("temp_slowdown"),
-            gpu_util=self._mean_use("NVML_GPU_UTILIZATION_SAMPLES", self._use_now("gpu")),
-            mem_util=self._use_now("memory")
-            if quick
-            else self._mean_use("NVML_MEMORY_UTILIZATION_SAMPLES", self._use_now("memory")),
+            gpu_util=gpu_util,
+            mem_util=mem_util,
             dram_free=None if memory is None else int(memory.free),
             dram_used=None if memory is None else int(memory.used),
             dram_total=None if memory is None else int(memory.total),
@@ -151,9 +160,9 @@ class NvidiaDevice:
             sm_active=busy.get("sm_active"),
             tensor_active=busy.get("tensor_active"),
             dram_active=busy.get("dram_active"),
-            energy=None if quick else self._energy_used(),
-            ecc_corrected=None if quick else self._ask("ecc_corrected"),
-            ecc_uncorrected=None if quick else self._ask("ecc_uncorrected"),
+            energy=self._energy_used() if is_full else None,
+            ecc_corrected=self._ask("ecc_corrected") if is_full else None,
+            ecc_uncorrected=self._ask("ecc_uncorrected") if is_full else None,
         )
 
     def pids(self) -> frozenset[int] | None:

@@ -30,12 +30,14 @@ class Metric:
     """One line of a source's table: the sample's attribute, the record's field, the unit.
 
     ``steady`` marks what hardly moves or only counts up: of several samples the newest says it all.
+    ``averaged`` marks what a full reading gives as a mean since the last one.
     """
 
     attribute: str
     name: str
     unit: str
     steady: bool = False
+    averaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

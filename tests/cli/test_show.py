@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal.cli.main import main
+from epochal.companion.own_journal import OwnJournal
+from tests.doubles.companions import charge_of
+from tests.store.journals import Journal
+
+
+def test_show_tells_what_the_companion_saw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Journal(tmp_path).metrics(1, loss=2.0)
+    beside = OwnJournal(charge_of(run.folder.path))
+    beside.event("hardware", text="2x H200")
+    for cost in (0.2, 0.4):
+        beside.write("system", {"epochal_cpu_pct": cost})
+    beside.event("vanished", sentence="the training process vanished.")
+    beside.close()
+    main(["show", "x", "--dir", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "hardware      2x H200\n" in out
+    assert "vanished      the training process vanished.\n" in out
+    assert "cost          epochal itself: 0.3 % of one core\n" in out
+
+
+def test_show_of_a_run_without_companion_says_nothing_of_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Journal(tmp_path).metrics(1, loss=2.0)
+    main(["show", "x", "--dir", str(tmp_path)])
+    assert "cost" not in capsys.readouterr().out
