@@ -13,7 +13,7 @@ import epochal
 NAMES = """
 EpochMetrics EpochRecord EpochalError LogVerbosity Monitor RankMetrics Run RunFinishedError
 RunNotFoundError TrainingRunLogger Trend TrendGroup UsageError Verbosity __version__ current_run
-debug enabled finish format_duration init log msg set_verbosity trace verbose verbosity
+debug enabled finish format_duration init load log msg open set_verbosity trace verbose verbosity
 """.split()
 
 RUN_CALLS = """

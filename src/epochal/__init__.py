@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
     from epochal.format import format_duration
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
+    from epochal.reading import load, open  # noqa: A004 (epochal.open reads like it does)
     from epochal.run.current import current_run, finish, log
     from epochal.run.run import Run
     from epochal.run.start import init
@@ -53,8 +54,10 @@ _HOMES = {
     "finish": "epochal.run.current",
     "format_duration": "epochal.format",
     "init": "epochal.run.start",
+    "load": "epochal.reading",
     "log": "epochal.run.current",
     "msg": "epochal.console.verbosity",
+    "open": "epochal.reading",
     "set_verbosity": "epochal.console.verbosity",
     "trace": "epochal.console.verbosity",
     "verbose": "epochal.console.verbosity",
@@ -83,8 +86,10 @@ __all__ = [
     "finish",
     "format_duration",
     "init",
+    "load",
     "log",
     "msg",
+    "open",
     "set_verbosity",
     "trace",
     "verbose",
