@@ -34,6 +34,7 @@ FORMATS: Mapping[str, str] = {
     "jsonl": "epochal.exports.lines",
     "json": "epochal.exports.array",
     "log": "epochal.exports.log",
+    "html": "epochal.exports.html",
 }
 
 

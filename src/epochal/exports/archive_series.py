@@ -1,0 +1,203 @@
+"""The series of an archive: every point where they fit, else the finest slices that do.
+
+A series that is too long keeps, in each slice, its first, last, smallest and largest point; and
+around its extremes, around findings about it and at its end every point, as slices of one.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.errors import MetricNotFoundError
+from epochal.series.downsample import Buckets, buckets
+from epochal.server.axes import Placed, place
+from epochal.server.series_body import Cut, cut, series_body
+from epochal.server.wire import XKind
+from epochal.store.answers import Series
+from epochal.store.store import RunView
+
+Floats = NDArray[np.float64]
+
+# Beyond this many series only the lowest rank of each is kept.
+MAX_SERIES = 4000
+MAX_KNOTS = 2000
+_MAX_FINDINGS = 20
+# A point is 24 bytes; nothing that training logs is compressed to less than a tenth.
+_HOPELESS = 10
+# A slice is 72 bytes before compression and about so many as base64 after it.
+_SLICE_TEXT_BYTES = 60
+_FEWEST_PIXELS = 8
+_TRIES = 8
+_GOOD_SHARE = 0.85
+_AIM = 0.94
+_COLUMNS = 9
+# Higher levels take several times as long for less than one percent.
+_LEVEL = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Line:
+    """One series of one run, and the steps around which nothing of it is left out."""
+
+    run_id: str
+    placed: Placed
+    steps: tuple[float, ...]
+
+
+def lines_of(run: RunView, *, all_ranks: bool) -> Iterator[Line]:
+    """Every series of a run on its own axis."""
+    run_id = run.info.id
+    findings = _finding_steps(run)
+    for metric in run.metrics():
+        for rank in metric.ranks if all_ranks else metric.ranks[:1]:
+            series = run.series(metric.name, rank=rank, axis=metric.axis)
+            steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
+            yield Line(run_id, place(run, series, x="step"), steps)
+
+
+def packed(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
+    """Series bodies in base64, one a run: exact where they fit, else as fine as they may be."""
+    points = sum(line.placed.at.size for line in lines)
+    if points * 24 < budget_bytes * _HOPELESS:
+        bodies = _bodies(lines, pixels=0)
+        if _size(bodies) <= budget_bytes:
+            return bodies
+    longest = max((line.placed.at.size for line in lines), default=0)
+    pixels = budget_bytes // (_SLICE_TEXT_BYTES * max(len(lines), 1))
+    best: list[str] | None = None
+    tried: set[int] = set()
+    for _ in range(_TRIES):
+        pixels = max(_FEWEST_PIXELS, min(pixels, longest))
+        if pixels in tried:
+            break
+        tried.add(pixels)
+        bodies = _bodies(lines, pixels=pixels)
+        size = _size(bodies)
+        fits = size <= budget_bytes
+        if best is None or fits:
+            best = bodies
+        if fits and size >= _GOOD_SHARE * budget_bytes:
+            break
+        pixels = int(pixels * max(0.2, min(4.0, _AIM * budget_bytes / max(size, 1))))
+    return best or []
+
+
+def knots_of(run: RunView) -> dict[XKind, dict[str, list[float]]]:
+    """How steps translate to the other axes, with straight lines between some of them."""
+    longest: Series | None = None
+    for metric in run.metrics():
+        if metric.axis == "step" and 0 in metric.ranks:
+            try:
+                series = run.series(metric.name, axis="step")
+            except MetricNotFoundError:
+                continue
+            if longest is None or series.steps.size > longest.steps.size:
+                longest = series
+    if longest is None or longest.steps.size == 0:
+        return {}
+    found: dict[XKind, dict[str, list[float]]] = {}
+    kinds: tuple[XKind, ...] = ("wall", "epoch", "tokens")
+    for kind in kinds:
+        placed = place(run, longest, x=kind)
+        # Points without a place were left out: then steps and places do not go together.
+        if placed.x == kind and placed.at.size == longest.steps.size:
+            found[kind] = _thinned(longest.steps.astype(np.float64), placed.at)
+    return found
+
+
+def _finding_steps(run: RunView) -> Mapping[str, tuple[float, ...]]:
+    steps: dict[str, list[float]] = {}
+    for finding in run.findings():
+        series, about = finding.record.get("series"), finding.record.get("steps")
+        if isinstance(series, str) and isinstance(about, list):
+            numbers = [float(step) for step in about if isinstance(step, (int, float))]
+            steps.setdefault(series, []).extend(numbers)
+    return {name: tuple(dict.fromkeys(found))[-_MAX_FINDINGS:] for name, found in steps.items()}
+
+
+def _bodies(lines: Sequence[Line], *, pixels: int) -> list[str]:
+    by_run: dict[str, list[Cut]] = {}
+    for line in lines:
+        by_run.setdefault(line.run_id, []).append(_cut(line, pixels=pixels))
+    return [
+        base64.b64encode(
+            gzip.compress(series_body(cuts, missing=(), positions={}), _LEVEL, mtime=0)
+        ).decode()
+        for cuts in by_run.values()
+    ]
+
+
+def _size(bodies: Sequence[str]) -> int:
+    return sum(map(len, bodies))
+
+
+def _cut(line: Line, *, pixels: int) -> Cut:
+    placed = line.placed
+    whole = cut(line.run_id, placed, pixels=pixels, lo=None, hi=None)
+    if whole.head.raw:
+        return whole
+    slices = _joined(
+        [
+            buckets(placed.at[start:stop], placed.values[start:stop], pixels=num)
+            for start, stop, num in _stretches(line, pixels=pixels)
+        ]
+    )
+    head = msgspec.structs.replace(whole.head, count=slices[0].size)
+    return Cut(head, [*slices, *whole.columns[_COLUMNS:]])
+
+
+def _stretches(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
+    """Start, end and number of slices of each stretch: coarse ones, and those kept whole."""
+    size = line.placed.at.size
+    done = 0
+    for start, stop in _kept(line, reach=max(8, pixels // 40)):
+        if start > done:
+            yield done, start, max(1, round(pixels * (start - done) / size))
+        yield start, stop, stop - start
+        done = stop
+    if done < size:
+        yield done, size, max(1, round(pixels * (size - done) / size))
+
+
+def _kept(line: Line, *, reach: int) -> list[tuple[int, int]]:
+    """Ranges of points that are kept whole, in order, without overlaps."""
+    at, values = line.placed.at, line.placed.values
+    centres = [at.size - 1, *(int(np.searchsorted(at, step)) for step in line.steps)]
+    known = np.flatnonzero(np.isfinite(values))
+    if known.size:
+        centres += [int(known[values[known].argmin()]), int(known[values[known].argmax()])]
+    ranges: list[tuple[int, int]] = []
+    for centre in sorted(centres):
+        start, stop = max(0, centre - reach), min(at.size, centre + reach + 1)
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(stop, ranges[-1][1]))
+        elif start < stop:
+            ranges.append((start, stop))
+    return ranges
+
+
+def _joined(parts: Sequence[Buckets]) -> list[Floats]:
+    columns = [
+        np.concatenate([np.asarray(getattr(part, name), dtype=np.float64) for part in parts])
+        for name in (
+            *("first_step", "first", "last_step", "last"),
+            *("min_step", "min", "max_step", "max", "count"),
+        )
+    ]
+    # Points kept whole may be infinite; slices say that with a mark and nan.
+    for column in columns[1::2]:
+        column[~np.isfinite(column)] = np.nan
+    return columns
+
+
+def _thinned(steps: Floats, at: Floats) -> dict[str, list[float]]:
+    chosen = np.unique(np.linspace(0, steps.size - 1, min(steps.size, MAX_KNOTS)).round())
+    which = chosen.astype(np.int64)
+    return {"step": steps[which].tolist(), "at": at[which].tolist()}

@@ -1,0 +1,146 @@
+"""Runs as one HTML file: the page with its answers inside; it opens without a server or network.
+
+Whatever users named or wrote cannot leave the data: it is JSON in an element that browsers do not
+run, with every character that HTML gives a meaning to escaped, under a policy that lets only the
+page's own script run.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import time
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+import msgspec
+
+from epochal.errors import UsageError
+from epochal.exports.archive_entries import packed_blobs, packed_entries
+from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, packed
+from epochal.exports.export import Rows
+from epochal.journal.line import without_surrogates
+from epochal.page.loader import Page, load_page
+from epochal.server import wire
+from epochal.server.rows import run_detail, run_row
+from epochal.store.store import RunView
+
+BUDGET_BYTES = 5_000_000
+# Of what the page itself leaves; series take what the others do not need.
+_ENTRIES_SHARE = 0.3
+_BLOBS_SHARE = 0.3
+_LEAST_BYTES = 20_000
+_HEADLINES = ("role:loss", "role:eval_loss")
+_ELEMENT = "epochal-archive"
+# In JSON these occur inside texts only, where an escape means the same.
+_ESCAPES = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
+)
+
+
+def write(
+    runs: Sequence[RunView],
+    out: TextIO,
+    *,
+    rows: Rows | None = None,
+    budget_bytes: int = BUDGET_BYTES,
+) -> None:
+    """Write the page with these runs in it; ``rows`` does not apply and is ignored.
+
+    Series that would make it larger than ``budget_bytes`` are kept in slices. Raises
+    ``UsageError`` where the page has not been built.
+    """
+    page = load_page()
+    if not page.is_built:
+        raise UsageError("the page has not been built in this checkout: `make web` builds it.")
+    content = page.html.decode()
+    start, middle, end = _around(content)
+    out.write(start + _head(page, runs) + middle)
+    out.write(f'<script type="application/json" id="{_ELEMENT}">')
+    out.write(_body(runs, budget_bytes=budget_bytes - len(page.html)).decode())
+    out.write(f"</script>\n{end}")
+
+
+def _around(content: str) -> tuple[str, str, str]:
+    """The page up to its head's content, up to where the data goes, and the rest."""
+    head = re.search(r"<head[^>]*>", content)
+    title = re.search(r"<title>[^<]*</title>\s*", content)
+    body_end = content.rfind("</body>")
+    if head is None or title is None or body_end < 0:
+        raise UsageError("the built page has no head, title or end of body: build it again.")
+    middle = content[head.end() : title.start()] + content[title.end() : body_end]
+    return content[: head.end()], middle, content[body_end:].rstrip() + "\n"
+
+
+def _head(page: Page, runs: Sequence[RunView]) -> str:
+    names = ", ".join(run.info.name for run in runs[:3]) + (", …" if len(runs) > 3 else "")
+    scripts = " ".join(f"'{one}'" for one in page.script_hashes)
+    styles = " ".join(f"'{one}'" for one in page.style_hashes)
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {scripts}",
+            f"style-src {styles}",
+            "style-src-attr 'unsafe-inline'",
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    return (
+        '\n    <meta charset="utf-8" />'
+        f'\n    <meta http-equiv="Content-Security-Policy" content="{policy}" />'
+        f"\n    <title>{html.escape(names)} · Epochal</title>"
+    )
+
+
+def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
+    # The newest first, as a server lists them; a run named twice is one run.
+    by_id = {run.info.id: run for run in runs}
+    chosen = sorted(by_id.values(), key=lambda run: run.info.created or 0.0, reverse=True)
+    body: dict[str, Any] = {
+        "wire": wire.WIRE_VERSION,
+        "made": round(time.time(), 3),
+        "runs": _rows(chosen),
+        "details": {run.info.id: _detail(run) for run in chosen},
+        "axes": {run.info.id: knots_of(run) for run in chosen},
+    }
+    left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
+    entries = packed_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
+    blob_lists, blobs = packed_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
+    for run_id, blob_list in blob_lists.items():
+        entries.setdefault(run_id, {})["blobs"] = blob_list
+    body |= {"entries": entries, "blobs": blobs}
+    left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
+    return _escaped({**body, "series": _series(chosen, budget_bytes=left)})
+
+
+def _rows(runs: Sequence[RunView]) -> wire.RunList:
+    rows = [run_row(run, with_config=True, summaries=_HEADLINES) for run in runs]
+    return wire.RunList(rows, total=len(rows), offset=0)
+
+
+def _detail(run: RunView) -> wire.RunDetail:
+    # Where the run lies on this machine means nothing on another one.
+    return msgspec.structs.replace(run_detail(run), folder="")
+
+
+def _series(runs: Sequence[RunView], *, budget_bytes: int) -> list[str]:
+    num_series = sum(len(metric.ranks) for run in runs for metric in run.metrics())
+    all_ranks = num_series <= MAX_SERIES
+    lines = [line for run in runs for line in lines_of(run, all_ranks=all_ranks)]
+    return packed(lines, budget_bytes=budget_bytes)
+
+
+def _escaped(body: Any) -> bytes:
+    try:
+        text = msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(without_surrogates(msgspec.to_builtins(body)))
+    for character, escape in _ESCAPES:
+        text = text.replace(character, escape)
+    return text
