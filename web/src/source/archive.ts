@@ -8,7 +8,7 @@ import { signal } from "@preact/signals";
 import type { SeriesData } from "../chart/index.ts";
 import { lowerBound } from "../chart/series.ts";
 import { WIRE_VERSION } from "../wire.ts";
-import type { EntryList, EntryRow, RunDetail, RunList, SeriesHead, XKind } from "../wire.ts";
+import type { EntryList, EntryRow, RunDetail, RunList, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
 import type { Connection, EntriesRequest, EntryKind, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
@@ -52,9 +52,9 @@ export function createArchiveSource(body: ArchiveBody): Source {
   return {
     connection: signal<Connection>("archive"),
     relabel: null,
-    async runs({ query, offset = 0, limit = Infinity }) {
+    async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
-      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit) };
+      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, body.details[row.id])) };
     },
     async run(id) {
       const detail = body.details[id];
@@ -69,6 +69,16 @@ export function createArchiveSource(body: ArchiveBody): Source {
     exportAddress: () => null,
     follow: () => ({ want: () => undefined, close: () => undefined }),
   };
+}
+
+/** Details have what every metric amounts to; rows only the headlines. */
+function withSummaries(row: RunRow, names: readonly string[], detail: RunDetail | undefined): RunRow {
+  const summary = { ...row.summary };
+  for (const name of names) {
+    const found = detail?.metrics.find((metric) => metric.name === (detail.roles[name.replace(/^role:/, "")] ?? name))?.summary;
+    if (found != null) summary[name] ??= found;
+  }
+  return { ...row, summary };
 }
 
 async function decodeBase64(text: string): Promise<SeriesAnswer> {

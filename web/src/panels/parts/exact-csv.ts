@@ -5,6 +5,7 @@ import { csvField } from "../../chart/line/exports.ts";
 import type { SeriesPart } from "../../source/source.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
+import { bucketNote } from "./bucket-note.ts";
 
 export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric, "name" | "axis">): Promise<string> {
   const { parts } = await source.series({
@@ -20,12 +21,13 @@ export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric
 
 export function seriesTable(parts: readonly SeriesPart[], nameOf: (run: string) => string): string {
   const hasSlices = parts.some(({ data }) => data.kind === "buckets");
-  const columns = hasSlices ? ["first", "last", "min", "max", "points"] : ["value", "t"];
+  const columns = hasSlices ? ["first", "last", "min", "max", "points", "bucket"] : ["value", "t"];
   const lines = [["run", "id", "rank", "metric", "axis", "x", ...columns].join(",")];
   for (const part of parts) {
     const { run, rank, name, x } = part.head;
     const start = [nameOf(run), run, String(rank), name, x].map(csvField).join(",");
-    for (const row of rowsOf(part, hasSlices)) lines.push(`${start},${row.map(exact).join(",")}`);
+    const end = hasSlices ? `,${bucketNote([part], x) ?? "every point"}` : "";
+    for (const row of rowsOf(part, hasSlices)) lines.push(`${start},${row.map(exact).join(",")}${end}`);
   }
   return `${lines.join("\r\n")}\r\n`;
 }

@@ -14,7 +14,8 @@ import type { View, Zoom } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { SeriesPart } from "../../source/source.ts";
 import type { AxisName, XKind } from "../../wire.ts";
-import { formatOf, linesOf } from "./lines.ts";
+import { bucketNote } from "./bucket-note.ts";
+import { formatOf, groupId, linesOf } from "./lines.ts";
 import type { LineGroup } from "./lines.ts";
 
 export interface MetricChartProps {
@@ -78,8 +79,10 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     },
     ...props.options,
   };
-  const emphasis = { solo: page.picked.value, hovered: groups === null && parts.has(page.hovered.value ?? "") ? page.hovered.value : null };
+  const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups) };
   const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
+  // A server brings finer points when asked; a file has what it has.
+  const coarseness = page.source.connection.value === "archive" ? bucketNote([...parts.values()].flat(), x) : null;
   const problem = lines.length === 0 ? whole.find((cell) => cell.problem !== null)?.problem : undefined;
   return (
     <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
@@ -89,6 +92,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
         return chart;
       }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
       {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
+      {coarseness !== null && <p class="metric-coarse" title="This file holds the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
     </div>
   );
 }
@@ -151,6 +155,14 @@ function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineG
   return runs.groups.value
     .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)) }))
     .filter((group) => group.runs.length > 0);
+}
+
+/** The line of the run under the pointer; null when it is not in this chart, so that nothing is dimmed. */
+function hoveredLine(run: string | null, parts: ReadonlyMap<string, unknown>, groups: readonly LineGroup[] | null): string | null {
+  if (run === null || !parts.has(run)) return null;
+  if (groups === null) return run;
+  const group = groups.find(({ runs }) => runs.includes(run));
+  return group === undefined ? null : groupId(group.title);
 }
 
 function marksFor(page: Page, name: string, x: XKind): readonly Mark[] {

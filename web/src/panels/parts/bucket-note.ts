@@ -1,0 +1,24 @@
+/** How coarse a series is where not every point of it is at hand. */
+
+import { formatWhole } from "../../chart/index.ts";
+import type { BucketData, SeriesData } from "../../chart/index.ts";
+import type { XKind } from "../../wire.ts";
+
+const UNITS: Readonly<Record<XKind, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", wall: "s", relative: "s" };
+
+/** Such as `1 bucket = 40 steps`, of the coarsest of some series; null when all points of all of them are there. */
+export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: XKind): string | null {
+  const widths = parts.map(({ data }) => (data.kind === "buckets" ? bucketWidth(data) : 0));
+  const widest = Math.max(0, ...widths);
+  if (widest === 0) return null;
+  return `1 bucket = ${formatWhole(x === "step" || x === "tokens" ? Math.round(widest) : widest)} ${UNITS[x]}`;
+}
+
+/** The middle distance between slices that hold several points; 0 where each holds one. */
+export function bucketWidth({ firstX, count }: BucketData): number {
+  const widths: number[] = [];
+  for (let index = 0; index + 1 < firstX.length; index++) {
+    if (count[index]! > 1) widths.push(firstX[index + 1]! - firstX[index]!);
+  }
+  return widths.sort((one, other) => one - other)[Math.floor(widths.length / 2)] ?? 0;
+}
