@@ -12,6 +12,7 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.generators import generators_state, named_generators, restore_generators
 from epochal.torch.plateau import PlateauScheduler
 from epochal.torch.schedule import Scheduler
+from epochal.torch.structure import unwrapped
 
 
 @runtime_checkable
@@ -68,7 +69,7 @@ class TrainingState:
     def shared_state(self) -> dict[str, Any]:
         """The state of what all ranks have in common; the model's tensors are not in it."""
         state = {name: _state_of(part) for name, part in self.shared_parts().items()}
-        observed = getattr(self.model, "observation_state", None)
+        observed = getattr(unwrapped(self.model), "observation_state", None)
         return {**state, "observation": observed()} if callable(observed) else state
 
     def own_state(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class TrainingState:
         parts = self.shared_parts()
         for name, part in parts.items():
             _restore(part, state[name])
-        restore = getattr(self.model, "restore_observation", None)
+        restore = getattr(unwrapped(self.model), "restore_observation", None)
         if "observation" in state and callable(restore):
             restore(state["observation"])
             parts["observation"] = self.model
