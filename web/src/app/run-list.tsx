@@ -113,7 +113,7 @@ function RunTools({ page }: { readonly page: Page }): JSX.Element {
   const keys = runs.configKeys.value.slice(0, MOST_KEYS);
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.shown.value.length} of {runs.all.value.length} shown</span>
+      <span class="runs-count">{runs.shown.value.length} of {runs.fitting.value.length} shown</span>
       <span class="card-space" />
       {view.shown.value !== null && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={() => (view.shown.value = null)}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>

@@ -42,9 +42,7 @@ function canShare(): boolean {
 const open = (address: string): EventSource => new EventSource(address);
 
 function ownFeed(listener: (news: News) => void, connection: { value: Connection }): Feed {
-  const stream = createStream({ open, news: listener, connection: (state) => (connection.value = state) });
-  stream.want(new Map());
-  return stream;
+  return createStream({ open, news: listener, connection: (state) => (connection.value = state) });
 }
 
 function sharedFeed(listener: (news: News) => void, connection: { value: Connection }): Feed {
@@ -54,12 +52,17 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   const ended = new AbortController();
   const others = new Map<string, { readonly wants: Wants; readonly seenAt: number }>();
   let own: Wants = [];
+  let isTold = false;
   let stream: Stream | null = null;
   /** What the stream of another tab has told, for the day when this one takes over. */
   const told = new Map<string, News>();
 
   const tell = (message: Message): void => channel.postMessage(message);
-  const announce = (): void => (stream === null ? tell({ type: "want", tab, wants: own }) : wantAll());
+  const announce = (): void => {
+    if (!isTold) return;
+    if (stream === null) tell({ type: "want", tab, wants: own });
+    else wantAll();
+  };
 
   const wantAll = (): void => {
     const oldest = performance.now() - FORGET_MS;
@@ -81,7 +84,8 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
     });
     for (const news of told.values()) stream.heard(news);
     told.clear();
-    wantAll();
+    // What this tab wants is known once it has its list; a stream before that would be opened twice.
+    if (isTold || others.size > 0) wantAll();
     tell({ type: "led", connection: connection.value });
     return new Promise((resolve) => ended.signal.addEventListener("abort", () => resolve()));
   };
@@ -111,6 +115,7 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   return {
     want(positions) {
       own = [...positions];
+      isTold = true;
       announce();
     },
     close() {

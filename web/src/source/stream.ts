@@ -18,7 +18,8 @@ export interface StreamEnds {
   readonly open: (address: string) => EventSource;
 }
 
-const GATHER_MS = 60;
+/** Details of runs come one by one; a stream for each would be opened for nothing. */
+const GATHER_MS = 200;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 8000;
 

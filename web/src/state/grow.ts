@@ -81,3 +81,12 @@ export function lastOf(data: SeriesData): number | null {
   if (strange > (x.at(-1) ?? -Infinity)) return data.kind === "raw" ? null : (data.nonfinite.at(-1) ?? null);
   return y.at(-1) ?? null;
 }
+
+/** The smallest and the largest finite value; null when there is none. */
+export function extremesOf(data: SeriesData): { readonly min: number; readonly max: number } | null {
+  const [lows, highs] = data.kind === "raw" ? [data.y, data.y] : [data.min, data.max];
+  let [min, max] = [Infinity, -Infinity];
+  for (const value of lows) if (value < min && value > -Infinity) min = value;
+  for (const value of highs) if (value > max && value < Infinity) max = value;
+  return min <= max ? { min, max } : null;
+}

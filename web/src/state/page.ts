@@ -93,6 +93,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     now.value = Date.now() / 1000;
   }, 1000);
   effect(() => {
+    if (!runs.isLoaded.value) return;
     const focus = runs.focus.value;
     const wanted = new Set([...(focus === null ? [] : [focus]), ...runs.shown.value].filter((row) => !isEnded(row)).map(({ id }) => id));
     const positions = new Map<string, string>();

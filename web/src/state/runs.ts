@@ -159,6 +159,11 @@ export function createRuns(source: Source, view: View): Runs {
     const wanted = focused === null || ids.includes(focused.id) ? ids : [...ids, focused.id];
     slots.value = assignSlots(wanted, slots.peek());
   });
+  // Where a group is drawn as one line, its members have the line's colour.
+  const groupSlots = computed(() => {
+    const drawn = view.groupBy.value !== null && view.spread.value !== "none" ? groups.value : [];
+    return new Map(drawn.flatMap(({ rows: members }, index) => members.map(({ id }) => [id, index] as const)));
+  });
   const namesakes = computed(() => grouped(all.value, ({ name }) => name));
 
   const merge = (changed: readonly RunRow[]): void => {
@@ -178,7 +183,7 @@ export function createRuns(source: Source, view: View): Runs {
     isLoaded, problem, all, projects, fitting, filterProblem, groups, configKeys, shown, shownIds, focus,
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
     row: (id) => rows.value.get(id),
-    slot: (id) => slots.value.get(id) ?? 0,
+    slot: (id) => groupSlots.value.get(id) ?? slots.value.get(id) ?? 0,
     label(id) {
       const row = rows.value.get(id);
       if (row === undefined) return id;

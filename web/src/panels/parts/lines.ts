@@ -11,6 +11,11 @@ export interface LineGroup {
   readonly runs: readonly string[];
 }
 
+/** The id of a group's line. */
+export function groupId(title: string): string {
+  return `group:${title}`;
+}
+
 export interface LineRequest {
   /** By run, in the order of the list. */
   readonly parts: ReadonlyMap<string, readonly SeriesPart[]>;
@@ -27,7 +32,7 @@ export function lineId(run: string, rank: number): string {
 }
 
 export function linesOf({ parts, label, slot, groups, spread }: LineRequest): Series[] {
-  if (groups !== null) return groups.flatMap((group, index) => meanLine(group, parts, { slot: index, spread }));
+  if (groups !== null) return groups.flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
   return [...parts].flatMap(([run, ofRun]) => ofRun.map(({ head, data }): Series => ({
     id: lineId(run, head.rank),
     label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
@@ -45,7 +50,7 @@ function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread 
   if (members.length === 0) return [];
   const { x, mean, low, high } = aggregate(members, spread);
   const label = `${group.title} · mean of ${members.length}`;
-  return [{ id: `group:${group.title}`, label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } }];
+  return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } }];
 }
 
 /** How the values of a metric are written, by its unit and, where it has none, by its name. */

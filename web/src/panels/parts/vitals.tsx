@@ -3,9 +3,10 @@
 import type { JSX } from "preact";
 
 import { createSparkline, formatBytes, formatCount, formatDuration, formatNumber, UNKNOWN } from "../../chart/index.ts";
+import type { SeriesData } from "../../chart/index.ts";
 import { prepare } from "../../chart/series.ts";
 import { useCells } from "../../state/asking.ts";
-import { lastOf } from "../../state/grow.ts";
+import { extremesOf, lastOf } from "../../state/grow.ts";
 import type { Page } from "../../state/page.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { MetricRow, RunDetail } from "../../wire.ts";
@@ -32,7 +33,7 @@ const SIGNS: readonly Sign[] = [
   { label: "gradient norm", role: "norm", names: [] },
   { label: "learning rate", role: "lr", names: [] },
   { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
-  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${formatNumber(value)}%` },
+  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}%` },
   { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^system\/gpu_pct$/, /^resources\/gpu_pct$/], format: (value) => `${value.toFixed(0)}%` },
 ];
 
@@ -51,7 +52,7 @@ function formatterOf({ name, unit }: MetricRow): (value: number) => string {
   const format = formatOf(name, unit);
   if (format === "bytes") return formatBytes;
   if (format === "duration") return formatDuration;
-  return unit === null ? formatNumber : (value) => `${formatNumber(value)} ${unit}`;
+  return formatNumber;
 }
 
 export function Vitals({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
@@ -69,19 +70,27 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
   const last = part === undefined ? (metric.summary?.last ?? null) : lastOf(part.data);
   const { sampleX, sampleY } = part === undefined ? NO_POINTS : prepare({ id: "", label: "", slot: 0, data: part.data });
   const slot = page.runs.slot(run);
-  const best = metric.summary?.best ?? null;
+  const best = bestOf(metric, part?.data);
   return (
     <button type="button" class="card vital" title={`${metric.name}: open its chart`} onClick={() => {
       page.view.full.value = metric.name;
       page.open("charts");
     }}>
       <span class="vital-label">{label}</span>
-      <span class="vital-value">{last === null ? UNKNOWN : format(last)}</span>
-      <span class="vital-note">{best === null ? "\u00a0" : `best ${format(best)}`}</span>
+      <span class="vital-note">{best === null ? "" : `best ${format(best)}`}</span>
+      <span class="vital-value">{last === null ? UNKNOWN : format(last)}{metric.unit !== null && format === formatNumber && <small> {metric.unit}</small>}</span>
       <Mount class="vital-line" height={30} create={(root) => createSparkline(root, { label, x: sampleX, y: sampleY, slot })}
         update={(line) => line.update({ label, x: sampleX, y: sampleY, slot })} />
     </button>
   );
+}
+
+/** The best value so far, where the run knows which way is better. */
+function bestOf({ summary }: MetricRow, data: SeriesData | undefined): number | null {
+  if (summary?.best == null) return null;
+  const extremes = data === undefined ? null : extremesOf(data);
+  if (extremes === null) return summary.best;
+  return summary.best === summary.min ? extremes.min : extremes.max;
 }
 
 const NO_POINTS = { sampleX: new Float64Array(0), sampleY: new Float64Array(0) };
