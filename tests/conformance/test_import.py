@@ -18,7 +18,6 @@ from epochal.journal.line import encode
 from epochal.record import Record
 from tests.imports.samples import SAMPLES, opened
 
-PLACES = 64
 by_format = pytest.mark.parametrize("name", FORMATS)
 damage = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -135,15 +134,16 @@ def test_a_flipped_byte_gives_an_error_or_the_rest(name: str, data: st.DataObjec
 
 def check_damaged(source: Path, file: Path, whole: Counter[str] | None) -> None:
     """Whatever is wrong is said with the name of the file, and nothing is made up."""
+    found: list[Record] = []
+    problems: list[str] = []
     try:
         opened_source = open_foreign(source)
-        found = [] if opened_source is None else everything(opened_source)
+        if opened_source is not None:
+            found = everything(opened_source)
+            problems = [p for run in opened_source.runs() for p in run.problems]
     except FormatError as error:
-        assert file.name in str(error)
-        return
-    if opened_source is not None:
-        problems = [p for run in opened_source.runs() for p in run.problems]
-        assert all(file.name in problem for problem in problems)
+        problems = [str(error)]
+    assert all(file.name in problem for problem in problems)
     if whole is not None:
         assert counted(without_file_times(found)) <= whole
 
