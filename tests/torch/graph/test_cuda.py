@@ -151,4 +151,4 @@ def test_a_graph_is_captured_and_replayed() -> None:
             captured.replay()
             graph.record_scalar("loss", captured.output)
     graph.flush()
-    assert graph.latest_metrics()["loss"] == pytest.approx(float(graph(x).mean()), rel=1e-4)
+    assert graph.latest_metrics()["loss"] == pytest.approx(graph(x).mean().item(), rel=1e-4)

@@ -7,6 +7,8 @@ import torch
 
 def is_exporting() -> bool:
     """Tell whether side effects of a forward must be left out."""
-    # torch before 2.7 cannot tell an export from a compilation.
-    ask = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
-    return bool(ask())
+    # Not is_exporting(): torch 2.11 takes it for true inside torch.compile as well.
+    flag = getattr(torch.compiler, "_is_exporting_flag", None)
+    if flag is not None:
+        return bool(flag)
+    return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
