@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import html.parser
+import io
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from epochal.archive import write_archive
+from epochal.errors import UsageError
+from epochal.exports.html import write
+from epochal.page.loader import load_page
+from epochal.store.local import LocalStore, load_run
+from tests.store.journals import Journal
+
+# Each would end the script, the string or the element it is in, where text is put together.
+NASTY = "</script><img src=x onerror=alert(1)>\"'`${1}\\u2028\u2028\u2029<!--<script>]]>&lt;"
+
+
+def saved(root: Path, *keys: str, **options: Any) -> str:
+    store, out = LocalStore(root), io.StringIO()
+    write([store.run(key) for key in keys], out, **options)
+    return out.getvalue()
+
+
+def tight() -> int:
+    """A budget that leaves 400 kB beside the page."""
+    return len(load_page().html) + 400_000
+
+
+class Elements(html.parser.HTMLParser):
+    """What a browser would find in a file: its elements, and the text of its data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.data = ""
+        self._is_data = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self._is_data = dict(attrs).get("id") == "epochal-archive"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_data = False
+
+    def handle_data(self, data: str) -> None:
+        if self._is_data:
+            self.data += data
+
+
+def body_of(text: str) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(Elements(text).data)
+    return body
+
+
+def series_of(body: dict[str, Any], name: str) -> tuple[dict[str, Any], list[list[float]]]:
+    for packed in body["series"]:
+        content = gzip.decompress(base64.b64decode(packed))
+        size = struct.unpack("<I", content[4:8])[0]
+        at = 8 + size
+        for head in json.loads(content[8:at])["series"]:
+            counts = [head["count"]] * (3 if head["raw"] else 9) + [head["nonfinite"]] * 2
+            columns = []
+            for count in counts:
+                columns.append(np.frombuffer(content, "<f8", count, at).tolist())
+                at += count * 8
+            if head["name"] == name:
+                return head, columns
+    raise AssertionError(f"there is no series {name!r}")
+
+
+def test_it_holds_the_run_and_every_point_of_its_series(tmp_path: Path) -> None:
+    Journal(tmp_path, config={"lr": 0.1}).metrics(0, loss=1.5).metrics(1, loss=0.25).finish()
+    body = body_of(saved(tmp_path, "x"))
+    assert body["runs"]["rows"][0]["config"] == {"lr": 0.1}
+    assert body["details"]["id-x"]["metrics"][0]["summary"]["last"] == 0.25
+    head, columns = series_of(body, "loss")
+    assert head["raw"]
+    assert columns[:3] == [[0.0, 1.0], [1.5, 0.25], [1001.0, 1002.0]]
+
+
+def test_several_runs_are_listed_newest_first_and_each_once(tmp_path: Path) -> None:
+    Journal(tmp_path, "old", created=1.0).metrics(0, loss=1.0)
+    Journal(tmp_path, "new", created=2.0).metrics(0, loss=1.0)
+    body = body_of(saved(tmp_path, "old", "new", "old"))
+    assert [row["name"] for row in body["runs"]["rows"]] == ["new", "old"]
+
+
+def test_nothing_that_a_user_wrote_leaves_the_data(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, config={NASTY: NASTY}, notes=NASTY, tags=[NASTY])
+    journal.add({"log": "metrics", "step": 0, "m": {NASTY: 1.0}})
+    journal.add({"log": "text", "step": 0, "name": NASTY, "text": NASTY})
+    journal.add({"log": "message", "level": "info", "text": NASTY})
+    journal.add({"log": "graph", "name": NASTY, "svg": NASTY})
+    (tmp_path / "p/x/labels.json").write_text(json.dumps({"name": NASTY}))
+    text = saved(tmp_path, "id-x")
+    empty = tmp_path / "empty"
+    Journal(empty)
+    assert Elements(text).tags == Elements(saved(empty, "x")).tags
+    body = body_of(text)
+    assert body["runs"]["rows"][0]["config"] == {NASTY: NASTY}
+    assert body["entries"]["id-x"]["texts"]["entries"][0]["record"]["text"] == NASTY
+    assert "\u2028" not in Elements(text).data
+
+
+def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(0, loss=1.0)
+    text = saved(tmp_path, "x")
+    policy = text.split('http-equiv="Content-Security-Policy" content="')[1].split('"')[0]
+    assert "default-src 'none'" in policy
+    assert "script-src 'sha256-" in policy
+    assert text.index("Content-Security-Policy") < text.index("<script")
+
+
+@pytest.fixture
+def long_run(tmp_path: Path) -> Path:
+    """60,000 points of noise with one spike, a NaN, and a finding about step 20,000."""
+    values = np.random.default_rng(0).standard_normal(60_000)
+    values[12_345] = 99.0
+    values[30_000] = np.nan
+    journal = Journal(tmp_path)
+    journal.add(
+        *(
+            {"log": "metrics", "step": step, "m": {"x": value}}
+            for step, value in enumerate(values.tolist())
+        )
+    )
+    journal.metrics(59_999, short=1.0)
+    finding = {"log": "finding", "id": "f", "series": "x", "steps": [20_000, 20_000]}
+    journal.add(finding, writer="findings")
+    return tmp_path
+
+
+def test_a_long_series_is_cut_to_the_budget(long_run: Path) -> None:
+    budget = tight()
+    text = saved(long_run, "x", budget_bytes=budget)
+    assert 0.8 * budget < len(text.encode()) <= budget
+    head, _ = series_of(body_of(text), "x")
+    assert not head["raw"]
+    assert head["points"] == 60_000
+    assert series_of(body_of(text), "short")[0]["raw"]
+
+
+def test_a_long_series_that_fits_is_whole(long_run: Path) -> None:
+    head, columns = series_of(body_of(saved(long_run, "x")), "x")
+    assert head["raw"]
+    assert len(columns[1]) == 60_000
+
+
+def test_slices_lose_no_extreme_and_are_single_points_where_it_matters(long_run: Path) -> None:
+    body = body_of(saved(long_run, "x", budget_bytes=tight()))
+    _, columns = series_of(body, "x")
+    first_x, first, last_x, last, _min_x, _least, max_x, most, count, strange, kinds = columns
+    assert max(value for value in most if value == value) == 99.0
+    assert 12_345.0 in max_x
+    assert sum(count) == 60_000
+    singles = {x for x, num in zip(first_x, count, strict=True) if num == 1}
+    assert {12_344.0, 12_345.0, 20_000.0, 20_003.0, 59_995.0, 59_999.0} <= singles
+    assert max(count) > 1
+    assert (strange, kinds) == ([30_000.0], [0.0])
+    assert all(a <= b for a, b in zip(first_x, last_x, strict=True))
+    assert last_x == sorted(last_x)
+    original = load_run(long_run / "p/x").series("x").values
+    assert all(
+        original[int(x)] == value
+        for x, value in zip([*first_x, *last_x], [*first, *last], strict=True)
+        if value == value
+    )
+
+
+def test_steps_translate_to_time_epochs_and_tokens(tmp_path: Path) -> None:
+    step = {"log": "step", "loss": 1.0, "step_tokens": 10}
+    Journal(tmp_path).add({**step, "step": 0, "epoch": 0.5}, {**step, "step": 1, "epoch": 1.0})
+    axes = body_of(saved(tmp_path, "x"))["axes"]["id-x"]
+    assert axes["epoch"] == {"step": [0.0, 1.0], "at": [0.5, 1.0]}
+    assert axes["tokens"] == {"step": [0.0, 1.0], "at": [10.0, 20.0]}
+    assert axes["wall"] == {"step": [0.0, 1.0], "at": [1001.0, 1002.0]}
+
+
+def test_texts_are_thinned_evenly_and_the_log_keeps_its_newest_lines(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(60):
+        journal.add({"log": "text", "step": step, "name": "s", "text": f"{step} " + "x" * 9000})
+        journal.add({"log": "message", "level": "info", "text": f"line {step}"})
+    entries = body_of(saved(tmp_path, "x", budget_bytes=tight()))["entries"]["id-x"]
+    steps = [entry["step"] for entry in entries["texts"]["entries"]]
+    assert 1 < len(steps) < 60
+    assert (steps[0], steps[-1]) == (0, 59)
+    assert entries["texts"]["names"] == {"s": 60}
+    assert entries["log"]["entries"][-1]["record"]["text"] == "line 59"
+
+
+def test_a_text_larger_than_the_budget_is_left_out(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "text", "step": 0, "name": "s", "text": "x" * 900_000})
+    journal.add({"log": "text", "step": 0, "name": "small", "text": "kept"})
+    body = body_of(saved(tmp_path, "x", budget_bytes=tight()))
+    texts = body["entries"]["id-x"]["texts"]["entries"]
+    assert [entry["name"] for entry in texts] == ["small"]
+
+
+def blob_run(root: Path, *sizes: int, media_type: str = "image/png") -> None:
+    journal = Journal(root)
+    journal.folder.blobs.mkdir()
+    for step, size in enumerate(sizes):
+        (journal.folder.blobs / f"{step}.png").write_bytes(bytes(size))
+        fields = {"name": "b", "file": f"{step}.png", "media_type": media_type, "bytes": size}
+        journal.add({"log": "blob", "step": step, **fields})
+
+
+def test_blobs_are_inside_and_the_newest_has_room_first(tmp_path: Path) -> None:
+    blob_run(tmp_path, 90_000, 90_000, 60_000)
+    body = body_of(saved(tmp_path, "x", budget_bytes=tight()))
+    assert list(body["blobs"]["id-x"]) == ["2.png"]
+    assert body["blobs"]["id-x"]["2.png"].startswith("data:image/png;base64,AAAA")
+    assert [entry["step"] for entry in body["entries"]["id-x"]["blobs"]["entries"]] == [2]
+
+
+def test_a_blob_is_an_image_only_if_it_says_a_known_kind(tmp_path: Path) -> None:
+    blob_run(tmp_path, 10, media_type="text/html")
+    address = body_of(saved(tmp_path, "x"))["blobs"]["id-x"]["0.png"]
+    assert address.startswith("data:application/octet-stream;base64,")
+
+
+def test_a_blob_that_is_gone_does_not_spoil_the_rest(tmp_path: Path) -> None:
+    blob_run(tmp_path, 10, 10)
+    (tmp_path / "p/x/blobs/1.png").unlink()
+    assert list(body_of(saved(tmp_path, "x"))["blobs"]["id-x"]) == ["0.png"]
+
+
+def test_where_the_run_lies_on_this_machine_is_not_told(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(0, loss=1.0)
+    assert str(tmp_path) not in saved(tmp_path, "x")
+
+
+def test_an_archive_of_a_folder_appears_whole(tmp_path: Path) -> None:
+    Journal(tmp_path, "one").metrics(0, loss=1.0)
+    Journal(tmp_path, "two").metrics(0, loss=1.0)
+    path = tmp_path / "out.html"
+    write_archive([tmp_path / "p/one", load_run(tmp_path / "p/two")], path)
+    names = {row["name"] for row in body_of(path.read_text(encoding="utf-8"))["runs"]["rows"]}
+    assert names == {"one", "two"}
+    with pytest.raises(UsageError, match="budget_bytes=1 must be"):
+        write_archive(tmp_path / "p/one", path, budget_bytes=1)
+    with pytest.raises(UsageError, match="at least one run"):
+        write_archive([], path)
