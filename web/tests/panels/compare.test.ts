@@ -1,0 +1,66 @@
+import { expect, test } from "vitest";
+
+import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf } from "../../src/panels/compare-columns.ts";
+import type { Column } from "../../src/panels/compare-columns.ts";
+import { configRows } from "../../src/panels/config-diff.tsx";
+import type { RunRow, Summary } from "../../src/wire.ts";
+
+function row(id: string, config: Record<string, unknown>): RunRow {
+  return {
+    id, config, name: id, project: "p", status: { state: "finished", text: "finished", reason: null, since: null }, created: 0, updated: 90, attempts: 1, step: 10,
+    epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, hidden: false, problem: null, summary: {},
+  };
+}
+
+function summary(change: Partial<Summary>): Summary {
+  return { count: 1, nonfinite: 0, last: 1, last_nonfinite: null, last_x: 0, min: 1, min_x: 0, max: 1, max_x: 0, mean: 1, best: null, best_x: null, ...change };
+}
+
+const ROWS = [row("a", { lr: 0.1, seed: 1, only: 1 }), row("b", { lr: 0.01, seed: 2 }), row("c", { lr: 0.1, seed: 3 })];
+const NONE = { summaries: new Map(), statistic: "last" } as const;
+
+function column(id: string): Column {
+  return columnOf(id, NONE)!;
+}
+
+test("columns are facts, configuration keys and metrics; others are not known", () => {
+  expect(column("fact:duration").textOf(ROWS[0]!)).toBe("1m 30s");
+  expect(column("config:lr").valueOf(ROWS[1]!)).toBe(0.01);
+  const summaries = new Map([["a", { "eval/loss": summary({ best: 0.5 }) }]]);
+  expect(columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueOf(ROWS[0]!)).toBe(0.5);
+  expect(columnOf("metric:eval/loss", { summaries, statistic: "best" })!.valueOf(ROWS[1]!)).toBeNull();
+  expect(columnOf("fact:nonsense", NONE)).toBeNull();
+  expect(columnOf("nonsense", NONE)).toBeNull();
+});
+
+test("a metric whose last value is not finite says which it is", () => {
+  expect(statisticOf(summary({ last: null, last_nonfinite: "nan" }), "last")).toBe("nan");
+  expect(statisticOf(summary({ best: null, last: 2 }), "best")).toBe(2);
+});
+
+test("keys that were varied come before keys that only some runs have", () => {
+  expect(differingKeys(["only", "lr", "seed"], ROWS)).toEqual(["lr", "seed", "only"]);
+  expect(differingKeys(["lr"], [ROWS[0]!, ROWS[2]!])).toEqual([]);
+});
+
+test("rows are sorted by any column, what is missing last either way", () => {
+  const order = (by: string): string => sortedBy(ROWS, by, column).map(({ id }) => id).join("");
+  expect(order("config:lr")).toBe("bac");
+  expect(order("-config:seed")).toBe("cba");
+  expect(order("config:only")).toBe("abc");
+  expect(order("-config:only")).toBe("abc");
+  expect(compareValues("lr-10", "lr-9", false)).toBeGreaterThan(0);
+});
+
+test("a group amounts to its mean and deviation", () => {
+  expect(meanOf(ROWS, column("config:seed"))).toEqual({ num: 3, mean: 2, std: 1 });
+  expect(meanOf(ROWS.slice(0, 1), column("config:seed")).std).toBe(0);
+  expect(meanOf(ROWS, column("config:nothing")).num).toBe(0);
+});
+
+test("configurations side by side say where they differ and what is not set", () => {
+  const rows = configRows([{ optimizer: { lr: 1, kind: "adam" } }, { optimizer: { lr: 2, kind: "adam" }, x: null }, null]);
+  expect(rows.find(({ key }) => key === "optimizer.lr")).toEqual({ key: "optimizer.lr", texts: ["1", "2", null], isSame: false });
+  expect(rows.find(({ key }) => key === "x")?.texts).toEqual([null, "null", null]);
+  expect(configRows([{ a: [1] }, { a: [1] }])).toEqual([{ key: "a", texts: ["[1]", "[1]"], isSame: true }]);
+});

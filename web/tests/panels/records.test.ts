@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+
+import { picturedSize, zoomedAt } from "../../src/panels/graph-view.ts";
+import { distributionOf } from "../../src/panels/histogram-record.ts";
+import { bucketNote, bucketWidth } from "../../src/panels/parts/bucket-note.ts";
+import { parseStep, stepAtOrBefore, stepsOf } from "../../src/panels/parts/step-slider.tsx";
+import type { BucketData } from "../../src/chart/index.ts";
+
+test("a histogram has one more edge than bins", () => {
+  const found = distributionOf({ step: 5, record: { lo: 0, hi: 2, counts: [1, 3], mean: 1.2, nonfinite_count: 4 } });
+  expect(found?.distribution).toEqual({ step: 5, edges: Float64Array.of(0, 1, 2), counts: Float64Array.of(1, 3) });
+  expect(found).toMatchObject({ mean: 1.2, std: null, numNonfinite: 4 });
+});
+
+test("a histogram of equal values has a width that can be seen", () => {
+  expect(distributionOf({ step: 0, record: { lo: 3, hi: 3, counts: [7] } })?.distribution.edges).toEqual(Float64Array.of(2.5, 3.5));
+});
+
+test.each([{}, { lo: 0, hi: 1, counts: [] }, { lo: null, hi: 1, counts: [1] }])("a record that is no histogram is none", (record) => {
+  expect(distributionOf({ step: 0, record })).toBeNull();
+});
+
+test("zooming keeps the point under the pointer", () => {
+  const place = zoomedAt({ scale: 2, x: 10, y: 0 }, 1.5, { x: 100, y: 50 });
+  expect(place.scale).toBe(3);
+  expect((100 - place.x) / 3).toBeCloseTo((100 - 10) / 2);
+});
+
+test("a picture's size is read from its viewBox, else from its width and height", () => {
+  expect(picturedSize('<svg viewBox="0 0 260 60">')).toEqual({ width: 260, height: 60 });
+  expect(picturedSize('<?xml?><svg width="100pt" height="50pt">')).toEqual({ width: 100, height: 50 });
+  expect(picturedSize("<svg>")).toBeNull();
+});
+
+test("steps are sorted, each once; the newest stands where none is chosen", () => {
+  const steps = stepsOf([{ step: 20 }, { step: 5 }, { step: null }, { step: 20 }]);
+  expect(steps).toEqual([5, 20]);
+  expect(stepAtOrBefore(steps, null)).toBe(20);
+  expect(stepAtOrBefore(steps, 12)).toBe(5);
+  expect(stepAtOrBefore(steps, 1)).toBe(5);
+  expect(parseStep("")).toBeNull();
+  expect(parseStep("12")).toBe(12);
+  expect(parseStep("x")).toBeNull();
+});
+
+function slices(firstX: readonly number[], count: readonly number[]): BucketData {
+  const column = Float64Array.from(firstX);
+  const empty = new Float64Array(0);
+  return {
+    kind: "buckets", firstX: column, lastX: column, minX: column, maxX: column, first: column, last: column, min: column, max: column,
+    count: Float64Array.from(count), nonfiniteX: empty, nonfinite: empty,
+  };
+}
+
+test("buckets say how many steps they hold; single points do not count", () => {
+  const data = slices([0, 40, 80, 81, 82, 120], [40, 40, 1, 1, 38, 40]);
+  expect(bucketWidth(data)).toBe(40);
+  expect(bucketNote([{ data }], "step")).toBe("1 bucket = 40 steps");
+  expect(bucketNote([{ data: slices([0, 1], [1, 1]) }], "step")).toBeNull();
+  expect(bucketNote([{ data: { kind: "raw", x: new Float64Array(0), y: new Float64Array(0) } }], "step")).toBeNull();
+});
