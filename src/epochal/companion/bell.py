@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import sys
+import time
 
 _CHUNK_BYTES = 4096
 
@@ -22,6 +23,9 @@ class Bell:
 
     def wait(self, seconds: float) -> bool:
         """Sleep for at most so long; whether something rang."""
+        if not self._selector.get_map():
+            time.sleep(seconds)  # nothing to wait on, which not every system takes for an answer
+            return False
         ready = self._selector.select(seconds)
         for key, _ in ready:
             if key.fd == self._knocks and not _drain(key.fd):
