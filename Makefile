@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench web docs clean
+.PHONY: help demo test check check-web format bench web docs clean FORCE
 
 help:
 	@echo "make demo    a small training, watched (about 20 s)"
@@ -28,10 +28,26 @@ $(VENV)/.dev: pyproject.toml constraints.txt $(VENV)/.base
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev torch
 	@touch $@
 
+# Headless Chromium for the browser tests; where it cannot be had, those tests say so and are skipped.
+$(VENV)/.browser: | $(BIN)/python
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+		|| { command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+		|| echo "no Chromium found or installable: browser tests will be skipped"
+	@touch $@
+
+web/node_modules/.installed: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --silent
+	@touch $@
+
+web/dist/index.html: web/node_modules/.installed FORCE
+	cd web && npm run --silent build
+
+FORCE:
+
 demo: $(VENV)/.base
 	$(BIN)/epochal demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev
@@ -39,7 +55,18 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/wire.py --check
 	$(BIN)/python tools/sizes.py
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
+		else echo "no npm: the page was not rebuilt to see whether it is fresh"; fi
+
+check-web: web/dist/index.html
+	cd web && npm run --silent check && npm run --silent test
+	@cmp web/dist/index.html src/epochal/page/index.html \
+		|| { echo "the committed page is stale: run 'make web' and commit it"; exit 1; }
+
+web: web/dist/index.html
+	cp web/dist/index.html src/epochal/page/index.html
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
