@@ -105,6 +105,14 @@ def test_media_are_never_read_from_outside_the_run(tmp_path: Path) -> None:
     assert (record["log"], record["name"]) == ("event", "missing-media")
 
 
+def test_the_logs_of_a_resumed_run_have_ids_of_their_own(tmp_path: Path) -> None:
+    log = next(WANDB.rglob("*.wandb"))
+    for folder in ("offline-run-1", "offline-run-2"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / log.name).write_bytes(log.read_bytes())
+    assert [run.identity.id for run in opened(tmp_path).runs()] == ["abc12345", "abc12345-2"]
+
+
 def test_the_link_to_the_latest_run_is_no_second_run(tmp_path: Path) -> None:
     folder = tmp_path / "wandb" / "offline-run-1"
     folder.mkdir(parents=True)

@@ -1,11 +1,13 @@
 """W&B offline runs: the ``run-<id>.wandb`` log that every run writes, whole or torn.
 
 History, configuration, system statistics, console output, alerts and the exit come from the log;
-images and other media from the ``files`` folder beside it.
+images and other media from the ``files`` folder beside it. A run that was resumed has a log for
+each time; the later ones are runs of their own, with the number of the log behind the id.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,10 @@ class WandbFolder:
         """Every log there is, a run each."""
         logs = [self.path] if self.path.is_file() else _logs(self.path)
         self._runs = {log: self._runs.get(log) or WandbRun(log) for log in logs}
+        seen: Counter[str] = Counter()
+        for log, run in self._runs.items():
+            seen[log.name] += 1
+            run.number = seen[log.name]
         return list(self._runs.values())
 
 
@@ -59,6 +65,7 @@ class WandbRun:
 
     def __init__(self, path: Path) -> None:
         self.key = f"{path.parent.name}/{path.name}"
+        self.number = 1
         self._path = path
         self._log = LogFile(path)
         self._identity: Identity | None = None
@@ -250,10 +257,11 @@ class WandbRun:
         facts |= {key: text for key, tag in named if (text := wb.text_at(data, parts, tag))}
         facts |= _metadata(self._path.parent / "files" / "wandb-metadata.json")
         run_id = wb.text_at(data, parts, 1)
+        again = f"-{self.number}" if self.number > 1 else ""
         tags = [f for f in protobuf.fields(data, part.start, part.end) if f.tag == 10]
         return Identity(
-            id=run_id or stable_id("wandb", self._path),
-            name=wb.text_at(data, parts, 8) or run_id or self._path.stem,
+            id=f"{run_id}{again}" if run_id else stable_id("wandb", self._path),
+            name=f"{wb.text_at(data, parts, 8) or run_id or self._path.stem}{again}",
             project=wb.text_at(data, parts, 3) or "wandb",
             created=wb.time_at(data, parts, 17),
             config=config,
