@@ -7,11 +7,21 @@ of these files: the worker runs in the peers' environments.
 
 from __future__ import annotations
 
-from benchmarks.measures import cold, cpu, disk, hot, import_time, kill, reading, sealed
+from benchmarks.measures import (
+    cold,
+    cpu,
+    disk,
+    event_files,
+    hot,
+    import_time,
+    kill,
+    reading,
+    sealed,
+)
 from benchmarks.outcome import Measure
 
 
 def every_measure() -> dict[str, Measure]:
     """In the order of running: what is most easily disturbed comes first."""
-    measures = (hot, cold, cpu, import_time, disk, sealed, reading, kill)
+    measures = (hot, cold, cpu, import_time, disk, sealed, reading, event_files, kill)
     return {measure.NAME: measure for measure in measures}
