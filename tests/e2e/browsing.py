@@ -118,9 +118,9 @@ def drag(page: Page, target: Locator, start: float, end: float) -> None:
 
 def has_drawn(page: Page) -> None:
     """Wait until the panel that is open has something to show."""
-    content = ".panel :is(canvas, pre, table, img, .empty, li, .card-empty)"
-    page.locator(content).first.wait_for(state="attached")
-    page.wait_for_timeout(TRY_MS)
+    page.locator(".panel > *").first.wait_for(state="attached")
+    page.wait_for_load_state("load")
+    page.wait_for_timeout(3 * TRY_MS)
 
 
 def until(page: Page, is_so: Callable[[], bool]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.cli.main import main
 from tests.conftest import StartRun
 from tests.e2e.browsing import OpenPage, Serve, download, drag, drawn_lines, until, wait_for_lines
 
@@ -189,3 +190,31 @@ def test_a_pinned_chart_comes_first_and_a_chart_fills_the_window(
     assert box["width"] > 1000
     page.keyboard.press("Escape")
     until(page, lambda: "full" not in page.url)
+
+
+def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
+    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    page = open_page(serve(tmp_path).url)
+    page.locator(".finding", has_text="jumped by 6.0 at step 310").click()
+    until(page, lambda: "zoom=step:290..330" in page.url)
+    assert "p-headline=train/loss" in page.url
+
+
+def test_every_rank_can_be_shown(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
+    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/lr")
+    wait_for_lines(page, "train/lr", 1)
+    page.get_by_role("checkbox", name="All ranks").check()
+    wait_for_lines(page, "train/lr", 2)
+
+
+def test_runs_are_found_by_query(runs: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(runs).url)
+    page.locator(".run").nth(2).wait_for()
+    page.get_by_role("button", name="where").click()
+    box = page.get_by_role("searchbox", name="Query runs")
+    box.fill("config.optimizer.lr > 0.15")
+    until(page, lambda: page.locator(".run").count() == 2)
+    box.fill("config.optimizer.lr >")
+    page.locator(".search-error").wait_for()
+    assert page.locator(".run").count() == 2

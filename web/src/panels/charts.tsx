@@ -13,7 +13,7 @@ import { Empty } from "../ui/empty.tsx";
 import { compileFilter } from "../ui/filter.ts";
 import { SearchBox } from "../ui/search-box.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
-import { ChartCard, ChartMenu, toggled } from "./parts/chart-card.tsx";
+import { ChartCard, ChartMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
 
 const CHART_HEIGHT = 230;
@@ -40,12 +40,21 @@ function Charts({ page }: PanelProps): JSX.Element {
           onChange={(event) => (view.ignoresOutliers.value = event.currentTarget.checked)} /> Clip outliers</label>
         <label class="check"><input type="checkbox" checked={view.isLogX.value}
           onChange={(event) => (view.isLogX.value = event.currentTarget.checked)} /> Log x</label>
+        {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <AllRanks page={page} />}
       </div>
       {pinned.length > 0 && !isFiltered && <Group page={page} group={{ title: "pinned", metrics: pinned }} isPinned isFiltered={false} />}
       {groupsOf(fitting.value).map((group) => <Group key={group.title} page={page} group={group} isFiltered={isFiltered} />)}
       {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.shown.value.length} />}
       <FullChart page={page} />
     </div>
+  );
+}
+
+function AllRanks({ page }: { readonly page: Page }): JSX.Element {
+  const ranks = page.view.text("ranks");
+  return (
+    <label class="check"><input type="checkbox" checked={ranks.value === "all"}
+      onChange={(event) => (ranks.value = event.currentTarget.checked ? "all" : "")} /> All ranks</label>
   );
 }
 
@@ -94,7 +103,7 @@ function FullChart({ page }: { readonly page: Page }): JSX.Element {
     <Dialog title={metric?.name ?? ""} isOpen={metric !== undefined} isFull onClose={() => (view.full.value = null)}>
       {metric !== undefined && (
         <div class="full-chart">
-          <MetricChart page={page} metric={metric} height="100%" onChart={(made) => (chart.current = made)} />
+          <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />
           <div class="full-tools"><ChartMenu page={page} metric={metric} chart={() => chart.current} /></div>
         </div>
       )}

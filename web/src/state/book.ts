@@ -132,6 +132,8 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
     if (stands === "beyond") return ask(held);
     const { name, axis, ranks, range, pixels } = held.request;
     let parts = held.parts.value ?? [];
+    // The stream tells of rank 0 only: a run may have thousands.
+    if (ranks === "all" && parts.some(({ head }) => head.rank > 0) && news.points.some((points) => points.name === name)) return ask(held);
     for (const points of news.points) {
       if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
       const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);

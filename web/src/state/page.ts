@@ -1,6 +1,6 @@
 /** The page's state in one place: what panels are given. */
 
-import { computed, effect, signal } from "@preact/signals";
+import { batch, computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { createLazyQueue, createSyncBus } from "../chart/index.ts";
@@ -120,9 +120,11 @@ export function createPage(source: Source, view: View = createView()): Page {
       view.panel.value = panel;
     },
     zoomTo(zoom, panel = "charts") {
-      view.x.value = zoom.x;
-      view.zoom.value = zoom;
-      view.panel.value = panel;
+      batch(() => {
+        view.x.value = zoom.x;
+        view.zoom.value = zoom;
+        view.panel.value = panel;
+      });
     },
   };
 }

@@ -1,6 +1,6 @@
 /** What the person at the page has chosen: signals, each kept in the address. */
 
-import { effect, signal } from "@preact/signals";
+import { batch, effect, signal } from "@preact/signals";
 import type { Signal } from "@preact/signals";
 
 import type { Range, SpreadKind } from "../chart/index.ts";
@@ -72,12 +72,15 @@ const STEPS: ReadonlySet<string> = new Set(["panel", "run", "full"]);
 
 export function createView(location: Location = window.location, history: History = window.history): View {
   const kept = new Map<string, Kept>();
+  const numKept = signal(0);
   let given = parseAddress(location.hash);
   const keep = <Value>(field: Field<Value>): Signal<Value> => {
     const known = kept.get(field.key);
     if (known !== undefined) return known.signal as Signal<Value>;
     const made = signal(read(field, given));
     kept.set(field.key, { field: field as Field<unknown>, signal: made as Signal<unknown> });
+    // Panels make theirs while they are drawn, when no signal may change.
+    queueMicrotask(() => (numKept.value = kept.size));
     return made;
   };
   const view: View = {
@@ -120,6 +123,7 @@ export function createView(location: Location = window.location, history: Histor
     return all;
   };
   effect(() => {
+    void numKept.value;
     const next = texts();
     const before = parseAddress(location.hash);
     const written = writeAddress(next);
@@ -129,7 +133,9 @@ export function createView(location: Location = window.location, history: Histor
   });
   const reread = (): void => {
     given = parseAddress(location.hash);
-    for (const { field, signal: one } of kept.values()) one.value = read(field, given);
+    batch(() => {
+      for (const { field, signal: one } of kept.values()) one.value = read(field, given);
+    });
   };
   window.addEventListener("popstate", reread);
   window.addEventListener("hashchange", reread);

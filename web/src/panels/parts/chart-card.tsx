@@ -36,9 +36,14 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} onChart={(made) => (chart.current = made)} />}</Near>
+      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</Near>
     </section>
   );
+}
+
+/** Whether charts show every rank or, as long as nobody asks, the first. */
+export function ranksOf({ view }: Page): { readonly ranks?: "all" } {
+  return view.text("ranks").value === "all" ? { ranks: "all" } : {};
 }
 
 export interface ChartMenuProps {
