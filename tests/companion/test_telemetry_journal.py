@@ -3,6 +3,7 @@ import random
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -41,6 +42,7 @@ class Gpus:
         self.computing: dict[int, frozenset[int] | None] = {gpu: frozenset() for gpu in range(num)}
         self.fault: Exception | None = None
         self.depths: list[str] = []
+        self.past: list[GpuSample] = []
 
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
@@ -49,7 +51,18 @@ class Gpus:
         if self.fault is not None:
             raise self.fault
         chosen = range(self.num) if only is None else sorted(only)
-        return tuple(replace(self.state, id=gpu) for gpu in chosen)
+        state = self.state if light else self.mean_since_the_last_full_reading()
+        return tuple(replace(state, id=gpu) for gpu in chosen)
+
+    def mean_since_the_last_full_reading(self) -> GpuSample:
+        past, self.past = [*self.past, self.state], []
+        power = fmean(one.power or 0 for one in past)
+        return replace(
+            self.state,
+            power=round(power),
+            gpu_util=fmean(one.gpu_util or 0 for one in past),
+            mem_util=fmean(one.mem_util or 0 for one in past),
+        )
 
     def pids(self) -> dict[int, frozenset[int] | None]:
         return self.computing
@@ -158,6 +171,17 @@ def test_a_throttling_is_written_at_once(watch: Watch, tmp_path: Path) -> None:
     assert (record["throttle"], record["interval_s"]) == ("thermal cap", 4.0)
 
 
+def test_every_record_rests_on_a_thorough_reading_of_its_own_time(
+    watch: Watch, tmp_path: Path
+) -> None:
+    watch.go_on(4)
+    watch.gpus.state = replace(PEACE, throttle="power cap")
+    watch.go_on(11)
+    assert watch.gpus.depths[4:7] == ["light", "light", "full"]  # idle, alarming, and why
+    assert [record["interval_s"] for record in of_kind(tmp_path, "gpu")] == [5.0, 10.0]
+    assert watch.gpus.depths[-1] == "full"
+
+
 def test_a_throttling_that_comes_and_goes_does_not_fill_the_disk(
     watch: Watch, tmp_path: Path
 ) -> None:
@@ -184,7 +208,7 @@ def test_what_was_gathered_is_written_at_the_end(watch: Watch, tmp_path: Path) -
     watch.go_on(3)
     watch.telemetry.end()
     (record,) = of_kind(tmp_path, "gpu")
-    assert record["interval_s"] == 3.0
+    assert (record["interval_s"], watch.gpus.depths[-1]) == (3.0, "full")
     assert of_kind(tmp_path, "event")[-1]["name"] == "telemetry"
 
 
@@ -260,6 +284,7 @@ def test_a_day_of_a_gpu_is_sealed_into_150_kilobytes(tmp_path: Path) -> None:
     watch.telemetry._host = []
     for second in range(86_400):
         watch.gpus.state = noisy(second, second * 0.62, rng=rng)
+        watch.gpus.past.append(watch.gpus.state)
         watch.clock.now_s += 1
         watch.telemetry.sample_gpus()
     watch.journal.close()

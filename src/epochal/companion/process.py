@@ -22,16 +22,12 @@ from epochal.companion.charge import Charge, parse
 from epochal.companion.clockwork import Clockwork
 from epochal.companion.durable import SYNC_EVERY_S, Durable
 from epochal.companion.evidence import Witness
+from epochal.companion.gpu_journal import GPU_EVERY_S
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
-from epochal.companion.telemetry_journal import (
-    GPU_EVERY_S,
-    HOST_EVERY_S,
-    Telemetry,
-    own_processes,
-)
+from epochal.companion.telemetry_journal import HOST_EVERY_S, Telemetry, own_processes
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.used import UsedGpus
 from epochal.telemetry.visible import EVERY_GPU

@@ -1,0 +1,177 @@
+"""The GPUs of a run, as records: looked at every second, thoroughly every ten.
+
+A thorough reading takes the driver ten times as long, and gives power and use as means since the
+last one; so records are written with thorough readings only, and each covers its record's time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import fields
+from typing import Any, Protocol
+
+from epochal.companion.cadence import RECORD_EVERY_S, Cadence, is_due, whole_seconds
+from epochal.companion.charge import Charge
+from epochal.companion.own_journal import OwnJournal
+from epochal.telemetry.gpu import GPU_METRICS, THROTTLE_WORDS, GpuModel, GpuSample
+from epochal.telemetry.interval import Interval
+from epochal.telemetry.sampler import Attempts
+from epochal.telemetry.used import Computing, UsedGpus
+
+GPU_EVERY_S = 1.0
+_LEARN_EVERY_S = 10.0
+_LEARN_AGAIN_EVERY_S = 60.0
+_FULL_SPEED = ("", "idle")
+
+
+class GpuReader(Protocol):
+    """A GPU source that can be asked about some of its GPUs, and who computes on each."""
+
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
+        """Read the GPUs of these ids, lightly or fully."""
+
+    def pids(self) -> Computing:
+        """The processes on each GPU."""
+
+    def gpu_models(self) -> tuple[GpuModel, ...]:
+        """What each GPU is."""
+
+    def close(self) -> None:
+        """Give back what was taken."""
+
+
+class GpuJournal:
+    """Samples the GPUs a run uses and writes their records; raises for nothing a sensor does.
+
+    ``own_pids`` gives the run's processes, ``attempts`` counts what fails.
+    """
+
+    def __init__(
+        self,
+        charge: Charge,
+        journal: OwnJournal,
+        gpus: GpuReader,
+        *,
+        used: UsedGpus,
+        own_pids: Callable[[], Collection[int]],
+        attempts: Attempts,
+        cadence: Cadence,
+    ) -> None:
+        self._charge = charge
+        self._journal = journal
+        self._gpus = gpus
+        self._used = used
+        self._own_pids = own_pids
+        self._attempts = attempts
+        self._cadence = cadence
+        self._learn_at_s = cadence.clock()
+        self._intervals: dict[int, _GpuInterval] = {}
+        self.dram_free: dict[str, int | None] = {}
+
+    def models(self) -> list[GpuModel]:
+        """The GPUs the run uses; all it could use while that is not known."""
+        models = list(self._attempts.call(self._gpus.gpu_models) or ())
+        return [model for model in models if model.id in self._used.ids] or models
+
+    def sample(self) -> None:
+        """Look at the GPUs that are used; write a record where one is due."""
+        self._learn()
+        now_s = self._cadence.clock()
+        ripe = frozenset(gpu for gpu in self._used.ids if self._is_ripe(gpu, now_s))
+        for sample in self._read(self._used.ids - ripe, light=True):
+            interval = self._intervals[sample.id]
+            interval.add(sample)
+            if interval.is_alarming:
+                ripe |= {sample.id}
+        for sample in self._read(ripe):
+            if sample.id not in self._intervals:
+                self._introduce(sample.id)
+                # The first reading covers no time of the run's.
+                self._intervals[sample.id] = _GpuInterval(since_s=now_s)
+                continue
+            interval = self._intervals[sample.id]
+            interval.add(sample, full_at_s=now_s)
+            if interval.is_alarming or interval.is_due(now_s, self._cadence.record_every_s()):
+                self._write(sample.id, interval, now_s)
+
+    def end(self) -> None:
+        """Write what has been gathered since the last records, and let the driver go."""
+        now_s = self._cadence.clock()
+        gathered = {gpu: one for gpu, one in self._intervals.items() if one.samples.num_samples}
+        for sample in self._read(gathered.keys()):
+            gathered[sample.id].add(sample, full_at_s=now_s)
+        for gpu, interval in gathered.items():
+            self._write(gpu, interval, now_s)
+        self._attempts.call(self._gpus.close)
+
+    def _is_ripe(self, gpu: int, now_s: float) -> bool:
+        interval = self._intervals.get(gpu)
+        return interval is None or is_due(now_s - interval.full_at_s, RECORD_EVERY_S)
+
+    def _read(self, gpus: Collection[int], *, light: bool = False) -> tuple[GpuSample, ...]:
+        if not gpus:
+            return ()
+        return self._attempts.call(lambda: self._gpus.sample(only=gpus, light=light)) or ()
+
+    def _learn(self) -> None:
+        now_s = self._cadence.clock()
+        if now_s < self._learn_at_s or self._used.is_complete:
+            return
+        computing = self._attempts.call(self._gpus.pids) or {}
+        if any(computing.values()) or not self._used.ids:
+            own = self._attempts.call(self._own_pids) or ()
+            self._used.learn(computing, own=own, age_s=self._cadence.age_s())
+        self._learn_at_s = now_s + (_LEARN_AGAIN_EVERY_S if self._used.ids else _LEARN_EVERY_S)
+
+    def _introduce(self, gpu: int) -> None:
+        for model in self._attempts.call(self._gpus.gpu_models) or ():
+            if model.id == gpu:
+                known = {field.name: getattr(model, field.name) for field in fields(model)}
+                facts = {name: value for name, value in known.items() if value is not None}
+                self._journal.write("gpu-model", {"rank": self._charge.rank, **facts})
+
+    def _write(self, gpu: int, interval: _GpuInterval, now_s: float) -> None:
+        summary = interval.take(now_s)
+        self.dram_free[str(gpu)] = summary.get("dram_free")
+        self._journal.write("gpu", {"id": gpu, **summary}, at=self._cadence.moment())
+
+
+class _GpuInterval:
+    """One GPU's samples since its last record."""
+
+    def __init__(self, *, since_s: float) -> None:
+        self.samples = Interval(GPU_METRICS)
+        self.full_at_s = since_s
+        self._since_s = since_s
+        self._said = ""
+        self._worst = ""
+
+    def add(self, sample: GpuSample, *, full_at_s: float | None = None) -> None:
+        """Take in a sample; of a thorough one, its time."""
+        if full_at_s is not None:
+            self.full_at_s = full_at_s
+        self.samples.add(sample, is_full=full_at_s is not None)
+        self._worst = min(self._worst, sample.throttle or "", key=_gravity)
+
+    @property
+    def is_alarming(self) -> bool:
+        """Whether the GPU is held back more gravely than its last record says."""
+        return self._worst not in _FULL_SPEED and _gravity(self._worst) < _gravity(self._said)
+
+    def is_due(self, now_s: float, every_s: float) -> bool:
+        """Whether it is time for a record."""
+        # The end of a throttling is not to be known a minute late.
+        limit_s = RECORD_EVERY_S if self._worst not in _FULL_SPEED else every_s
+        return is_due(now_s - self._since_s, limit_s)
+
+    def take(self, now_s: float) -> Mapping[str, Any]:
+        """The fields of the record; a new interval begins."""
+        elapsed_s, self._since_s = now_s - self._since_s, now_s
+        self._said, self._worst = self._worst, ""
+        return {"interval_s": whole_seconds(elapsed_s), **self.samples.summary()}
+
+
+def _gravity(word: str) -> int:
+    return THROTTLE_WORDS.index(word) if word in THROTTLE_WORDS else len(THROTTLE_WORDS)
