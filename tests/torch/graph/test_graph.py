@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +208,27 @@ def test_the_hash_of_a_nested_graph_counts() -> None:
 
     assert outer(4).structural_hash() == outer(4).structural_hash()
     assert outer(4).structural_hash() != outer(1).structural_hash()
+
+
+@pytest.mark.parametrize("suffix", ["safetensors", "fdl.gz"])
+def test_it_saves_and_loads_itself_under_its_own_names(tmp_path: Path, suffix: str) -> None:
+    first, second = network(), network()
+    trained(first)
+    first.save_checkpoint(tmp_path / f"model.{suffix}")
+    report = second.load_checkpoint(tmp_path / f"model.{suffix}")
+    assert "encoder/weight" in report.loaded
+    assert torch.equal(first.eval()(X), second.eval()(X))
+    first.snapshot_cpu().save_file(tmp_path / f"again.{suffix}")
+    assert second.load_checkpoint(tmp_path / f"again.{suffix}").missing == ()
+
+
+def test_a_checkpoint_of_another_structure_is_refused(tmp_path: Path) -> None:
+    network().save_checkpoint(tmp_path / "model.safetensors")
+    other = FlowBuilder.start(nn.Linear(4, 8)).tag("encoder").build()
+    with pytest.raises(ValueError, match="hash"):
+        other.load_checkpoint(tmp_path / "model.safetensors")
+    report = other.load_checkpoint(tmp_path / "model.safetensors", hash=None)
+    assert report.loaded == ("encoder/weight", "encoder/bias")
 
 
 def test_summaries_name_nodes_parameters_and_frozen_ones() -> None:

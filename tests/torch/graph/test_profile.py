@@ -207,6 +207,14 @@ def test_depth_times_a_module_as_one() -> None:
     assert [node.name for node in timed.profile().nodes] == ["0", "1"]
 
 
+def test_a_shared_module_is_timed_under_its_first_name() -> None:
+    layer = nn.Linear(4, 4)
+    graph = FlowBuilder.start(layer).tag("a").through(layer).tag("b").build()
+    graph.enable_profiling()
+    graph(X).sum().backward()
+    assert [node.name for node in graph.profile().nodes] == ["a"]
+
+
 def test_a_single_module_is_one_part() -> None:
     model = nn.Linear(4, 4)
     with profile_module(model) as timed:

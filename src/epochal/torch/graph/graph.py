@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,11 @@ from epochal.torch.graph.running import bound_inputs, require_same_batch
 from epochal.torch.graph.structure import qualified, structural_hash
 from epochal.torch.graph.tables import write_epochs, write_table
 from epochal.torch.graph.timings import Timings
+
+if TYPE_CHECKING:
+    from epochal.torch.checkpoint_file import Source
+    from epochal.torch.load_report import LoadReport
+    from epochal.torch.snapshot import ModelSnapshot
 
 
 class Graph(nn.Module):
@@ -130,6 +135,24 @@ class Graph(nn.Module):
     def short_hash(self) -> str:
         """The first 8 digits of the structural hash."""
         return self.structural_hash()[:8]
+
+    def save_checkpoint(self, destination: Source, **options: Any) -> None:
+        """Save parameters, buffers and structural hash; options as in `epochal.save_checkpoint`."""
+        from epochal.torch.checkpoint import save_checkpoint
+
+        save_checkpoint(destination, self, **options)
+
+    def load_checkpoint(self, source: Source, **options: Any) -> LoadReport:
+        """Fill the graph from a checkpoint; options as in `epochal.load_checkpoint`."""
+        from epochal.torch.checkpoint import load_checkpoint
+
+        return load_checkpoint(source, self, **options)
+
+    def snapshot_cpu(self) -> ModelSnapshot:
+        """Copy the graph to main memory, to be saved while training goes on."""
+        from epochal.torch.snapshot import snapshot_cpu
+
+        return snapshot_cpu(self)
 
     def tree_summary(self) -> str:
         """A line for every graph of the tree: label, hash, parameters, tags."""

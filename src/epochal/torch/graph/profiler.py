@@ -52,7 +52,9 @@ class Profiler:
 
     def __init__(self, root: nn.Module, parts: Mapping[str, nn.Module]) -> None:
         self._root = root
-        self._parts = dict(parts)
+        first = {id(module): name for name, module in reversed(list(parts.items()))}
+        # A shared module is timed under its first name: its hooks cannot tell who calls.
+        self._parts = {name: one for name, one in parts.items() if first[id(one)] == name}
         self._handles: list[RemovableHandle] = []
         self._current: Pass | None = None
         self.passes: deque[Pass] = deque(maxlen=_MOST_PASSES)

@@ -30,7 +30,9 @@ def draw_svg(picture: Picture) -> str:
     drawing = arrange(layers, edges, sizes)
     backs = [edge for edge in picture.edges if (edge.source, edge.target) not in drawing.routes]
     foot = _legend(picture)
-    width = max(drawing.width + 2 * _MARGIN + 12 * len(backs), _width(picture.title) + 80, 320)
+    subtitle = _subtitle(picture)
+    heading = max(_width(picture.title) * 1.25, _width(subtitle) * 0.9)
+    width = max(drawing.width + 12 * len(backs), heading, 280) + 2 * _MARGIN
     height = drawing.height + _HEAD + _MARGIN + (26 if foot else 0) + 12
     body = [
         *_level_boxes(picture, drawing, sizes),
@@ -46,7 +48,7 @@ def draw_svg(picture: Picture) -> str:
         _markers(),
         f'<rect class="ground" width="{width:.0f}" height="{height:.0f}"/>',
         f'<text class="head" x="{_MARGIN}" y="21">{escape(picture.title)}</text>',
-        f'<text class="sub" x="{_MARGIN}" y="36">{escape(_subtitle(picture))}</text>',
+        f'<text class="sub" x="{_MARGIN}" y="36">{escape(subtitle)}</text>',
         f'<g transform="translate({_MARGIN},{_HEAD + 12})">',
     ]
     tail = ["</g>", foot and f'<g transform="translate({_MARGIN},{height - 22:.0f})">{foot}</g>']
