@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "tail": "print a run's latest records, and follow it",
     "compare": "show where runs differ, and what they came to",
     "export": "write runs as csv, log, jsonl or json",
+    "import": "copy runs of other trackers into run folders",
     "repair": "report and mend damage in a run's folder",
     "pack": "seal finished parts of journals: small, and quick to read",
     "rm": "delete runs",
@@ -131,7 +133,8 @@ def _set_verbosity(args: argparse.Namespace) -> None:
 
 
 def _load(name: str) -> Command:
-    module = f"epochal.cli.{name}"
+    # `import` cannot be the name of a module.
+    module = f"epochal.cli.{name}_" if keyword.iskeyword(name) else f"epochal.cli.{name}"
     try:
         return cast(Command, importlib.import_module(module))
     except ModuleNotFoundError as error:
