@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
-from epochal.store.along import X, buckets_of, place
-from epochal.store.local import LocalStore, load_run
+from epochal.store.along import X, place
+from epochal.store.local import load_run
 from tests.store.journals import Journal
 
 
@@ -59,13 +59,3 @@ def test_clocks_that_jump_back_do_not_disorder_a_chart(tmp_path: Path) -> None:
     placed = place(run, run.series("a"), x="wall")
     assert (placed.at.tolist(), placed.values.tolist()) == ([501.0, 1001.0], [2.0, 1.0])
     assert placed.steps.tolist() == [2, 1]
-
-
-def test_one_metric_of_many_runs_is_asked_at_once(tmp_path: Path) -> None:
-    Journal(tmp_path, "a", created=1.0).metrics(1, loss=1)
-    Journal(tmp_path, "b", created=2.0).metrics(1, other=1)
-    runs = LocalStore(tmp_path).runs(order="name")
-    first, second = buckets_of(runs, "loss", pixels=100)
-    assert first is not None
-    assert first.last.tolist() == [1.0]
-    assert second is None

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
 from epochal.series.downsample import Buckets, buckets
-from epochal.server.axes import Placed, place
 from epochal.server.series_body import Cut, cut, series_body
 from epochal.server.wire import XKind
+from epochal.store.along import Placed, place
 from epochal.store.answers import Series
 from epochal.store.store import RunView
 
@@ -108,7 +108,7 @@ def knots_of(run: RunView) -> dict[XKind, dict[str, list[float]]]:
         placed = place(run, longest, x=kind)
         # Points without a place were left out: then steps and places do not go together.
         if placed.x == kind and placed.at.size == longest.steps.size:
-            found[kind] = _thinned(longest.steps.astype(np.float64), placed.at)
+            found[kind] = _thinned(longest.steps.astype(np.float64), placed.at.astype(np.float64))
     return found
 
 

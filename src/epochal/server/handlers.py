@@ -15,12 +15,12 @@ import epochal
 from epochal.errors import EpochalError, UsageError
 from epochal.server import asked, wire
 from epochal.server.answer import answer, entity_tag, is_known, json_answer, problem
-from epochal.server.axes import place
 from epochal.server.cursor import cursors_text
 from epochal.server.reader import Catalog
 from epochal.server.rows import labels_row, run_detail, run_row
 from epochal.server.series_body import Cut, cut, series_body
 from epochal.server.served import served
+from epochal.store.along import place
 from epochal.store.answers import Labels
 from epochal.store.store import MetricNotFoundError, RunView
 

@@ -67,11 +67,11 @@ def _samples(run: RunView) -> Iterator[_Sample]:
     left = MAX_SAMPLES_A_RUN
     for metric in run.metrics():
         for rank in metric.ranks[: max(left, 0)]:
-            series = run.series(metric.name, rank=rank, axis=metric.axis)
-            if len(series):
+            last = run.summary(metric.name, rank=rank, axis=metric.axis).last
+            if last is not None:
                 which = (("rank", str(rank)), ("metric", metric.name), ("axis", metric.axis))
                 labels = (*about, *which)
-                yield _Sample(metric_name(metric.name), labels, float(series.values[-1]))
+                yield _Sample(metric_name(metric.name), labels, last)
                 left -= 1
 
 

@@ -11,8 +11,8 @@ from epochal.record import ROLES
 from epochal.server import wire
 from epochal.server.cursor import cursors_text
 from epochal.server.news import nonfinite_word
-from epochal.store.answers import Labels, Metric, RunInfo, Series
-from epochal.store.store import MetricNotFoundError, RunView
+from epochal.store.answers import Labels, Metric, RunInfo
+from epochal.store.store import RunView
 
 _ROLE = "role:"
 
@@ -79,10 +79,10 @@ def labels_row(labels: Labels) -> wire.Labels:
     )
 
 
-def summary_row(series: Series) -> wire.Summary:
+def summary_row(run: RunView, metric: Metric, *, rank: int) -> wire.Summary:
     """What a series amounts to."""
-    summary = series.summary
-    best = series.best
+    summary = run.summary(metric.name, rank=rank, axis=metric.axis)
+    best = None if metric.goal is None else summary.best(metric.goal)
     return wire.Summary(
         count=summary.count,
         nonfinite=summary.nonfinite,
@@ -111,9 +111,6 @@ def _status(info: RunInfo) -> wire.Status:
 
 def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.MetricRow:
     assert metric.axis != "none"
-    series = None
-    if with_summary and metric.ranks:
-        series = run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
     return wire.MetricRow(
         name=metric.name,
         axis=metric.axis,
@@ -122,7 +119,9 @@ def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.Metric
         goal=metric.goal,
         role=metric.role,
         x=metric.x,
-        summary=None if series is None else summary_row(series),
+        summary=summary_row(run, metric, rank=metric.ranks[0])
+        if with_summary and metric.ranks
+        else None,
     )
 
 
@@ -134,11 +133,11 @@ def _named_summary(run: RunView, name: str) -> wire.Summary | None:
         metric = run.role(role)
         if metric is None or not metric.ranks:
             return None
-        return summary_row(run.series(metric.name, rank=metric.ranks[0], axis=metric.axis))
-    try:
-        return summary_row(run.series(name))
-    except MetricNotFoundError:
-        return None
+        return summary_row(run, metric, rank=metric.ranks[0])
+    metric = run.metric(name)
+    if metric is None or metric.name != name or 0 not in metric.ranks:
+        return None  # a name that is asked for stands for itself alone
+    return summary_row(run, metric, rank=0)
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:

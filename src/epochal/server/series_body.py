@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import UsageError
-from epochal.series.downsample import buckets
-from epochal.server.axes import Placed
 from epochal.server.wire import WIRE_VERSION, Missing, SeriesHead, SeriesHeader
+from epochal.store.along import Placed
 
 MAGIC = b"EPS1"
 # 16 million points in one answer are 384 MB: a download beyond that is an export.
@@ -36,16 +35,18 @@ class Cut:
 
 def cut(run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float | None) -> Cut:
     """A series between lo and hi at a chart's width; with ``pixels=0`` every point of it."""
-    start, stop = _range(placed.at, lo, hi)
+    axis, at = placed.series.axis, placed.at.astype(np.float64, copy=False)
+    assert axis != "none"
+    start, stop = _range(at, lo, hi)
     points = stop - start
     raw = pixels == 0 or points <= pixels
     values = placed.values[start:stop]
     strange = np.flatnonzero(~np.isfinite(values))
-    marks = _marks(placed.at[start:stop][strange], values[strange], most=0 if raw else pixels)
+    marks = _marks(at[start:stop][strange], values[strange], most=0 if raw else pixels)
     if raw:
-        rows: list[Floats] = [placed.at[start:stop], values, placed.times[start:stop]]
+        rows: list[Floats] = [at[start:stop], values, placed.times[start:stop]]
     else:
-        cut_up = buckets(placed.at, placed.values, pixels=pixels, lo=lo, hi=hi)
+        cut_up = placed.buckets(pixels, lo=lo, hi=hi)
         rows = [
             *(cut_up.first_step, cut_up.first),
             *(cut_up.last_step, cut_up.last),
@@ -58,7 +59,7 @@ def cut(run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float
         run=run_id,
         name=series.name,
         rank=series.rank,
-        axis=placed.axis,
+        axis=axis,
         x=placed.x,
         raw=raw,
         count=rows[0].size,
@@ -67,8 +68,8 @@ def cut(run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float
         nonfinite_points=strange.size,
         duplicates=series.duplicates,
         hidden=series.hidden,
-        lo=float(placed.at[0]) if placed.at.size else None,
-        hi=float(placed.at[-1]) if placed.at.size else None,
+        lo=float(at[0]) if at.size else None,
+        hi=float(at[-1]) if at.size else None,
     )
     return Cut(head, [*rows, *marks])
 

@@ -5,7 +5,6 @@ A series that cannot be put there comes along its own axis, and says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -62,28 +61,6 @@ def place(run: RunView, series: Series, *, x: X = "step") -> Placed:
     if bool(np.any(placed.at[1:] < placed.at[:-1])):
         placed = placed.taken(np.argsort(placed.at, kind="stable"))
     return placed
-
-
-def buckets_of(
-    runs: Sequence[RunView],
-    name: str,
-    *,
-    pixels: int,
-    x: X = "step",
-    lo: float | None = None,
-    hi: float | None = None,
-    rank: int = 0,
-) -> list[Buckets | None]:
-    """One series of many runs at a chart's width; None for a run that does not have it."""
-    found: list[Buckets | None] = []
-    for run in runs:
-        try:
-            series = run.series(name, rank=rank)
-        except MetricNotFoundError:
-            found.append(None)
-        else:
-            found.append(place(run, series, x=x).buckets(pixels, lo=lo, hi=hi))
-    return found
 
 
 def _along(run: RunView, series: Series, x: X) -> tuple[X, NDArray[np.float64] | NDArray[np.int64]]:
