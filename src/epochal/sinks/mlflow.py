@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +17,7 @@ from epochal.sinks.sink import Entry, SinkContext, flattened, require
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
 _PARAM_CHARACTERS = 500
+_NAME_CHARACTERS = 250
 _ID_TAG = "epochal.run_id"
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 _HISTOGRAM_FIGURES = ("min", "max", "mean", "std")
@@ -156,8 +159,12 @@ def _tags(context: SinkContext) -> dict[str, str]:
 
 
 def _name(name: str) -> str:
-    """A name as MLflow takes them; two names may become one, which is MLflow's limit."""
-    return _NOT_IN_NAMES.sub("_", name).strip("/") or "_"
+    """A name as MLflow takes them; one that had to be changed much ends in a digest of it."""
+    plain = posixpath.normpath(_NOT_IN_NAMES.sub("_", name)).strip("/.") or "_"
+    if len(plain) <= _NAME_CHARACTERS:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[: _NAME_CHARACTERS - 9]}-{digest}"
 
 
 def _param_text(value: Any) -> str:

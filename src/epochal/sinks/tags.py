@@ -43,6 +43,7 @@ _HISTOGRAMS = {
     "grads": "Gradients",
     "grad": "Gradients",
 }
+_EVAL = "eval/"
 _SAMPLES = "Generated_Samples/text"
 _SAMPLE_NAMES = frozenset({"sample", "samples", "generated", "generated_samples"})
 
@@ -81,6 +82,8 @@ class TagBook:
                 return _ROLES[role]
         if name in _FIXED:
             return _FIXED[name]
+        if name.startswith(_EVAL):
+            return f"Evaluation/{name.removeprefix(_EVAL)}"
         return f"Evaluation/{name}" if kind == "eval" and "/" not in name else name
 
 

@@ -7,7 +7,9 @@ earlier; so a row's number is ours to count, the step is a value of the row
 
 from __future__ import annotations
 
+import base64
 import html
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,7 +83,8 @@ class WandbSink:
 
     def flush(self) -> dict[str, Any]:
         """The id of the W&B run, and how many rows it was given."""
-        return {"id": self._run.id, "rows": self._rows, "url": self._run.url}
+        url = None if self._run.offline else self._run.url
+        return {"id": self._run.id, "rows": self._rows, "url": url}
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Finish the W&B run; W&B sends what it still holds first."""
@@ -115,9 +118,15 @@ class WandbSink:
 
     def _image(self, entry: Entry) -> dict[str, Any]:
         path = self._blobs / str(entry.record.get("file"))
-        if not str(entry.record.get("media_type", "")).startswith("image/") or not path.is_file():
+        media_type = str(entry.record.get("media_type", ""))
+        if not media_type.startswith("image/") or not path.is_file():
             return {}
-        image = self._wandb.Image(str(path), caption=entry.record.get("caption"))
+        if importlib.util.find_spec("PIL") is None:
+            # W&B's own type opens the image with Pillow, which it does not bring along.
+            data = base64.b64encode(path.read_bytes()).decode()
+            image = self._html(f'<img src="data:{media_type};base64,{data}">')
+        else:
+            image = self._wandb.Image(str(path), caption=entry.record.get("caption"))
         return {str(entry.record.get("name")): image}
 
     def _allocator(self, entry: Entry) -> dict[str, Any]:

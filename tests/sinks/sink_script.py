@@ -1,0 +1,53 @@
+"""Sends a run to one sink; run as a script, in a tracker's own environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.layout import RunFolder
+from epochal.sinks.options import options_from
+from epochal.sinks.registry import make_sink
+from epochal.sinks.sink import Entry, Sink, SinkContext
+from epochal.sinks.worker import Forwarding
+
+
+class Crashing:
+    """A sink whose process dies after the first batch, before anybody can note it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def open(self, context: SinkContext) -> bool:
+        return self._sink.open(context)
+
+    def write(self, batch: Sequence[Entry]) -> None:
+        self._sink.write(batch)
+        self._sink.flush()
+        os._exit(9)
+
+    def flush(self) -> dict[str, Any]:
+        return self._sink.flush()
+
+    def close(self, status: str | None) -> dict[str, Any]:
+        return self._sink.close(status)
+
+
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    make = (lambda name: Crashing(make_sink(name))) if asked["crash"] else make_sink
+    reporting = options_from({"report_to": asked["sink"], **asked["options"]})
+    forwarding = Forwarding(RunFolder(Path(asked["folder"])), reporting, tries=1, make=make)
+    forwarding.finish()
+    forwarding.start()
+    forwarding.wait()
+    sys.stdout.write(json.dumps(dataclasses.asdict(forwarding.standings()[asked["sink"]])) + "\n")
+
+
+if __name__ == "__main__":
+    main()
