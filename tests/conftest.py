@@ -27,6 +27,14 @@ class StartRun(Protocol):
     def __call__(self, name: str = ..., **arguments: Any) -> Run: ...
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_companions() -> Iterator[None]:
+    """For what is made once for many tests, before any of them has an environment of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPOCHAL_COMPANION", "0")
+        yield
+
+
 @pytest.fixture(autouse=True)
 def own_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
