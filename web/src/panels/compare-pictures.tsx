@@ -27,10 +27,10 @@ interface PictureProps {
 
 export function ParallelView({ page, rows, columns, onKept }: PictureProps & { readonly onKept: (ids: readonly string[] | null) => void }): JSX.Element {
   const [brushes, setBrushes] = useState<ReadonlyMap<string, Brush>>(new Map());
-  const axes = columns.filter(({ id }) => id !== "fact:status").slice(0, MOST_AXES);
+  const axes = columns.filter((column) => isVaried(rows, column)).slice(0, MOST_AXES);
   // The result is read at the right, and colours the lines.
   const ordered = [...axes.filter(({ kind }) => kind !== "metric"), ...axes.filter(({ kind }) => kind === "metric")];
-  if (ordered.length < 2) return <Empty title="Two columns at least">Choose settings and metrics under Columns.</Empty>;
+  if (ordered.length < 2) return <Empty title="Nothing to tell these runs apart">Choose settings and metrics that differ under Columns.</Empty>;
   const lastMetric = ordered.findLastIndex(({ kind }) => kind === "metric");
   const options = {
     label: "Runs",
@@ -52,6 +52,11 @@ export function ParallelView({ page, rows, columns, onKept }: PictureProps & { r
       </div></div>
     </Section>
   );
+}
+
+/** Whether a column tells runs apart; where all are alike an axis says nothing. */
+function isVaried(rows: readonly RunRow[], column: Column): boolean {
+  return new Set(rows.map((row) => column.valueOf(row)).filter((value) => value !== null)).size > 1;
 }
 
 /** Learning rates and sizes: values over more than two powers of ten, none of them zero or below. */

@@ -44,7 +44,9 @@ function Compare({ page }: PanelProps): JSX.Element {
   const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)));
   const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
-  const columns = ids.map(find).filter((column) => column !== null);
+  // Columns that nobody chose and that have nothing in them only take room.
+  const isWanted = (column: Column): boolean => chosen.value !== "" || rows.some((row) => column.valueOf(row) !== null);
+  const columns = ids.map(find).filter((column) => column !== null).filter(isWanted);
   const remaining = kept === null ? rows : rows.filter(({ id }) => kept.has(id));
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
