@@ -1,0 +1,220 @@
+"""Every panel over a run that holds every kind of record."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal.recipes.demo.every_kind.write import write_every_kind
+from tests.conftest import StartRun
+from tests.e2e.browsing import PHONE, OpenPage, Serve
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+# A panel, and something that is on it only when its content is.
+PANELS = {
+    "overview": ".vital",
+    "charts": "[data-metric='train/loss'] canvas",
+    "compare": ".compare-name >> text=every-kind",
+    "system": "[data-title='Resources'] canvas",
+    "histograms": "[data-title='weights/blocks.0'] canvas",
+    "text": ".text-sample >> text=made up at step 399",
+    "images": "img.image",
+    "graph": ".picture img",
+    "findings": ".found-sentence >> text=was NaN at step 150",
+    "log": ".log-text >> text=training begins",
+    "config": ".tree-value >> text=65536",
+}
+
+
+@pytest.fixture(scope="module")
+def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    write_every_kind(folder, seed=0)
+    return folder
+
+
+@pytest.fixture
+def site(every_kind: Path, serve: Serve) -> str:
+    return serve(every_kind).url
+
+
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+def test_every_panel_shows_its_records_and_none_is_too_wide(
+    site: str, open_page: OpenPage, size: str
+) -> None:
+    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    page = open_page(site, **(phone if size == "phone" else {}))
+    for panel, content in PANELS.items():
+        page.goto(f"{site}#panel={panel}")
+        page.locator(content).first.wait_for(state="visible")
+        assert width_beyond(page) <= 0, panel
+
+
+def width_beyond(page: Page) -> int:
+    """By how many pixels the page, or its panel, could be scrolled sideways."""
+    beyond: int = page.evaluate(
+        "Math.max(...[document.documentElement, document.querySelector('.panel')]"
+        ".map((element) => element.scrollWidth - element.clientWidth))"
+    )
+    return beyond
+
+
+def test_a_resource_alone_is_shown_in_bytes_under_its_limit(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=system")
+    section = page.locator("[data-title='Resources']")
+    section.get_by_text("share of what there is").wait_for()
+    section.get_by_role("button", name="RAM", exact=True).click()
+    section.get_by_text("RAM in bytes").wait_for()
+    section.get_by_role("button", name="RAM", exact=True).click()
+    section.get_by_text("share of what there is").wait_for()
+
+
+def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=system")
+    section = page.locator("[data-title='GPU · Temperature, °C']")
+    section.scroll_into_view_if_needed()
+    section.get_by_text("GPU 0", exact=True).wait_for()
+    page.get_by_role("tab", name="GPU 1").click()
+    section.get_by_text("GPU 0", exact=True).wait_for(state="detached")
+    assert "p-gpu=1" in page.url
+
+
+def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=histograms")
+    section = page.locator("[data-title='weights/blocks.0']")
+    section.get_by_text("step 399 · newest").wait_for()
+    section.get_by_role("button", name="Earlier step").click()
+    section.get_by_text("step 349").wait_for()
+    page.get_by_role("radio", name="Percentiles").check()
+    section.locator("canvas[aria-label*='percentiles']").wait_for()
+
+
+def test_text_is_text_and_its_changes_are_marked(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=text")
+    page.locator(".text-sample mark").get_by_text("399").wait_for()
+    assert "<i>not slanted</i>" in page.locator(".text-sample").last.inner_text()
+    assert page.locator(".text-sample i").count() == 0
+    page.get_by_label("Earlier step").click()
+    page.locator(".text-sample mark").get_by_text("349").wait_for()
+
+
+def test_the_log_is_newest_first_and_can_be_narrowed(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=log")
+    lines = page.locator(".log-line")
+    lines.first.wait_for()
+    times = [line.get_attribute("title") or "" for line in page.locator(".log-time").all()]
+    assert times == sorted(times, reverse=True)
+    page.get_by_label("Lowest level").select_option("error")
+    page.locator(".log-line.is-info").first.wait_for(state="detached")
+    page.get_by_placeholder("Find in the log").fill("metrics host")
+    page.locator(".log-line:only-child").wait_for()
+    assert "tried twice" in lines.inner_text()
+
+
+def test_a_finding_opens_the_charts_at_its_steps(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=findings")
+    finding = page.locator(".found").filter(has_text="jumped by 6.0 at step 310")
+    finding.get_by_role("button", name="Show in charts").click()
+    page.wait_for_url(re.compile("zoom=step:"))
+    low, high = page.url.split("zoom=step:")[1].split("&")[0].split("..")
+    assert float(low) < 310 < float(high)
+
+
+def test_the_picture_of_the_model_zooms_and_runs_nothing(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=graph")
+    picture = page.locator(".picture img")
+    assert (picture.get_attribute("src") or "").startswith("data:image/svg+xml")
+    page.get_by_label("Zoom in").click()
+    page.get_by_text("125%").wait_for()
+    page.get_by_role("button", name="Hide").click()
+    picture.wait_for(state="detached")
+
+
+@pytest.fixture
+def sweep(start_run: StartRun, tmp_path: Path) -> Path:
+    for index, (lr, seed) in enumerate([(0.1, 0), (0.1, 1), (0.01, 0), (0.01, 1)]):
+        with start_run(f"run-{index}", config={"lr": lr, "seed": seed, "same": 1}) as run:
+            for step in range(20):
+                run.log({"train/loss": lr + seed / 100 + 1 / (step + 1)}, step=step)
+            run.log_text("sample", f"wrote with seed {seed} today", 19)
+    return tmp_path / "runs"
+
+
+def test_runs_are_sorted_and_columns_hidden(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(sweep).url + "#panel=compare")
+    names = page.locator(".compare-run")
+    page.get_by_title("Sort by loss best").click()
+    page.locator(".compare-space > :first-child").get_by_text("run-2").wait_for()
+    assert names.all_inner_texts() == ["run-2", "run-3", "run-0", "run-1"]
+    assert page.get_by_role("columnheader", name="same").count() == 0
+    header = page.get_by_role("columnheader").filter(has_text="seed")
+    header.hover()
+    header.get_by_role("button", name="Hide seed").click()
+    header.wait_for(state="detached")
+
+
+def test_the_table_downloads_what_it_shows(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(sweep).url + "#panel=compare")
+    page.locator(".compare-cell", has_text="0.06").first.wait_for()
+    with page.expect_download() as caught:
+        page.get_by_role("button", name="CSV").click()
+    lines = Path(caught.value.path()).read_text(encoding="utf-8").splitlines()
+    columns = lines[0].split(",")
+    row = next(line for line in lines if line.startswith("run-2,")).split(",")
+    assert float(row[columns.index("loss best")]) == pytest.approx(0.01 + 1 / 20, abs=1e-12)
+    assert row[columns.index("lr")] == "0.01"
+
+
+def test_brushing_an_axis_keeps_the_runs_that_pass(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url + "#panel=compare&p-compare=parallel")
+    chart = page.locator("[data-title='Parallel coordinates'] canvas")
+    page.wait_for_timeout(500)
+    box = chart.bounding_box()
+    assert box is not None
+    # The first axis is the first setting; its upper half holds the larger rate.
+    x = box["x"] + 14
+    page.mouse.move(x, box["y"] + 24)
+    page.mouse.down()
+    page.mouse.move(x, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    page.get_by_role("button", name="Show these 2 in charts").click()
+    page.wait_for_url(re.compile("runs="))
+
+
+def test_groups_have_a_mean_and_a_deviation(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(sweep).url + "#panel=compare&p-compare=groups&group=lr")
+    page.get_by_role("row", name="0.01 2 0.0650 ± 0.0071").wait_for()
+    page.get_by_role("row", name="0.1 2 0.1550 ± 0.0071").wait_for()
+
+
+def test_texts_of_runs_stand_side_by_side(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(serve(sweep).url + "#panel=text")
+    page.locator(".text-sample").nth(3).wait_for()
+    page.locator(".text-sample mark").nth(1).wait_for()
+    assert page.locator(".text-sample mark").count() == 2
+
+
+def test_configurations_side_by_side_show_what_differs(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url + "#panel=config&p-config=diff")
+    page.get_by_role("rowheader", name="lr").wait_for()
+    assert page.get_by_role("rowheader", name="same").count() == 0
+
+
+def test_a_text_that_is_recorded_later_appears_by_itself(
+    start_run: StartRun, tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run("live") as run:
+        run.log({"loss": 1.0}, step=0)
+        page = open_page(serve(tmp_path / "runs").url + "#panel=text")
+        page.get_by_text("This run has no text").wait_for()
+        run.log_text("sample", "hello from step 1", 1)
+        page.get_by_text("hello from step 1").wait_for()
