@@ -101,10 +101,9 @@ class MlflowSink:
         else:
             experiment_id = experiment.experiment_id
         options: MlflowOptions = context.options
-        created = context.identity.get("created")
         return self._client.create_run(
             experiment_id,
-            start_time=int(created * 1000) if isinstance(created, (int, float)) else None,
+            start_time=int(context.created * 1000) or None,
             run_name=options.mlflow_name or context.fact("name", context.folder.path.name),
             tags={_ID_TAG: context.fact("id", ""), **_tags(context)},
         )

@@ -75,6 +75,12 @@ class SinkContext:
         config = self.identity.get("config")
         return dict(config) if isinstance(config, Mapping) else {}
 
+    @property
+    def created(self) -> float:
+        """When the run was made, in Unix seconds; 0 where that is not known."""
+        created = self.identity.get("created")
+        return float(created) if isinstance(created, (int, float)) else 0.0
+
     def fact(self, name: str, otherwise: str) -> str:
         """A text of the run's identity."""
         value = self.identity.get(name)

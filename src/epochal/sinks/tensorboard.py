@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,7 +45,7 @@ class TensorBoardSink:
         self._last_t = float(state.get("last_t") or 0.0)
         self._file = EventFile(path, keep_bytes=int(state.get("bytes") or 0))
         if not self._file.num_bytes:
-            t = _created(context)
+            t = context.created
             # Readers take no notice of the first start; without it the next one is the first.
             self._file.append(
                 [summaries.version_event(t, writer="epochal"), summaries.start_event(t, 0)]
@@ -97,7 +96,7 @@ class TensorBoardSink:
         if not self._hparams:
             return []
         name = self._context.fact("id", "")
-        value = summaries.session_start_value(self._hparams, name=name, t=_created(self._context))
+        value = summaries.session_start_value(self._hparams, name=name, t=self._context.created)
         return [summaries.summary_event(t, 0, [value])]
 
     def _scalars(self, entry: Entry) -> list[bytes]:
@@ -163,9 +162,4 @@ def _folder_of(context: SinkContext) -> Path:
 def _file_name(context: SinkContext) -> str:
     """As TensorBoard's own writers name it; the run's id keeps two runs of one folder apart."""
     run_id = context.fact("id", context.folder.path.name)
-    return f"events.out.tfevents.{int(_created(context)):010d}.{socket.gethostname()}.{run_id}"
-
-
-def _created(context: SinkContext) -> float:
-    created = context.identity.get("created")
-    return float(created) if isinstance(created, (int, float)) else time.time()
+    return f"events.out.tfevents.{int(context.created):010d}.{socket.gethostname()}.{run_id}"

@@ -58,11 +58,9 @@ class TrackioSink:
         self._project = options.trackio_project or context.fact("project", "epochal")
         self._name = options.trackio_name or context.fact("name", context.folder.path.name)
         self._run_id = context.fact("id", self._name)
-        created = context.identity.get("created")
-        moment = float(created) if isinstance(created, (int, float)) else 0.0
         self._config = {
             **(context.state.get("config") or context.config),
-            "_Created": datetime.fromtimestamp(moment, timezone.utc).isoformat(),
+            "_Created": datetime.fromtimestamp(context.created, timezone.utc).isoformat(),
         }
         return True
 
