@@ -197,6 +197,30 @@ def test_new_records_show_after_refresh(open_growing: Open, tmp_path: Path) -> N
     assert not run.refresh()
 
 
+def test_a_store_says_which_runs_have_changed(open_growing: Open, tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "a").metrics(1, a=1)
+    Journal(tmp_path, "b").metrics(1, a=1)
+    store = open_growing(tmp_path)
+    store.refresh()
+    assert store.refresh() == set()
+    journal.metrics(2, a=2)
+    store.run("a").refresh()
+    Journal(tmp_path, "c").metrics(1, a=1)
+    assert store.refresh() == {"id-a", "id-c"}
+    store.remove(store.run("b"))
+    assert store.refresh() == {"id-b"}
+
+
+def test_an_id_finds_its_run_and_nothing_else_does(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1)
+    store = open_at(tmp_path)
+    found = store.find("id-x")
+    assert found is not None
+    assert found.id == found.info.id == "id-x"
+    assert [store.find(key) for key in ("x", "id-", "p/x", str(tmp_path / "p/x"), "")] == [None] * 5
+    store.close()
+
+
 def test_records_go_on_from_a_position_without_gap_or_repeat(
     open_growing: Open, tmp_path: Path
 ) -> None:

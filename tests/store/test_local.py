@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -152,3 +153,44 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         open_store(tmp_path / "none")
     with pytest.raises(UsageError, match="not a run folder"):
         load_run(tmp_path)
+
+
+def test_a_copied_folder_has_an_id_of_its_own(tmp_path: Path) -> None:
+    Journal(tmp_path, "x", id="abc").metrics(1, a=1)
+    store = LocalStore(tmp_path)
+    assert [run.id for run in store.runs()] == ["abc"]
+    Journal(tmp_path, "b", id="abc").metrics(1, a=2)
+    Journal(tmp_path, "a", id="abc").metrics(1, a=3)
+    assert store.refresh() == {"abc", "abc~2", "abc~3"}
+    folders = {run.id: run.path.name for run in store.runs()}
+    assert folders == {"abc": "x", "abc~2": "a", "abc~3": "b"}
+    assert store.run("abc~2").series("a").values.tolist() == [3]
+    assert [run.id for run in store.runs('id == "abc~3"')] == ["abc~3"]
+
+
+def test_an_id_is_free_again_when_its_run_is_gone(tmp_path: Path) -> None:
+    first = Journal(tmp_path, "a", id="abc").metrics(1, a=1)
+    Journal(tmp_path, "b", id="abc").metrics(1, a=2)
+    store = LocalStore(tmp_path)
+    store.refresh()
+    shutil.rmtree(first.folder.path)
+    assert store.refresh() == {"abc"}
+    assert [run.id for run in store.runs()] == ["abc~2"]
+
+
+def test_an_id_that_is_said_late_is_taken(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "x", identity=False)
+    store = LocalStore(tmp_path)
+    assert [run.id for run in store.runs()] == ["x"]
+    write_json(journal.folder.identity, {"v": 1, "id": "abc", "name": "x"})
+    assert "abc" in store.refresh()
+    assert store.find("abc") is not None
+    assert store.find("x") is None
+
+
+def test_a_run_at_a_path_is_read_without_the_others(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "x").metrics(1, a=1)
+    other = Journal(tmp_path, "y").metrics(1, a=1)
+    other.folder.identity.write_text("{broken")
+    with LocalStore(tmp_path) as store:
+        assert store.run(str(journal.folder.path)).series("a").values.tolist() == [1]

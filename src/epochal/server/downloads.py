@@ -16,8 +16,9 @@ from starlette.responses import Response, StreamingResponse
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.answer import answer, problem
 from epochal.server.handlers import run_id_of
-from epochal.server.reader import Catalog, close_store
+from epochal.server.reader import Catalog
 from epochal.server.served import ExportFormat, Served, served
+from epochal.store.answers import RunInfo
 from epochal.store.store import RunView
 
 MAX_BLOB_BYTES = 256 * 1024 * 1024
@@ -77,13 +78,13 @@ async def export(request: Request) -> Response:
     if chosen is None:
         known = ", ".join(parts.exports) or "none on this server"
         raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
-    run_name = await parts.reader.ask(lambda: parts.reader.catalog.run(run_id).info.name)
-    file = await asyncio.to_thread(_written, parts, run_id, chosen)
+    info = await parts.reader.ask(lambda: parts.reader.catalog.run(run_id).info)
+    file = await asyncio.to_thread(_written, parts, info, chosen)
     return StreamingResponse(
         _chunks(file),
         media_type=chosen.media_type,
         headers={
-            "content-disposition": _attachment(f"{run_name}.{chosen.ending}"),
+            "content-disposition": _attachment(f"{info.name}.{chosen.ending}"),
             "cache-control": "no-store",
             "content-length": str(file.seek(0, 2)),
         },
@@ -106,20 +107,20 @@ def _blob(run: RunView, file: str) -> tuple[bytes, str] | None:
     raise RunNotFoundError(f"this run has no blob {file!r}.")
 
 
-def _written(parts: Served, run_id: str, chosen: ExportFormat) -> IO[bytes]:
+def _written(parts: Served, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
     """The export in a temporary file; read by a store of its own, so that others go on."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
     store = parts.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        chosen.write(Catalog(store).run(run_id), text)
+        chosen.write(store.run(info.folder), text)
         text.flush()
         text.detach()
     except BaseException:
         file.close()
         raise
     finally:
-        close_store(store)
+        store.close()
     return file
 
 

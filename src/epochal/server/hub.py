@@ -22,7 +22,7 @@ from epochal.errors import EpochalError
 from epochal.server.cursor import Cursors, cursors_text
 from epochal.server.news import Interest, News, Ranks, news_of
 from epochal.server.reader import Reader
-from epochal.server.rows import run_row
+from epochal.server.rows import LIVE, run_row
 from epochal.server.wire import (
     WIRE_VERSION,
     HeartbeatEvent,
@@ -106,7 +106,9 @@ class Hub:
         self._reader = reader
         self._ranks = Ranks()
         self._channels: dict[Subscription, _Channel] = {}
+        # The list as it was told, and which runs of it may change without a record.
         self._rows: dict[str, RunRow] | None = None
+        self._live: set[str] = set()
         self._status_after = 0.0
         self._heartbeat_after = time.monotonic() + HEARTBEAT_S
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -265,16 +267,29 @@ class Hub:
         return events
 
     def _list_news(self) -> Iterable[bytes]:
+        """What is new in the list; only rows that can have changed are made anew."""
         catalog = self._reader.catalog
-        if not catalog.look() and self._rows is not None:
+        has_looked = catalog.look()
+        if self._rows is None:
+            self._rows = {row.id: row for row in map(run_row, catalog.runs())}
+            self._live = {row.id for row in self._rows.values() if row.status.state in LIVE}
+            catalog.changed()
             return
-        rows = {row.id: row for row in map(run_row, catalog.runs())}
-        before, self._rows = self._rows, rows
-        if before is None:
-            return
-        added = [row for row in rows.values() if row.id not in before]
-        changed = [row for row in rows.values() if row.id in before and before[row.id] != row]
-        removed = [run_id for run_id in before if run_id not in rows]
+        added, changed, removed = [], [], []
+        # Others look too, and what they came upon is news here as well.
+        for run_id in sorted(catalog.changed() | (self._live if has_looked else set())):
+            before, run = self._rows.get(run_id), self._known_run(run_id)
+            if run is None:
+                self._live.discard(run_id)
+                if self._rows.pop(run_id, None) is not None:
+                    removed.append(run_id)
+                continue
+            row = self._rows[run_id] = run_row(run)
+            (self._live.add if row.status.state in LIVE else self._live.discard)(run_id)
+            if before is None:
+                added.append(row)
+            elif before != row:
+                changed.append(row)
         if len(added) + len(changed) + len(removed) > MAX_ROWS_TOLD:
             yield encode_event("runs", RunsEvent([], [], [], all=True))
         elif added or changed or removed:

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from epochal.server.answer import answer
 from epochal.server.reader import Catalog
+from epochal.server.rows import LIVE
 from epochal.server.served import served
 from epochal.store.store import RunView
 
 MAX_SAMPLES_A_RUN = 2000
-LIVE = ("waiting", "running", "silent")
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from epochal.errors import RunNotFoundError, UsageError
+from epochal.errors import RunNotFoundError
 from epochal.store.store import RunView, Store
 
 P = ParamSpec("P")
@@ -39,14 +39,7 @@ class Reader:
     def close(self) -> None:
         """Let the question being asked end, ask none that waits, and close the store."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-        close_store(self._store)
-
-
-def close_store(store: Store) -> None:
-    """Let a store put away what it holds open, where it holds anything."""
-    close = getattr(store, "close", None)
-    if close is not None:
-        close()
+        self._store.close()
 
 
 class Catalog:
@@ -54,19 +47,23 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._by_id: dict[str, RunView] = {}
         self._look_after = 0.0
+        self._changed: set[str] = set()
 
     def look(self) -> bool:
         """Look for new and vanished runs, unless that was done just now; True when it was done."""
         started = time.monotonic()
         if started < self._look_after:
             return False
-        self._store.refresh()
-        self._by_id.clear()
+        self._changed |= self._store.refresh()
         ended = time.monotonic()
         self._look_after = ended + max(LOOK_EVERY_S, (ended - started) / _LOOK_SHARE)
         return True
+
+    def changed(self) -> set[str]:
+        """The ids of runs that were new, changed or gone since this was asked last."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def runs(self, query: str | None = None, *, order: str | None = None) -> Sequence[RunView]:
         """The runs there are, as of the last look."""
@@ -80,12 +77,11 @@ class Catalog:
 
     def known(self, run_id: str) -> RunView:
         """The run of an id as far as it has been read; raises like ``run``."""
-        run = self._by_id.get(run_id) or self._find(run_id)
+        run = self._store.find(run_id)
         if run is None and self.look():  # it may have been made since
-            run = self._find(run_id)
+            run = self._store.find(run_id)
         if run is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
-        self._by_id[run_id] = run
         return run
 
     def newest(self) -> RunView:
@@ -96,17 +92,3 @@ class Catalog:
             raise RunNotFoundError("there are no runs here yet.")
         runs[0].refresh()
         return runs[0]
-
-    def _find(self, run_id: str) -> RunView | None:
-        # The store takes names and paths too, which are for people at this machine.
-        if run_id and not (set(run_id) & set("/\\\0") or run_id.startswith((".", "~"))):
-            try:
-                candidates: Sequence[RunView] = [self._store.run(run_id)]
-            except RunNotFoundError:
-                candidates = ()
-            except UsageError:  # several fit, as when a folder was copied: the newest is meant
-                candidates = self._store.runs()
-            for run in candidates:
-                if run.info.id == run_id:
-                    return run
-        return None

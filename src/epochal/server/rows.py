@@ -14,6 +14,8 @@ from epochal.server.news import nonfinite_word
 from epochal.store.answers import Labels, Metric, RunInfo
 from epochal.store.store import RunView
 
+# States that may pass into another without a record.
+LIVE = ("waiting", "running", "silent")
 _ROLE = "role:"
 
 

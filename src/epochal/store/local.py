@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
@@ -35,6 +35,9 @@ class LocalStore:
     def __init__(self, *roots: str | Path, cache: Path | None = None, build: bool = False) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._runs: dict[Path, LocalRun] = {}
+        self._by_id: dict[str, LocalRun] = {}
+        # By folder, the id and version of each run that ``refresh`` has told of.
+        self._told: dict[Path, tuple[str, int]] = {}
         self._looked = False
         self._index = Index(cache)
         self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
@@ -75,8 +78,7 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         selects = None if query is None else parse_query(query)
         sort = None if order is None else parse_order(order)
-        if not self._looked:
-            self._look()
+        self._look_once()
         found = sorted(self._runs.values(), key=lambda run: run.created, reverse=True)
         if selects is not None:
             found = [run for run in found if selects(run)]
@@ -89,18 +91,25 @@ class LocalStore:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""
         path = Path(key).expanduser()
         if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
-            folder = path.absolute().resolve()
-            known = {run.path.resolve(): run for run in self.runs()}
-            return known.get(folder) or load_run(folder)
+            return self._at(path.absolute())
         runs = self.runs()
-        return runs[choose(key, [run.brief() for run in runs])]
+        return self._by_id.get(key) or runs[choose(key, [run.brief() for run in runs])]
 
-    def refresh(self) -> None:
-        """Look for new runs and new records."""
+    def find(self, run_id: str) -> LocalRun | None:
+        """The run of exactly this id."""
+        self._look_once()
+        return self._by_id.get(run_id)
+
+    def refresh(self) -> Set[str]:
+        """Look for new runs and new records; the ids of runs that are new, changed or gone."""
         self._look()
         for run in self._runs.values():
             run.refresh()
+        self._tell_apart()
+        told = {path: (run.id, run.version) for path, run in self._runs.items()}
+        before, self._told = self._told, told
         self._remember(at_least=_WRITE_EVERY)
+        return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def remove(self, run: RunView) -> None:
         """Delete a run's folder and everything in it."""
@@ -109,9 +118,24 @@ class LocalStore:
             raise UsageError(f"{path} is not a run folder, so it is not deleted.")
         known = self._runs.pop(path, None)
         if known is not None:
+            self._tell_apart()
             known.close()
         shutil.rmtree(path)
         self._index.remove([str(path)])
+
+    def _at(self, path: Path) -> LocalRun:
+        """The run in a folder; one that this store does not list is read alone."""
+        known = self._runs.get(path)
+        if known is None:
+            folder = path.resolve()
+            same = (run for run in self._runs.values() if run.path.resolve() == folder)
+            known = next(same, None)
+        return known or load_run(path, held=self._held)
+
+    def _look_once(self) -> None:
+        if not self._looked:
+            self._look()
+            self._tell_apart()
 
     def _look(self) -> None:
         found = {path for root in self._roots for path in _run_paths(root, self._runs)}
@@ -133,6 +157,18 @@ class LocalStore:
             self._recall()
         else:
             self._index.remove(map(str, gone))
+
+    def _tell_apart(self) -> None:
+        """Give each run an id of its own; one that has it already keeps it."""
+        by_id = {run.id: run for run in self._by_id.values() if run.path in self._runs}
+        known = set(map(id, by_id.values()))
+        others = [run for run in self._runs.values() if id(run) not in known]
+        for run in sorted(others, key=lambda run: str(run.path)):
+            run.copy = 1
+            while run.id in by_id:
+                run.copy += 1
+            by_id[run.id] = run
+        self._by_id = by_id
 
     def _recall(self) -> None:
         """Give every run the row that the index has of it."""
@@ -165,12 +201,13 @@ def open_store(*paths: str | Path, build: bool = False) -> LocalStore:
     return LocalStore(*paths, cache=cache_folder(), build=build)
 
 
-def load_run(folder: str | Path) -> LocalRun:
+def load_run(folder: str | Path, *, held: Held | None = None) -> LocalRun:
     """One run by its folder; raises ``UsageError`` when there is no run in it."""
     path = Path(folder).expanduser().absolute()
     if not is_run_folder(path):
         raise UsageError(f"{str(folder)!r} is not a run folder: it has no run.json and no journal.")
-    return LocalRun(RunFolder(path), asides=asides_below(path.parent.parent).get(path, ()))
+    asides = asides_below(path.parent.parent).get(path, ())
+    return LocalRun(RunFolder(path), asides=asides, held=held)
 
 
 def _run_paths(root: Path, known: Mapping[Path, object]) -> Iterator[Path]:

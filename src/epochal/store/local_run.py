@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
-from epochal.record import KINDS, Axis, Position, Record
+from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.adoption import Aside
 from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
-from epochal.store.columns import SeriesKey, whole_number
+from epochal.store.columns import SeriesKey
+from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
 from epochal.store.identity import Identity
 from epochal.store.labels import write_labels
 from epochal.store.listing import Listing
 from epochal.store.loading import LoadedParts
-from epochal.store.merge import merge
-from epochal.store.naming import resolve
-from epochal.store.part import DENSE_KINDS, Part
-from epochal.store.places import Candidate, standing
-from epochal.store.row import PROCESS_FIELDS, Row
+from epochal.store.naming import no_metric, resolve
+from epochal.store.row import Row, make_row
 from epochal.store.state import RunState
 from epochal.store.status import derive_status
 
@@ -53,6 +50,10 @@ class LocalRun:
         self._ended: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
+        # Counts up whenever the files are not as they were.
+        self.version = 0
+        # Which one it is of the runs in its store that say the same id, as copies of a folder do.
+        self.copy = 1
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -61,6 +62,7 @@ class LocalRun:
         before, self._listing = self._listing, Listing(self._folder, self.asides)
         if before is not None and before.signature == self._listing.signature:
             return False
+        self.version += 1
         self._row = None
         self._resolved.clear()
         self._summaries.clear()
@@ -151,6 +153,18 @@ class LocalRun:
         return self._folder.path
 
     @property
+    def own_id(self) -> str:
+        """The id that the run itself says; the folder's name where it says none."""
+        if self._row is not None:
+            return self._row.id
+        return str(self._said("id") or self.path.name)
+
+    @property
+    def id(self) -> str:
+        """The id that stands for this run and no other of its store."""
+        return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
+
+    @property
     def created(self) -> float:
         """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
         if self._row is not None:
@@ -169,10 +183,10 @@ class LocalRun:
     def brief(self) -> RunInfo:
         """Who the run is, without a look at its journal where run.json says it."""
         if self._row is not None:
-            return self._row.info(folder=str(self.path), status=_UNREADABLE)
+            return self._row.info(self.id, folder=str(self.path), status=_UNREADABLE)
         labels, own_tags = self.labels, self._said("tags")
         return RunInfo(
-            id=str(self._said("id") or self.path.name),
+            id=self.id,
             name=labels.name or str(self._said("name") or self.path.name),
             project=str(self._said("project") or self.path.parent.name),
             folder=str(self.path),
@@ -191,42 +205,23 @@ class LocalRun:
         return self._row
 
     def _make_row(self) -> Row:
-        state, brief = self._known(), self.brief()
-        totals = self._said("totals")
-        totals = totals if isinstance(totals, dict) else {}
-        process = state.header or self._identity.said or None
-        finish = state.finish
-        problems = [*self._identity.problems, *self._parts.problems]
-        return Row(
-            id=brief.id,
-            name=brief.name,
-            project=brief.project,
+        state, said = self._known(), self._identity.said
+        return make_row(
+            self.brief(),
+            state,
+            own_id=self.own_id,
+            said=said,
             created=self.created,
-            updated=state.updated,
-            attempts=state.attempts,
-            step=state.reached("step"),
-            epoch=state.reached("epoch"),
-            total_steps=whole_number(totals.get("steps")),
-            num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
-            records=state.num_records,
-            damaged=state.num_damaged,
-            tags=brief.tags,
-            notes=brief.notes if isinstance(brief.notes, str) else None,
             labels=self.labels,
-            config=self._config(state),
-            problem=" ".join(problems) or None,
-            is_unreadable=self._identity.newer_format is not None
-            or (not state.num_records and bool(problems)),
-            finish=None if finish is None else _chosen(finish, ("status", "reason")),
-            process=None if process is None else _chosen(process, PROCESS_FIELDS),
-            end=self._end(state),
-            metrics=state.metrics,
+            problems=[*self._identity.problems, *self._parts.problems],
+            is_newer=self._identity.newer_format is not None,
+            end=end_of(state),
         )
 
     @property
     def info(self) -> RunInfo:
         """The run in one row; its status as of now."""
-        return self.row.info(folder=str(self.path), status=self.status)
+        return self.row.info(self.id, folder=str(self.path), status=self.status)
 
     @property
     def status(self) -> Status:
@@ -248,10 +243,6 @@ class LocalRun:
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
         return self.row.config
-
-    def _config(self, state: RunState) -> dict[str, Any]:
-        own = self._said("config")
-        return {**(own if isinstance(own, dict) else {}), **state.config}
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -292,11 +283,11 @@ class LocalRun:
         axes = _AXES if axis is None else (axis,)
         key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
         if key is None or rank not in ranks[key]:
-            raise MetricNotFoundError(self._no_metric(name, rank, axis))
+            raise self._no_metric(name, rank, axis)
         self._held.loaded.used(self)
         series = self._held.series.get(id(self), key, rank)
         if series is None:
-            series = self._merged(key, rank)
+            series = self._known().series(key, rank)
             self._held.series.put(series, id(self), key, rank)
         return series
 
@@ -319,7 +310,7 @@ class LocalRun:
         on = {metric.axis for metric in row.metrics if metric.name == name and rank in metric.ranks}
         found = next((a for a in axes if a in on), None)
         if found is None:
-            raise MetricNotFoundError(self._no_metric(name, rank, axis))
+            raise self._no_metric(name, rank, axis)
         summary = row.summary(name, found, rank)
         if summary is None:
             summary = self.series(name, rank=rank, axis=found).summary
@@ -327,62 +318,15 @@ class LocalRun:
             self.has_news = True
         return summary
 
-    def _merged(self, key: SeriesKey, rank: int) -> Series:
-        state = self._known()
-        merged = merge(state.pieces(key, rank), axis=key.axis, cuts=state.cuts(key.axis))
-        for column in (merged.steps, merged.times, merged.values):
-            column.flags.writeable = False  # answers are shared between all who ask
-        return Series(
-            name=key.name,
-            axis=key.axis,
-            rank=rank,
-            steps=merged.steps,
-            times=merged.times,
-            values=merged.values,
-            duplicates=merged.duplicates,
-            hidden=merged.hidden,
-            goal=next((m.goal for m in state.metrics if (m.name, m.axis) == key), None),
-        )
-
-    def _no_metric(self, name: str, rank: int, axis: Axis | None) -> str:
-        known = list(dict.fromkeys(metric.name for metric in self.row.metrics))
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
-        hint = f" Near: {', '.join(near)}." if near else ""
-        return f"run {self.brief().name!r} has no metric {name!r}{where}.{hint}"
+    def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
+        run, metrics = self.brief().name, self.row.metrics
+        return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
 
     # -- records ----------------------------------------------------------------------------------
 
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        dense = DENSE_KINDS.intersection(kinds)
-        if dense:
-            raise UsageError(
-                f"{', '.join(sorted(dense))} records are series: ask series() or records()."
-            )
-        found = [item for kind in kinds for item in self._standing(kind, name=name, rank=rank)]
-        found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
-        return [entry for _, entry in found]
-
-    def _standing(
-        self, kind: str, *, name: str | None, rank: int | None
-    ) -> Iterator[tuple[Candidate, Entry]]:
-        state = self._known()
-        axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
-        candidates = [
-            Candidate(place, part, kind)
-            for part in state.parts
-            if rank in (None, part.facts.origin.rank)
-            for place in part.places(kind, label=name)
-        ]
-        by_part: dict[int, tuple[Part, list[Candidate]]] = {}
-        for candidate in standing(candidates, axis=axis, cuts=state.cuts(axis)):
-            by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)
-        for part, chosen in by_part.values():
-            records = part.read(kind, [candidate.place for candidate in chosen])
-            for candidate, record in zip(chosen, records, strict=True):
-                position = Position(*part.name, candidate.place.ordinal)
-                yield candidate, Entry(position, candidate.place.origin.rank, record)
+        return entries_of(self._known(), kinds, name=name, rank=rank)
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Histograms, of one name or of all."""
@@ -405,43 +349,23 @@ class LocalRun:
 
     def messages(self) -> list[Entry]:
         """Messages of all ranks, by time."""
-        return _by_time(self.entries("message", rank=None))
+        return by_time(self.entries("message", rank=None))
 
     def events(self) -> list[Entry]:
         """What happened, of all ranks, by time."""
-        return _by_time(self.entries("event", rank=None))
+        return by_time(self.entries("event", rank=None))
 
     def findings(self) -> list[Entry]:
         """What the health rules found, by time."""
-        return _by_time(self.entries("finding", rank=None))
+        return by_time(self.entries("finding", rank=None))
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""
-        for part in self._known().parts:
-            seen = (since or {}).get(part.name.writer)
-            if seen is None or part.name[1:] > seen[1:3]:
-                yield from part.records(first=0)
-            elif part.name[1:] == seen[1:3]:
-                yield from part.records(first=seen.ordinal + 1)
+        return records_of(self._known(), since)
 
     def end(self) -> Cursor:
         """Where the records read so far end."""
-        return self.row.end if self._state is None else self._end(self._state)
-
-    def _end(self, state: RunState) -> dict[str, Position]:
-        return {
-            part.name.writer: Position(*part.name, part.facts.num_records - 1)
-            for part in state.parts
-            if part.facts.num_records
-        }
-
-
-def _by_time(entries: Iterable[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.t or 0.0)
-
-
-def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    return {field: record[field] for field in fields if field in record}
+        return self.row.end if self._state is None else end_of(self._state)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -1,10 +1,11 @@
-"""Finds the metric that a short name or a role means."""
+"""Finds the metric that a short name or a role means, or says that there is none."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
-from epochal.record import ROLES
+from epochal.record import ROLES, Axis
 from epochal.store.answers import Metric
 
 
@@ -21,3 +22,14 @@ def resolve(name: str, metrics: Sequence[Metric]) -> Metric | None:
             if metric.role == name:
                 return metric
     return next((metric for metric in metrics if metric.name.endswith(f"/{name}")), None)
+
+
+def no_metric(
+    name: str, metrics: Sequence[Metric], *, run: str, rank: int, axis: Axis | None
+) -> str:
+    """The sentence about a name that no metric of a run has."""
+    known = list(dict.fromkeys(metric.name for metric in metrics))
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
+    hint = f" Near: {', '.join(near)}." if near else ""
+    return f"run {run!r} has no metric {name!r}{where}.{hint}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,6 +10,8 @@ import msgspec
 from epochal.record import Axis, Position
 from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
+from epochal.store.columns import whole_number
+from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
 PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
@@ -16,6 +19,8 @@ PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
 
 class Row(msgspec.Struct, array_like=True, kw_only=True):
     """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
+
+    ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
     ``finish`` and ``process`` are what its status is derived from. ``summaries`` fills up with
     those that were asked for; it is the only field that changes.
@@ -45,10 +50,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     metrics: list[Metric]
     summaries: dict[str, list[Any]] = {}
 
-    def info(self, *, folder: str, status: Status) -> RunInfo:
-        """The row as it is handed out."""
+    def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
+        """The row as it is handed out, under the id that its store knows the run by."""
         return RunInfo(
-            id=self.id,
+            id=run_id,
             name=self.name,
             project=self.project,
             folder=folder,
@@ -83,3 +88,53 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
 def _key(name: str, axis: Axis, rank: int) -> str:
     return f"{axis}/{rank}/{name}"
+
+
+def make_row(
+    brief: RunInfo,
+    state: RunState,
+    *,
+    own_id: str,
+    said: Mapping[str, Any],
+    created: float,
+    labels: Labels,
+    problems: Sequence[str],
+    is_newer: bool,
+    end: dict[str, Position],
+) -> Row:
+    """The row of a run: ``said`` is its run.json, or nothing where that cannot be read.
+
+    ``is_newer`` marks a run of a newer format, which is not read at all.
+    """
+    told = said or state.header or {}
+    totals, config = told.get("totals"), told.get("config")
+    totals = totals if isinstance(totals, dict) else {}
+    process, finish = state.header or said or None, state.finish
+    return Row(
+        id=own_id,
+        name=brief.name,
+        project=brief.project,
+        created=created,
+        updated=state.updated,
+        attempts=state.attempts,
+        step=state.reached("step"),
+        epoch=state.reached("epoch"),
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
+        records=state.num_records,
+        damaged=state.num_damaged,
+        tags=brief.tags,
+        notes=brief.notes if isinstance(brief.notes, str) else None,
+        labels=labels,
+        config={**(config if isinstance(config, dict) else {}), **state.config},
+        problem=" ".join(problems) or None,
+        is_unreadable=is_newer or (not state.num_records and bool(problems)),
+        finish=None if finish is None else _chosen(finish, ("status", "reason")),
+        process=None if process is None else _chosen(process, PROCESS_FIELDS),
+        end=end,
+        metrics=state.metrics,
+    )
+
+
+def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    return {field: record[field] for field in fields if field in record}

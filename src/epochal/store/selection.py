@@ -27,6 +27,10 @@ class Subject(Protocol):
     """What a query asks of a run."""
 
     @property
+    def id(self) -> str:
+        """Its id in the store."""
+
+    @property
     def row(self) -> Row:
         """Its row."""
 
@@ -45,7 +49,7 @@ S = TypeVar("S", bound=Subject)
 Reading = Callable[[Any], Any]
 
 _PLAIN: dict[str, Reading] = {
-    "id": lambda run: run.row.id,
+    "id": lambda run: run.id,
     "name": lambda run: run.row.name,
     "project": lambda run: run.row.project,
     "status": lambda run: run.status.state,

@@ -9,10 +9,10 @@ from typing import Any
 from epochal.journal.layout import LOOP
 from epochal.record import ROLE_GUESSES, Axis, Record
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric
+from epochal.store.answers import Metric, Series
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
-from epochal.store.merge import cuts_of
+from epochal.store.merge import cuts_of, merge
 from epochal.store.part import DENSE_KINDS as DENSE_KINDS
 from epochal.store.part import Part
 
@@ -126,6 +126,23 @@ class RunState:
             if piece is not None:
                 found.append((origin, piece))
         return found
+
+    def series(self, key: SeriesKey, rank: int) -> Series:
+        """Every point of one rank's series."""
+        merged = merge(self.pieces(key, rank), axis=key.axis, cuts=self.cuts(key.axis))
+        for column in (merged.steps, merged.times, merged.values):
+            column.flags.writeable = False  # answers are shared between all who ask
+        return Series(
+            name=key.name,
+            axis=key.axis,
+            rank=rank,
+            steps=merged.steps,
+            times=merged.times,
+            values=merged.values,
+            duplicates=merged.duplicates,
+            hidden=merged.hidden,
+            goal=next((m.goal for m in self.metrics if (m.name, m.axis) == key), None),
+        )
 
     @cached_property
     def metrics(self) -> list[Metric]:

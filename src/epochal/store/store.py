@@ -7,7 +7,9 @@ Of the store
     runs          which runs are there (a query, an order and a page of them); ``query.py`` has the
                   language, ``selection.py`` the fields
     run           the one run that an id, a prefix, a name, ``project/name`` or a path stands for
+    find          the run of exactly this id, which is what links and positions hold
     refresh       look again: what was written since shows up in the answers from now on
+    close         put away what is held open
 
 Of a run
     info          its row in a list: identity, status, progress, labels, problem
@@ -36,12 +38,14 @@ How answers are made (all stores alike)
   ``duplicates``. The plain name is rank 0; what its forked children log shows under it too, where
   rank 0 itself has no value.
 - Steps may have been logged in any order; answers ascend. nan and infinities are kept.
+- An id stands for one run of a store. A copied run says the id of the one it was copied from: the
+  store puts ``~2`` behind it, and ``~3`` behind the next.
 - A run that cannot be read is listed with its ``problem``; asking for a list never raises for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
@@ -52,6 +56,10 @@ from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series
 
 class RunView(Protocol):
     """One run, as it stood when the store last looked."""
+
+    @property
+    def id(self) -> str:
+        """What stands for this run and for no other of its store."""
 
     @property
     def info(self) -> RunInfo:
@@ -154,8 +162,17 @@ class Store(Protocol):
     def run(self, key: str) -> RunView:
         """The run a key stands for; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
 
-    def refresh(self) -> None:
-        """Look for new runs and new records."""
+    def find(self, run_id: str) -> RunView | None:
+        """The run of exactly this id, as of the last look; None where there is none."""
+
+    def refresh(self) -> Set[str]:
+        """Look for new runs and new records; the ids of runs that are new, changed or gone.
+
+        What was read on in between, by a run's own ``refresh``, counts as changed too.
+        """
 
     def remove(self, run: RunView) -> None:
         """Delete a run and everything it recorded; raises ``OSError`` when that fails."""
+
+    def close(self) -> None:
+        """Remember what was learnt, and close every file; nothing is asked after this."""
