@@ -156,6 +156,42 @@ class Monitor:
         """Show the run live in a browser on 127.0.0.1; gives the address, None on failure."""
         return self.run.serve(port)
 
+    def watch(self, model: Any, example_inputs: Any = None) -> None:
+        """Record a model's picture, structural hash and parameter counts.
+
+        Any ``nn.Module`` will do; ``example_inputs`` lets its order of execution be seen where the
+        module cannot be read without.
+        """
+        from epochal.torch.graph.drawn import picture_of
+
+        self._log_picture(model, picture_of(model, example_inputs))
+
+    def watch_profiled(self, model: Any, example_inputs: Any = None) -> None:
+        """Record the picture coloured by time; the model must be one that is being profiled.
+
+        That is a ``Graph`` after ``enable_profiling()``, or what ``profile_module`` gave back.
+        """
+        from epochal.torch.graph.module_profile import ModuleProfile
+
+        if isinstance(model, ModuleProfile):
+            self._log_picture(model.module, model.picture(example_inputs))
+        else:
+            self._log_picture(model, model.picture(profiled=True))
+
+    def finish_with(self, model: Any) -> None:
+        """Record the picture once more, coloured by time if the model was profiled, and finish."""
+        from epochal.torch.graph.module_profile import ModuleProfile
+
+        if isinstance(model, ModuleProfile) or getattr(model, "is_profiling", False):
+            self.watch_profiled(model)
+        else:
+            self.watch(model)
+        self.finish()
+
+    def save_html(self, path: str | Path) -> None:
+        """Have the run written as one HTML file when it ends, however; at once if it has ended."""
+        self.run.save_html(path)
+
     def set_metadata(self, metadata: Mapping[str, Any]) -> None:
         """Add hyperparameters or any other facts to the run's configuration."""
         self.run.set_config(metadata)
@@ -188,6 +224,19 @@ class Monitor:
     ) -> None:
         self.run.__exit__(kind, error, trace)
         self._sampler.close()
+
+    def _log_picture(self, model: Any, picture: Any) -> None:
+        from epochal.torch.graph.summary import counts
+        from epochal.torch.structure import structural_hash
+
+        total, frozen = counts(model)
+        self.run.log_graph(
+            picture.svg(),
+            name=getattr(model, "label", None) or type(model).__name__,
+            hash=structural_hash(model),
+            parameters={"total": total, "trainable": total - frozen, "frozen": frozen},
+            how=picture.note,
+        )
 
     def _records(self) -> list[dict[str, Any]]:
         return [

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Literal
 
 from epochal.companion import ending
+from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
 from epochal.companion.charge import Charge, parse
 from epochal.companion.clockwork import Clockwork
@@ -108,11 +109,14 @@ class Companion:
         self.journal.close()
         self._durable.sync()
         if self._charge.is_main:
-            self._do_last_jobs(deadline_s)
+            self._do_last_jobs(how, deadline_s)
 
-    def _do_last_jobs(self, deadline_s: float) -> None:
+    def _do_last_jobs(self, how: Ending, deadline_s: float) -> None:
         self.relay.finish()  # the sinks work on while other jobs are done; they are waited for last
+        # A run that finished writes its archive itself, before it says goodbye.
+        archive = [ArchivingJob(self._charge.folder)] if how == "vanished" else []
         jobs: list[ending.LastJob] = [
+            *archive,
             ending.SealingJob(self._charge.folder, self._charge.attempt, self._sealing),
             self.relay,
         ]

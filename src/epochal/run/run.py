@@ -24,11 +24,13 @@ from epochal.console.lines import closing_line, section_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.journal.archive_wish import ask_for_archive
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, encode_lines, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.run import samples
+from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
 from epochal.run.pace import Pace, Totals
@@ -321,6 +323,16 @@ class Run(Vocabulary):
         """
         return serve_in_background(self.dir.parent.parent, port) if self.is_recorded else None
 
+    def save_html(self, path: str | Path) -> None:
+        """Have the run written as one HTML file when it ends, however; at once if it has ended."""
+        if not self.is_recorded:
+            return
+        ask_for_archive(self._folder, path)
+        if self._finished:
+            self._write_archive()
+        elif self.rank == 0 and self._write_archive not in self._last_calls:
+            self._last_calls.append(self._write_archive)
+
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""
         if self._reader is not None:
@@ -431,6 +443,10 @@ class Run(Vocabulary):
         self._is_observed = False
         self._last_calls.clear()
         self.write_directly()
+
+    def _write_archive(self, status: str = "finished") -> None:
+        if self.is_of_this_process:
+            self._console.line(f"epochal: {write_asked_archive(self._folder)}")
 
     def _check_open(self) -> None:
         if self._finished:

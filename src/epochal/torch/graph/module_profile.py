@@ -28,6 +28,11 @@ class ModuleProfile:
         self._profiler = Profiler(module, self._parts)
         self._profiler.install()
 
+    @property
+    def module(self) -> nn.Module:
+        """The module that is timed."""
+        return self._module
+
     def profile(self) -> Profile:
         """The times of the median pass so far; waits for a GPU that is still at one."""
         return profile_of(list(self._profiler.passes), levels={}, names=list(self._parts))
