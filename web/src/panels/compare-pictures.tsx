@@ -59,11 +59,11 @@ function isVaried(rows: readonly RunRow[], column: Column): boolean {
   return new Set(rows.map((row) => column.valueOf(row)).filter((value) => value !== null)).size > 1;
 }
 
-/** Learning rates and sizes: values over more than two powers of ten, none of them zero or below. */
+/** Learning rates and sizes: values over a power of ten or more, none of them zero or below. */
 export function spansDecades(rows: readonly RunRow[], column: Column): boolean {
   const values = rows.map((row) => column.valueOf(row)).filter((value) => value !== null);
   if (values.length < 2 || !values.every((value) => typeof value === "number" && value > 0)) return false;
-  return Math.max(...(values as number[])) / Math.min(...(values as number[])) > 100;
+  return Math.max(...(values as number[])) / Math.min(...(values as number[])) >= 10;
 }
 
 interface ScatterProps extends PictureProps {
@@ -110,12 +110,16 @@ export function ScatterView({ page, rows, columns, groups, find, ids, setIds }: 
   );
 }
 
+function numberOrText(text: string): number | string {
+  return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
+}
+
 /** Runs that differ only in their seed, say: mean ± standard deviation of every number. */
 export function GroupTable({ page, rows, columns }: PictureProps): JSX.Element {
   const { view, runs } = page;
   const key = view.groupBy.value;
   const metrics = columns.filter((column) => column.kind === "metric");
-  const groups = key === null ? [] : [...grouped(rows, (row) => configText(row.config, key))].sort(([one], [other]) => compareValues(one, other, false));
+  const groups = key === null ? [] : [...grouped(rows, (row) => configText(row.config, key))].sort(([one], [other]) => compareValues(numberOrText(one), numberOrText(other), false));
   return (
     <>
       <div class="pane-bar">

@@ -30,6 +30,8 @@ const MODES = [
   { value: "groups", label: "Groups" }, { value: "config", label: "Config" },
 ];
 const MOST_CONFIG_COLUMNS = 8;
+/** Whatever each run calls them. */
+const ROLES = [{ id: "metric:role:loss", title: "loss" }, { id: "metric:role:eval_loss", title: "eval loss" }];
 
 function Compare({ page }: PanelProps): JSX.Element {
   const { runs, view } = page;
@@ -132,7 +134,7 @@ function useColumnGroups(page: Page, rows: readonly RunRow[]): readonly ColumnGr
   const keys = page.runs.configKeys.value;
   return useMemo(() => [
     { title: "Configuration", choices: keys.map((key) => ({ id: `config:${key}`, title: key })) },
-    { title: "Metrics", choices: [...new Set(metrics.map(({ name }) => name))].sort().map((name) => ({ id: `metric:${name}`, title: name })) },
+    { title: "Metrics", choices: [...ROLES, ...[...new Set(metrics.map(({ name }) => name))].sort().map((name) => ({ id: `metric:${name}`, title: name }))] },
     { title: "Run", choices: FACT_IDS.map((id) => ({ id, title: columnOf(id, { summaries: new Map(), statistic: "last" })!.title })) },
   ], [metrics, keys, rows.length]);
 }
@@ -146,7 +148,7 @@ function useChosen(chosen: Signal<string>, groups: readonly ColumnGroup[], rows:
     const keys = (groups[0]?.choices ?? []).map(({ title }) => title);
     const differing = differingKeys(keys, rows);
     const shownKeys = (differing.length > 0 ? differing : keys).slice(0, MOST_CONFIG_COLUMNS);
-    return ["fact:status", "metric:role:loss", "metric:role:eval_loss", ...shownKeys.map((key) => `config:${key}`), "fact:step", "fact:duration"];
+    return ["fact:status", ...ROLES.map(({ id }) => id), ...shownKeys.map((key) => `config:${key}`), "fact:step", "fact:duration"];
   }, [text, groups, rows]);
 }
 
