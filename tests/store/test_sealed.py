@@ -199,3 +199,22 @@ def _as_float(value: float) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+
+
+def test_only_so_many_runs_keep_their_journals(tmp_path: Path) -> None:
+    for number in range(5):
+        Journal(tmp_path, f"r{number}").metrics(1, a=number)
+    settle(tmp_path)
+    held = Held(loaded=LoadedRuns(most=2))
+    runs = [LocalRun(folder, held=held) for folder in run_folders(tmp_path)]
+    assert [run.info.step for run in runs] == [1] * 5
+    assert [run.held_bytes > 0 for run in runs] == [False, False, False, True, True]
+
+
+def test_runs_being_written_keep_their_journals(tmp_path: Path) -> None:
+    for number in range(20):
+        Journal(tmp_path, f"r{number}").metrics(1, a=number)
+    held = Held(loaded=LoadedRuns(most=1))
+    runs = [LocalRun(folder, held=held) for folder in run_folders(tmp_path)]
+    assert [len(run.series("a")) for run in runs] == [1] * 20
+    assert all(run.held_bytes > 0 for run in runs)

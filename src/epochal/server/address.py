@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import http.client
 import ipaddress
 import socket
 from collections.abc import Iterable, Sequence
@@ -111,6 +110,8 @@ def url_of(host: str, port: int, *, token: str | None = None) -> str:
 
 
 def _health(host: str, port: int) -> Health | None:
+    import http.client  # takes a while, and only needed when the port is taken
+
     target = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else host
     connection = http.client.HTTPConnection(target, port, timeout=_ANSWER_WITHIN_S)
     try:

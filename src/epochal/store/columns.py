@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -154,43 +153,6 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     return whole.taken(np.argsort(ordinals, kind="stable"))
 
 
-@dataclass(slots=True)
-class Column:
-    """The points one origin logged to one series, in the order they were written."""
-
-    steps: array[int] = field(default_factory=lambda: array("q"))
-    times: array[float] = field(default_factory=lambda: array("d"))
-    values: array[float] = field(default_factory=lambda: array("d"))
-
-
-class Columns:
-    """The numbers of some records of a run, by name and axis, then by origin."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[Origin, Blocks] = {}
-        self._count = 0
-
-    def __iter__(self) -> Iterator[SeriesKey]:
-        return iter(dict.fromkeys(key for blocks in self._blocks.values() for key in blocks))
-
-    def __contains__(self, key: object) -> bool:
-        return any(key in blocks for blocks in self._blocks.values())
-
-    def of(self, key: SeriesKey) -> Mapping[Origin, Column]:
-        """The columns of one series."""
-        return {
-            origin: _as_column(blocks.piece(key))
-            for origin, blocks in self._blocks.items()
-            if key in blocks
-        }
-
-    def add(self, record: Record, *, axis: Axis, at: int, t: float, origin: Origin) -> None:
-        """Append every scalar of a record at a step, or at a time with ``at`` as its step."""
-        blocks = self._blocks.setdefault(origin, Blocks())
-        self._count += 1
-        blocks.add(record, axis=axis, ordinal=self._count, at=at, t=t)
-
-
 def whole_number(value: Any) -> int | None:
     """A step or epoch as 64 bits hold it; None for anything that is not one."""
     if isinstance(value, bool) or not isinstance(value, int):
@@ -202,14 +164,6 @@ def seconds(record: Record) -> float:
     """A record's time in Unix seconds; nan when it has none."""
     t = record.get("t")
     return float(t) if isinstance(t, (int, float)) else float("nan")
-
-
-def _as_column(piece: Piece) -> Column:
-    return Column(
-        array("q", piece.steps.tobytes()),
-        array("d", piece.times.tobytes()),
-        array("d", piece.values.tobytes()),
-    )
 
 
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:

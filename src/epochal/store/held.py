@@ -13,6 +13,10 @@ from epochal.store.sealed import OpenSegments
 
 SERIES_BYTES = 512 * 1024 * 1024
 JOURNAL_BYTES = 512 * 1024 * 1024
+# A list of ten thousand small runs asks each of them once, and that is no reason to keep them all.
+JOURNAL_RUNS = 256
+# Runs that are being written do not let go: so many are asked to before it is left for later.
+_ASKED_TO_LET_GO = 8
 
 _Key = tuple[int, SeriesKey, int]
 
@@ -66,10 +70,11 @@ class HeldSeries:
 
 
 class LoadedRuns:
-    """Runs with journals in memory: beyond a number of bytes, those used longest ago let go."""
+    """Runs with journals in memory: where they are too many, those used longest ago let go."""
 
-    def __init__(self, limit_bytes: int = JOURNAL_BYTES) -> None:
+    def __init__(self, limit_bytes: int = JOURNAL_BYTES, most: int = JOURNAL_RUNS) -> None:
         self._limit = limit_bytes
+        self._most = most
         self._size = 0
         self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
 
@@ -78,13 +83,15 @@ class LoadedRuns:
         self.forget(run)
         self._runs[id(run)] = (run, run.held_bytes)
         self._size += run.held_bytes
-        if self._size <= self._limit:
-            return
-        for key, (other, _) in list(self._runs.items())[:-1]:
-            if other.release():
-                self._size -= self._runs.pop(key)[1]
-            if self._size <= self._limit:
+        for _ in range(_ASKED_TO_LET_GO):
+            is_too_much = self._size > self._limit or len(self._runs) > self._most
+            if not is_too_much or len(self._runs) == 1:
                 return
+            key, (other, _) = next(iter(self._runs.items()))
+            if other is not run and other.release():
+                self._size -= self._runs.pop(key)[1]
+            else:
+                self._runs.move_to_end(key)
 
     def used(self, run: Releasable) -> None:
         """A run was asked just now."""

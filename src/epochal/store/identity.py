@@ -20,6 +20,7 @@ class Identity:
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
+        self._listing: Listing | None = None
         self._seen: dict[str, Stat | None] = {}
         self._problems: dict[str, str] = {}
         self.said: dict[str, Any] = {}
@@ -34,6 +35,9 @@ class Identity:
 
     def refresh(self, listing: Listing) -> None:
         """Read what is new."""
+        if listing is self._listing:
+            return
+        self._listing = listing
         for what, stat, read in (
             ("run.json", listing.identity, self._read_identity),
             ("labels.json", listing.labels, self._read_labels),
