@@ -84,6 +84,35 @@ def ways(training: Training, folder: str) -> dict[str, Log]:
     return {"none": nothing, "item": item, "epochal": plain, "everything": everything}
 
 
+def watched_steps(training: Training, folder: str) -> list[float]:
+    """Milliseconds of steps that record histograms of every parameter and gradient."""
+    run = epochal.init("bench", "watched", dir=folder, console=False, companion=False)
+    watching = epochal.watch(training.model, run, every=1)
+    training.block(2, lambda *_: None)
+    each = [training.block(1, lambda *_: None) * 1000 for _ in range(5)]
+    watching.remove()
+    run.finish()
+    return each
+
+
+def saving(training: Training, folder: str) -> tuple[float, float, float]:
+    """Milliseconds the loop stands still for a save, of the bare copy, and of steps meanwhile."""
+    epochal.snapshot_cpu(training.model)  # pinned memory is made once
+    torch.cuda.synchronize()
+    begun = time.perf_counter()
+    copies = [p.detach().to("cpu", non_blocking=True) for p in training.model.parameters()]
+    torch.cuda.synchronize()
+    copy_ms = (time.perf_counter() - begun) * 1000
+    del copies
+    with epochal.CpuWorker() as worker:
+        begun = time.perf_counter()
+        snapshot = epochal.snapshot_cpu(training.model)
+        worker.submit(lambda: snapshot.save_file(f"{folder}/model.safetensors"))
+        stall_ms = (time.perf_counter() - begun) * 1000
+        during_ms = training.block(10, lambda *_: None) * 1000
+    return stall_ms, copy_ms, during_ms
+
+
 def interval(shares: list[float]) -> tuple[float, float]:
     """Mean and half the width of its 95 % interval, both in percent."""
     freedom = len(shares) - 1
@@ -110,6 +139,8 @@ def main() -> None:
             for name in order:
                 seconds[name].append(training.block(args.steps, logs[name]))
         epochal.finish()
+        histogram_ms = statistics.median(watched_steps(training, folder))
+        stall_ms, copy_ms, during_ms = saving(training, folder)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}")
     print(f"GPT-2 124M, batch {args.batch} x {CONTEXT}, bf16 autocast, not compiled")
     print(f"{args.blocks} interleaved blocks of {args.steps} steps each")
@@ -122,6 +153,11 @@ def main() -> None:
             continue
         mean, half = interval(shares)
         print(f"{name:<12}{mine:>10.2f}{mean:>14.3f}{mean - half:>11.3f} to {mean + half:.3f}")
+    print(f"a step that records every histogram: {histogram_ms:.1f} ms")
+    print(
+        f"a save in the background: the loop stands still {stall_ms:.1f} ms"
+        f" (bare copy {copy_ms:.1f} ms); steps meanwhile {during_ms:.1f} ms"
+    )
 
 
 if __name__ == "__main__":

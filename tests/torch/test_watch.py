@@ -216,3 +216,17 @@ def test_a_watched_step_never_waits_for_the_gpu(start_run: StartRun) -> None:
     run.finish()
     assert [one["step"] for one in records(run, "metrics")] == [0, 2, 4]
     assert all(sum(one["counts"]) == one["count"] for one in records(run, "histogram"))
+
+
+def test_one_non_finite_value_among_many_is_found_though_the_histogram_is_sampled(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    model = nn.Linear(4, 50_000, bias=False)
+    poison = torch.zeros(50_000, 4)
+    poison[1, 1] = math.inf
+    model.weight.register_hook(lambda gradient: gradient + poison)  # type: ignore[no-untyped-call]
+    watch(model, run)
+    train(model, 1)
+    run.finish()
+    assert records(run, "event")[0]["parameter"] == "weight"

@@ -12,6 +12,7 @@ gradient.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -229,9 +230,10 @@ class Watch:
             self._run.write(record)
 
     def _tell_nonfinite(self, taken: _Taken, grads: dict[str, Reduced]) -> None:
-        bad = {name: row.nonfinite for name, row in grads.items() if row.nonfinite}
+        # A sample may miss the value that is not finite; the norm, which is of everything, cannot.
+        bad = [n for n, row in grads.items() if row.nonfinite or not math.isfinite(row.norm)]
         if bad:
-            first = next(iter(bad))
+            first = bad[0]
             self._run.event(
                 "nonfinite-gradient", at_step=taken.step, parameter=first, parameters=len(bad)
             )
