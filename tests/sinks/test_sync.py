@@ -34,9 +34,10 @@ def call(run: Run, *arguments: str) -> int:
 
 def test_sends_what_is_new_and_says_how_much(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(run, "--to", "json_log,tensorboard") == 0
-    assert capsys.readouterr().out == (
-        "json_log: 4 records sent, 4 in all.\ntensorboard: 4 records sent, 4 in all.\n"
-    )
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "json_log: 4 records sent, 4 in all.",
+        "tensorboard: 4 records sent, 4 in all.",
+    ]
     assert call(run, "--to", "json_log") == 0
     assert capsys.readouterr().out == "json_log: nothing new, 4 in all.\n"
 
@@ -73,6 +74,13 @@ def test_status_tells_and_sends_nothing(run: Run, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "The run was never sent anywhere.\n"
     call(run, "--to", "json_log", "--json")
     assert json.loads(capsys.readouterr().out)["json_log"]["phase"] == "closed"
+    call(run, "--status")
+    assert capsys.readouterr().out == "json_log: 4 records sent, 0 to go; closed.\n"
+
+
+def test_waits_no_longer_than_it_may(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(run, "--to", "json_log", "--timeout", "0") in (0, 1)
+    assert capsys.readouterr().out.startswith("json_log: ")
 
 
 @pytest.mark.parametrize(

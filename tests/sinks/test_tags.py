@@ -52,6 +52,12 @@ def test_what_was_defined_wins() -> None:
     assert tags("loss", "cross_entropy", book=book) == ["loss", "Loss/train"]
 
 
+def test_series_defined_for_one_role_is_not_guessed_for_another() -> None:
+    book = TagBook()
+    book.define({"log": "define", "name": "loss", "role": "eval_loss"})
+    assert tags("loss", book=book) == ["Loss/validation"]
+
+
 def test_throughput_that_is_not_in_tokens_keeps_its_name() -> None:
     assert tags("samples_per_second") == ["samples_per_second"]
 

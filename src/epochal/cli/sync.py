@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
@@ -11,9 +12,10 @@ from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.sinks.ledger import Ledger, Standing
 from epochal.sinks.options import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
-from epochal.sinks.worker import Forwarding
+from epochal.sinks.worker import Forwarding, Worker
 
 _TRIES = 3
+_PAUSE_S = 0.1
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         dest="settings",
         help=f"an option, kept with the run: {', '.join(OPTION_NAMES[1:])}",
     )
+    parser.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=float,
+        help="wait no longer than this; what was sent by then counts (default: no limit)",
+    )
     parser.add_argument("--status", action="store_true", help="say how each stands, send nothing")
     add_json(parser)
 
@@ -41,20 +49,36 @@ def run(args: argparse.Namespace) -> int:
     folder = RunFolder(run_of(args).path)
     ledger = Ledger(folder)
     if args.status:
-        _print(ledger.standings(), {}, as_json=args.json)
+        _print_all(ledger.standings(), as_json=args.json)
         return 0
     reporting = _with_settings(ledger.reporting(), args.settings)
     names = _names(args.to, reporting)
     if args.settings:
         ledger.report(reporting)
-    before = ledger.standings()
+    before = {name: standing.num_sent for name, standing in ledger.standings().items()}
     forwarding = Forwarding(folder, reporting, names=names, tries=_TRIES)
     forwarding.finish()
     forwarding.start()
-    forwarding.wait()
+    for worker in _as_they_end(forwarding, args.timeout):
+        if not args.json:
+            num_new = worker.standing.num_sent - before.get(worker.name, 0)
+            print(f"{worker.name}: {_sentence(worker, num_new)}", flush=True)
     after = forwarding.standings()
-    _print(after, {name: standing.num_sent for name, standing in before.items()}, as_json=args.json)
+    if args.json:
+        _print_all(after, as_json=True)
     return 0 if all(standing.is_done for standing in after.values()) else 1
+
+
+def _as_they_end(forwarding: Forwarding, timeout_s: float | None) -> Iterator[Worker]:
+    """Each worker when it has ended; when time is up, those that have not."""
+    deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+    left = list(forwarding.workers)
+    while left and (deadline_s is None or time.monotonic() < deadline_s):
+        ended = [worker for worker in left if worker.join(_PAUSE_S / len(left))]
+        left = [worker for worker in left if worker not in ended]
+        yield from ended
+    forwarding.stop()
+    yield from left
 
 
 def _names(to: str | None, reporting: Reporting) -> tuple[str, ...]:
@@ -81,14 +105,15 @@ def _with_settings(reporting: Reporting, settings: list[str]) -> Reporting:
     return options_from({**reporting.plain(), **given})
 
 
-def _print(standings: Mapping[str, Standing], before: Mapping[str, int], *, as_json: bool) -> None:
+def _print_all(standings: Mapping[str, Standing], *, as_json: bool) -> None:
     if as_json:
         print_json({name: _plain(standing) for name, standing in standings.items()})
         return
     if not standings:
         print("The run was never sent anywhere.")
     for name, standing in standings.items():
-        print(f"{name}: {_sentence(standing, standing.num_sent - before.get(name, 0))}")
+        words = f"{standing.num_sent} records sent, {standing.behind} to go"
+        print(f"{name}: {words}; {standing.error or standing.phase}.")
 
 
 def _plain(standing: Standing) -> dict[str, Any]:
@@ -101,10 +126,11 @@ def _plain(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _sentence(standing: Standing, num_new: int) -> str:
+def _sentence(worker: Worker, num_new: int) -> str:
+    standing = worker.standing
     if standing.error is not None:
         return f"{standing.behind} records not sent: {standing.error}"
-    if standing.behind:
-        return f"{standing.num_sent} records sent, {standing.behind} to go."
+    if not standing.is_done:
+        return f"{max(0, num_new)} records sent; time is up."
     new = f"{num_new} records sent" if num_new > 0 else "nothing new"
     return f"{new}, {standing.num_sent} in all."

@@ -12,10 +12,13 @@ from collections.abc import Iterable
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FLOAT, _DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 _MODULUS = 1 << 64
+_ONE_BYTE = [bytes([number]) for number in range(0x80)]
 
 
 def varint(number: int) -> bytes:
     """A whole number of up to 64 bits, seven of them a byte; a negative one takes ten bytes."""
+    if 0 <= number < 0x80:
+        return _ONE_BYTE[number]
     left = number % _MODULUS
     out = bytearray()
     while left > 0x7F:

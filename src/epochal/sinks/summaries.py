@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from epochal.sinks import protobuf as pb
@@ -41,7 +42,7 @@ def summary_event(t: float, step: int, values: Sequence[bytes]) -> bytes:
 
 def scalar_value(tag: str, value: float) -> bytes:
     """A number; TensorBoard keeps 32 bits of it."""
-    return pb.text(1, tag) + pb.single(2, value)
+    return _tag(tag) + pb.single(2, value)
 
 
 def text_value(tag: str, text: str) -> bytes:
@@ -121,6 +122,11 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
             return width, height
         place += 2 + length
     return 0, 0
+
+
+@lru_cache(maxsize=4096)
+def _tag(tag: str) -> bytes:
+    return pb.text(1, tag)
 
 
 def _hparams_value(tag: str, content: bytes) -> bytes:

@@ -55,6 +55,8 @@ class TagBook:
         remembered = memory or {}
         # Series name by role.
         self._holders: dict[str, str] = dict(remembered.get("holders") or {})
+        # What was found out before, until a role changes hands.
+        self._known: dict[tuple[str, str], str] = {}
 
     def plain(self) -> dict[str, Any]:
         """What is remembered, as JSON can hold it."""
@@ -65,18 +67,26 @@ class TagBook:
         role, name = record.get("role"), record.get("name")
         if role in _ROLES and isinstance(name, str):
             self._holders[str(role)] = name
+            self._known.clear()
 
     def look(self, names: Collection[str]) -> None:
         """Let series that are logged together take the roles that are free."""
         candidates = {_GUESSED_ROLE[name] for name in names if name in _GUESSED_ROLE}
         for role in candidates - self._holders.keys():
             taken = self._holders.values()
-            self._holders[role] = next(
-                name for name in _GUESSES[role] if name in names and name not in taken
-            )
+            free = [name for name in _GUESSES[role] if name in names and name not in taken]
+            if free:
+                self._holders[role] = free[0]
+                self._known.clear()
 
     def scalar(self, name: str, *, kind: str) -> str:
         """The tag of a series; a free metric of an evaluation goes under ``Evaluation/``."""
+        tag = self._known.get((name, kind))
+        if tag is None:
+            tag = self._known[name, kind] = self._found(name, kind)
+        return tag
+
+    def _found(self, name: str, kind: str) -> str:
         for role, holder in self._holders.items():
             if holder == name:
                 return _ROLES[role]

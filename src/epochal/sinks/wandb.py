@@ -29,6 +29,8 @@ _QUIET = {
     "x_disable_meta": True,
     "disable_git": True,
     "disable_code": True,
+    # Without a network W&B would wait for a minute and a half; it is tried again anyway.
+    "init_timeout": 30.0,
 }
 
 
@@ -36,7 +38,7 @@ class WandbSink:
     """Sends rows, texts, histograms, images and the allocation pie to one W&B run.
 
     The run's id is kept, and a later sending goes on with the same W&B run. A row that is sent
-    again has the number it had, and W&B keeps the first.
+    again has the number it had, and W&B ignores numbers that it is past.
     """
 
     def __init__(self) -> None:
@@ -60,6 +62,7 @@ class WandbSink:
             id=context.state.get("id") or context.identity.get("id"),
             resume="allow",
             config=context.config,
+            allow_val_change=True,
             tags=list(context.identity.get("tags") or ()) or None,
             notes=context.identity.get("notes"),
             settings=_settings(self._wandb),
@@ -89,6 +92,9 @@ class WandbSink:
     def close(self, status: str | None) -> dict[str, Any]:
         """Finish the W&B run; W&B sends what it still holds first."""
         if self._run is None:
+            # A start that failed keeps the run's id taken in this process.
+            if self._wandb is not None:
+                self._wandb.teardown(exit_code=1)
             return {}
         state = self.flush()
         run, self._run = self._run, None

@@ -22,7 +22,7 @@ from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
 
 LOOK_EVERY_S = 1.0
 _FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 60.0
+_MOST_DOUBLINGS = 6
 # What a second try cannot mend.
 _FINAL = (SinkUnavailableError, SinkBusyError, UsageError, FormatError)
 
@@ -40,6 +40,7 @@ class Worker:
         self._forwarder = forwarder
         self._look_every_s = look_every_s
         self._tries = tries
+        self._failures = 0
         self._is_to_finish = threading.Event()
         self._is_to_stop = threading.Event()
         self._bell = threading.Event()
@@ -98,6 +99,7 @@ class Worker:
         # Asked before looking: what was written before the request is then sent.
         is_last_look = self._is_to_finish.is_set()
         if self._forwarder.forward():
+            self._failures = 0
             return False
         if is_last_look:
             self._forwarder.close()
@@ -107,15 +109,17 @@ class Worker:
 
     def _let_go(self, error: Exception) -> bool:
         """Note an error, close the sink, and pause; True when there is no going on."""
-        failures = self.standing.failures + 1
-        is_final = isinstance(error, _FINAL) or failures == self._tries
+        # Counted here: what the record says of failures goes back to other processes as well.
+        self._failures += 1
+        is_final = isinstance(error, _FINAL) or self._failures == self._tries
         # The first error is the one that is shown: a sink that fails often fails to close as well.
         with contextlib.suppress(Exception):
             sink = self._forwarder.abandon(error, is_final=is_final)
             if sink is not None:
                 sink.close(None)
         if not is_final:
-            self._is_to_stop.wait(min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (failures - 1)))
+            doublings = min(self._failures - 1, _MOST_DOUBLINGS)
+            self._is_to_stop.wait(_FIRST_PAUSE_S * 2**doublings)
         return is_final
 
     def _wait(self, seconds: float) -> None:
