@@ -65,7 +65,7 @@ def test_one_sink_that_cannot_be_used_keeps_no_other_from_it(
     assert call(run, "--to", "wandb,json_log") == 1
     out = capsys.readouterr().out
     assert "json_log: 4 records sent" in out
-    assert "wandb: 4 records not sent: SinkUnavailableError: 'wandb' needs the package" in out
+    assert "wandb: 4 records not sent: 'wandb' needs the package" in out
     assert "pip install 'epochal[wandb]'" in out
 
 
@@ -74,8 +74,10 @@ def test_status_tells_and_sends_nothing(run: Run, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == "The run was never sent anywhere.\n"
     call(run, "--to", "json_log", "--json")
     assert json.loads(capsys.readouterr().out)["json_log"]["phase"] == "closed"
+    with open(next((run.dir / "journal").iterdir()), "ab") as journal:
+        journal.write(b'{"log":"message","t":1.0,"text":"late"}\n')
     call(run, "--status")
-    assert capsys.readouterr().out == "json_log: 4 records sent, 0 to go; closed.\n"
+    assert capsys.readouterr().out == "json_log: 4 records sent, 1 to go; closed.\n"
 
 
 def test_waits_no_longer_than_it_may(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
+from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import Ledger, Standing
 from epochal.sinks.options import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
+from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
 
 _TRIES = 3
@@ -49,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     folder = RunFolder(run_of(args).path)
     ledger = Ledger(folder)
     if args.status:
-        _print_all(ledger.standings(), as_json=args.json)
+        _print_all(_counted(folder, ledger.standings()), as_json=args.json)
         return 0
     reporting = _with_settings(ledger.reporting(), args.settings)
     names = _names(args.to, reporting)
@@ -67,6 +70,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_all(after, as_json=True)
     return 0 if all(standing.is_done for standing in after.values()) else 1
+
+
+def _counted(folder: RunFolder, standings: Mapping[str, Standing]) -> dict[str, Standing]:
+    """The same with what there is to send now: a sink that gave up no longer counts."""
+    return {
+        name: replace(standing, behind=Backlog(folder, standing.sent, wants=is_sent).count())
+        for name, standing in standings.items()
+    }
 
 
 def _as_they_end(forwarding: Forwarding, timeout_s: float | None) -> Iterator[Worker]:

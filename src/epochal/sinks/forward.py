@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from epochal.errors import FormatError
+from epochal.errors import EpochalError, FormatError
 from epochal.journal.layout import RunFolder, read_json
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, Standing
@@ -110,7 +110,7 @@ class Forwarder:
         self._backlog.close()
         self._save(
             phase="stopped" if is_final else "failing",
-            error=f"{type(error).__name__}: {error}".strip(),
+            error=_words(error),
             failures=self.standing.failures + 1,
         )
         self._save(behind=self.count_behind())
@@ -156,3 +156,8 @@ class Forwarder:
             return read_json(self._folder.identity)
         except (FileNotFoundError, FormatError):
             return {}  # readable without it: a run is known by its records as well
+
+
+def _words(error: BaseException) -> str:
+    """Our own errors are sentences; of a tracker's, the name says as much as the text."""
+    return str(error) if isinstance(error, EpochalError) else f"{type(error).__name__}: {error}"
