@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +23,15 @@ _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
 # No test depends on how fast the machine is; a failing example is the same on every machine.
 settings.register_profile("house", deadline=None, derandomize=True)
 settings.load_profile("house")
+
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so every process they
+# start; what tests say of Ctrl-C is about processes that do not.
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class StartRun(Protocol):
