@@ -1,0 +1,112 @@
+"""``epochal watch``: runs live in the terminal, without a browser."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from epochal.cli.command import runs_dir
+from epochal.errors import UsageError
+from epochal.settings import cache_folder
+
+if TYPE_CHECKING:
+    from epochal.store.local import LocalStore
+    from epochal.tui.desk import Desk
+    from epochal.tui.glyphs import Glyphs
+
+_PLAIN_COLUMNS = 100
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``watch``."""
+    parser.add_argument(
+        "what",
+        metavar="RUN|DIR",
+        nargs="?",
+        help="a run (id, name, project/name, folder) or a folder of runs (default: of --dir)",
+    )
+    parser.add_argument(
+        "-c",
+        "--compare",
+        metavar="RUN",
+        action="append",
+        default=[],
+        help="draw this run beside the one looked at; may be given several times",
+    )
+    parser.add_argument(
+        "--once", action="store_true", help="print how it stands and end (as when piped)"
+    )
+    parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Watch until ``q``; without a terminal, print once."""
+    from epochal.tui.desk import Desk
+    from epochal.tui.glyphs import glyphs_for
+
+    glyphs = glyphs_for(sys.stdout.encoding, ascii_only=args.ascii)
+    store, key = _opened(args)
+    with store:
+        chosen = None if key is None else store.run(key)
+        desk = Desk(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
+        if args.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return _print_once(desk, glyphs)
+        return _watch(desk, glyphs)
+
+
+def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
+    """The runs that are meant, and the one among them that was named."""
+    from epochal.store.local import LocalStore
+
+    folder = runs_dir(args)
+    if args.what is None:
+        return LocalStore(folder, cache=cache_folder()), None
+    path = Path(args.what).expanduser()
+    if not path.is_dir():
+        return LocalStore(folder, cache=cache_folder()), args.what
+    store = LocalStore(path, cache=cache_folder())
+    if not store.runs():
+        _refuse_foreign(path)
+    return store, None
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Say what to do with a folder of another tracker; an empty one may get runs later."""
+    from epochal.imports.foreign import open_foreign
+
+    found = open_foreign(path)
+    if found is not None:
+        raise UsageError(
+            f"{path} holds runs of {found.label}: 'epochal import {path}' copies them into runs"
+            " that can be watched."
+        )
+
+
+def _print_once(desk: Desk, glyphs: Glyphs) -> int:
+    from epochal.tui.paint import painter_for
+    from epochal.tui.snapshot import snapshot
+    from epochal.tui.view import View
+
+    columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
+    painter = painter_for(sys.stdout)
+    for line in snapshot(desk, View(), columns=columns, now=time.time(), glyphs=glyphs):
+        print(painter.paint(line).rstrip())
+    return 0 if desk.run is not None else 1
+
+
+def _watch(desk: Desk, glyphs: Glyphs) -> int:
+    from epochal.tui.paint import painter_for
+    from epochal.tui.session import Session
+    from epochal.tui.terminal import Ended, Terminal
+    from epochal.tui.view import View
+
+    try:
+        with Terminal(sys.stdout, painter=painter_for(sys.stdout)) as terminal:
+            Session(desk, terminal, glyphs=glyphs, view=View()).run()
+    except Ended as ended:
+        return ended.code
+    return 0

@@ -1,0 +1,87 @@
+"""Series as charts show them: put along an axis, smoothed, with evaluations and other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.series.smooth import ema
+from epochal.store.along import Placed, X, place
+from epochal.store.answers import Metric, Series
+from epochal.store.store import RunView
+from epochal.tui.chart import Curve
+
+Floats = NDArray[np.float64]
+
+
+class Curves:
+    """Makes curves, and remembers what was smoothed for as long as its series lives."""
+
+    def __init__(self) -> None:
+        self._smoothed: WeakKeyDictionary[Series, tuple[float, Floats]] = WeakKeyDictionary()
+
+    def of(
+        self,
+        run: RunView,
+        metric: Metric,
+        *,
+        others: Sequence[tuple[RunView, str]] = (),
+        x: X = "step",
+        smoothing: float = 0.0,
+    ) -> tuple[list[Curve], X]:
+        """What a chart of a metric shows, the foremost first, and what its x axis turned out to be.
+
+        ``others`` are runs to compare with, each with the style of its curve; those that do not
+        have the metric on that axis are left out.
+        """
+        main = _placed(run, metric, x)
+        front = self._curve(main, metric.name, "curve", smoothing)
+        curves = [front]
+        evaluated = _metric_of_role(run, "eval_loss") if metric.role == "loss" else None
+        if evaluated is not None:
+            points = _placed(run, evaluated, x)
+            if points.x == main.x:
+                curves.insert(0, _raw(points, evaluated.name, "eval", shape="points"))
+        for other, style in others:
+            same = None if other is run else _same_metric(other, metric)
+            if same is None:
+                continue
+            placed = _placed(other, same, x)
+            if placed.x == main.x:
+                curves.append(self._curve(placed, other.info.name, style, smoothing))
+        if smoothing:
+            curves.append(_raw(main, metric.name, "raw"))
+        return curves, main.x
+
+    def _curve(self, placed: Placed, name: str, style: str, smoothing: float) -> Curve:
+        if not smoothing:
+            return _raw(placed, name, style)
+        weight, values = self._smoothed.get(placed.series, (0.0, placed.values))
+        if weight != smoothing or values.size != placed.values.size:
+            values = ema(placed.values, smoothing)
+            self._smoothed[placed.series] = (smoothing, values)
+        return Curve(name, placed.at, values, style)
+
+
+def _placed(run: RunView, metric: Metric, x: X) -> Placed:
+    return place(run, run.series(metric.name, rank=metric.ranks[0], axis=metric.axis), x=x)
+
+
+def _raw(placed: Placed, name: str, style: str, *, shape: str = "line") -> Curve:
+    return Curve(name, placed.at, placed.values, style, "points" if shape == "points" else "line")
+
+
+def _metric_of_role(run: RunView, role: str) -> Metric | None:
+    found = run.role(role)
+    return found if found is not None and found.ranks else None
+
+
+def _same_metric(run: RunView, metric: Metric) -> Metric | None:
+    """The metric of another run that means the same: by name and axis, else by role."""
+    for other in run.metrics():
+        if (other.name, other.axis) == (metric.name, metric.axis) and other.ranks:
+            return other
+    return None if metric.role is None else _metric_of_role(run, metric.role)

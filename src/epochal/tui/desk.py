@@ -1,0 +1,252 @@
+"""Everything on the screen that is data: the runs there are, the one looked at, those beside it.
+
+Nothing is read before it is shown. Looking for news takes at most a few percent of the time,
+however large the runs are.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from epochal.errors import UsageError
+from epochal.store.answers import Metric, RunInfo, State
+from epochal.store.pattern import PatternError, compile_pattern, matches
+from epochal.store.store import RunView, Store
+from epochal.tui.chronicle import Chronicle
+from epochal.tui.curves import Curves
+from epochal.tui.paint import OTHERS
+
+LOOK_EVERY_S = 0.25
+LIST_EVERY_S = 2.0
+# The first look at a large run takes long, and says nothing about the next.
+_LONGEST_WAIT_S = 5.0
+_LOOK_SHARE, _LIST_SHARE = 0.03, 0.01
+# How long one picture may wait for rows of runs that were never read.
+_ROWS_WITHIN_S = 0.2
+_GOING: tuple[State, ...] = ("running", "waiting", "silent")
+_LOOKS_LIKE_A_QUERY = re.compile(r"[<>=~]|\b(and|or|not|in|exists)\b")
+_MACHINE = ("gpu/", "system/", "memory/", "resources/")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in the list; ``figure`` is its last loss."""
+
+    name: str
+    project: str
+    state: State
+    figure: float | None
+
+
+@dataclass(slots=True)
+class _Pace:
+    """When to look again, so that looking takes at most a share of the time."""
+
+    every_s: float
+    share: float
+    after_s: float = 0.0
+
+    def took(self, started_s: float, ended_s: float) -> None:
+        wait_s = max(self.every_s, min((ended_s - started_s) / self.share, _LONGEST_WAIT_S))
+        self.after_s = ended_s + wait_s
+
+
+class Desk:
+    """The runs of a store as one person looks at them."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        chosen: RunView | None = None,
+        compared: Sequence[RunView] = (),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._filter = ""
+        self.runs: list[RunView] = []
+        self.run = chosen
+        self.compared = list(compared)[: len(OTHERS)]
+        self.problem = ""
+        self.curves = Curves()
+        self._rows: dict[int, RunRow] = {}
+        self._known: set[int] = set()
+        self._waiting = False
+        self._look_took_s = 0.0
+        self._chronicle: tuple[RunView, Chronicle] | None = None
+        self._list_pace = _Pace(LIST_EVERY_S, _LIST_SHARE)
+        self._run_pace = _Pace(LOOK_EVERY_S, _LOOK_SHARE)
+        self._list()
+
+    # -- news -------------------------------------------------------------------------------------
+
+    def look(self) -> bool:
+        """Read what was written since, if it is time to; True when anything was."""
+        started = self._clock()
+        if started < self._run_pace.after_s:
+            return False
+        shown = [run for run in (self.run, *self.compared) if run is not None]
+        before = (self.run, list(self.runs), [run.end() for run in shown])
+        for run in shown:
+            run.refresh()
+        if started >= self._list_pace.after_s:
+            listed = self._clock()
+            self._store.refresh()
+            self._rows = {key: row for key, row in self._rows.items() if row.state not in _GOING}
+            self._list()
+            self._list_pace.took(listed, self._clock())
+        ended = self._clock()
+        self._run_pace.took(started, ended)
+        self._look_took_s = ended - started
+        return before != (self.run, self.runs, [run.end() for run in shown])
+
+    @property
+    def look_after_s(self) -> float:
+        """When it is time to look again, by the desk's clock."""
+        return self._run_pace.after_s
+
+    def drew(self, seconds: float) -> None:
+        """Count the time that a picture of the news took as part of looking for them."""
+        now = self._clock()
+        self._run_pace.took(now - seconds - self._look_took_s, now)
+
+    # -- the list of runs -------------------------------------------------------------------------
+
+    @property
+    def place(self) -> int:
+        """Where in the list the chosen run is; -1 when the filter left it out."""
+        return next((i for i, run in enumerate(self.runs) if run is self.run), -1)
+
+    def choose(self, place: int) -> None:
+        """Look at another run of the list; a place beyond its ends is its end."""
+        if self.runs:
+            self.run = self.runs[min(max(place, 0), len(self.runs) - 1)]
+            self.run.refresh()
+
+    def filter(self, text: str) -> None:
+        """List only the runs that a regular expression or a query fits.
+
+        What cannot be understood is told by ``problem``, and the list stays.
+        """
+        self._filter = text
+        self._list()
+        if not self.problem and self.place < 0:
+            self.choose(0)
+
+    def compare(self) -> None:
+        """Put the chosen run beside whichever is looked at, or take it away again."""
+        if any(run is self.run for run in self.compared):
+            self.compared = [run for run in self.compared if run is not self.run]
+        elif self.run is not None:
+            self.compared = [*self.compared, self.run][-len(OTHERS) :]
+
+    def others(self) -> list[tuple[RunView, str]]:
+        """The runs to compare with, each with its style."""
+        return list(zip(self.compared, OTHERS, strict=False))
+
+    def rows(self, runs: Sequence[RunView]) -> list[RunRow | None]:
+        """The rows of some runs; None for those whose turn to be read is with the next picture."""
+        until = self._clock() + _ROWS_WITHIN_S
+        found: list[RunRow | None] = []
+        for run in runs:
+            row = self._rows.get(id(run))
+            if row is None and self._clock() <= until:
+                row = self._rows[id(run)] = _row(run)
+            found.append(row)
+        self._waiting = None in found
+        return found
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows that are shown still wait to be read."""
+        return self._waiting
+
+    def _list(self) -> None:
+        known = set(map(id, self._store.runs()))
+        if self.run is not None and id(self.run) in self._known - known:
+            self.run = None  # its folder is gone
+        self.compared = [run for run in self.compared if id(run) not in self._known - known]
+        self._known = known
+        try:
+            self.runs = self._found(self._filter)
+            self.problem = ""
+        except (UsageError, PatternError) as error:
+            self.problem = " ".join(str(error).split())
+        if self.run is None and self.runs:
+            self.run = self.runs[0]
+
+    def _found(self, text: str) -> list[RunView]:
+        if _LOOKS_LIKE_A_QUERY.search(text):
+            runs: Sequence[RunView] = self._store.runs(text)
+        else:
+            runs = self._store.runs()
+            if text:
+                pattern = compile_pattern(f"(?i){text}")
+                runs = [run for run in runs if matches(pattern, _full_name(run.info))]
+        return [run for run in runs if not run.labels.hidden]
+
+    # -- the chosen run ---------------------------------------------------------------------------
+
+    def chronicle(self) -> Chronicle | None:
+        """The words of the chosen run, read up to its last refresh."""
+        if self.run is None:
+            return None
+        if self._chronicle is None or self._chronicle[0] is not self.run:
+            self._chronicle = (self.run, Chronicle(self.run))
+        chronicle = self._chronicle[1]
+        chronicle.read()
+        return chronicle
+
+    def metrics(self, pattern: str = "") -> list[Metric]:
+        """The series of the chosen run whose names a regular expression fits; all if it is none.
+
+        Those with a role come first, those of the machine last.
+        """
+        if self.run is None:
+            return []
+        fits = _pattern(pattern)
+        found = [m for m in self.run.metrics() if m.ranks and (not fits or matches(fits, m.name))]
+        return sorted(found, key=lambda m: (m.name.startswith(_MACHINE), m.role is None))
+
+    def check_pattern(self, text: str) -> None:
+        """Tell by ``problem`` whether a text is a regular expression."""
+        self.problem = ""
+        try:
+            compile_pattern(text)
+        except PatternError as error:
+            self.problem = str(error)
+
+    def metric(self, name: str | None) -> Metric | None:
+        """The series of a name, else the one that tells most about the chosen run."""
+        metrics = self.metrics()
+        named = next((metric for metric in metrics if metric.name == name), None)
+        if named is not None:
+            return named
+        for role in ("loss", "eval_loss"):
+            found = next((metric for metric in metrics if metric.role == role), None)
+            if found is not None:
+                return found
+        return next(iter(metrics), None)
+
+
+def _row(run: RunView) -> RunRow:
+    info, loss = run.info, run.role("loss")
+    figure = None
+    if loss is not None and loss.ranks:
+        figure = run.summary(loss.name, rank=loss.ranks[0], axis=loss.axis).last
+    return RunRow(info.name, info.project, info.status.state, figure)
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return compile_pattern(f"(?i){text}") if text else None
+    except PatternError:
+        return None
+
+
+def _full_name(info: RunInfo) -> str:
+    return f"{info.project}/{info.name}"
