@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.journal.layout import RunFolder
-from epochal.sinks.options import options_from
+from epochal.reporting import options_from
 from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import Entry, Sink, SinkContext
 from epochal.sinks.worker import Forwarding

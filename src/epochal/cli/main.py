@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "tail": "print a run's latest records, and follow it",
     "compare": "show where runs differ, and what they came to",
     "export": "write runs as csv, log, jsonl or json",
+    "sync": "send a run to other trackers, from where each stopped",
     "import": "copy runs of other trackers into run folders",
     "repair": "report and mend damage in a run's folder",
     "pack": "seal finished parts of journals: small, and quick to read",

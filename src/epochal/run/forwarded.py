@@ -1,4 +1,4 @@
-"""What a run's sinks have yet to send, by the file they keep it in."""
+"""Where a run is forwarded to, and what has yet to be sent, by the file that says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import RunFolder, read_json, write_json
+from epochal.reporting import Reporting
+
+SINKS_FILE = "sinks.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +21,18 @@ class Unsent:
     is_hopeless: bool
 
 
+def note_reporting(folder: RunFolder, reporting: Reporting) -> None:
+    """Say where a run goes to; what was sent there before stays noted."""
+    path = folder.path / SINKS_FILE
+    kept = read_json(path) if path.exists() else {}
+    kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
+    write_json(path, kept)
+
+
 def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
     """The sinks that are not done, by ``sinks.json``; ``sender`` is the process that sends."""
     try:
-        kept = read_json(folder.path / "sinks.json")
+        kept = read_json(folder.path / SINKS_FILE)
     except (OSError, FormatError):
         return []  # nothing is forwarded
     wanted, sinks = kept.get("report_to"), kept.get("sinks")

@@ -30,6 +30,7 @@ from epochal.journal.writer import JournalWriter
 from epochal.record import FORMAT_VERSION
 from epochal.run import provenance, ranks
 from epochal.run.current import CURRENT
+from epochal.run.forwarded import note_reporting
 from epochal.run.last_step import last_step_of
 from epochal.run.pace import Totals
 from epochal.run.request import Request
@@ -50,6 +51,8 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
     _add_provenance(identity, folder, settings)
     write_json(folder.identity, identity)
+    if request.reporting.report_to:
+        note_reporting(folder, request.reporting)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
     run = _open_run(
         identity,

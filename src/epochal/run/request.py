@@ -11,6 +11,7 @@ from typing import Any
 from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
+from epochal.reporting import Reporting, options_from, split_options
 from epochal.run.pace import Totals
 from epochal.settings import Launch, Settings
 from epochal.values import plain_int, plain_json
@@ -27,6 +28,7 @@ class Request:
     name: str
     named: bool
     config: dict[str, Any]
+    reporting: Reporting
     tags: list[str]
     notes: str | None
     resume: str
@@ -42,7 +44,8 @@ def checked_request(
     name: str | None,
     folder: str | Path | None,
     config: Any,
-    config_file: str | Path | None,
+    entries: Mapping[str, Any],
+    reporting: Mapping[str, Any],
     tags: Iterable[str],
     notes: str | None,
     resume: Any,
@@ -56,13 +59,15 @@ def checked_request(
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
     if not isinstance(tags, Iterable):
         raise ValueTypeError(f"tags must be a list of texts, not {type(tags).__name__}.")
+    file_options, file_config = split_options(entries)
     given = [tags] if isinstance(tags, str) else [str(tag) for tag in tags]
     return Request(
         root=Path(settings.dir if folder is None else folder).expanduser().absolute(),
         project=project or settings.project,
         name=name or settings.name or time.strftime("%Y%m%d-%H%M%S"),
         named=bool(name or settings.name),
-        config=_merged_config(config, config_file),
+        config=_merged_config(config, file_config),
+        reporting=options_from({**file_options, **reporting}),
         tags=list(dict.fromkeys([*settings.tags, *given])),
         notes=notes,
         resume=_resume_mode(settings.resume if resume is None else resume),
@@ -109,17 +114,21 @@ def _check_texts(**texts: Any) -> None:
             raise UsageError(f"{argument} must not be empty.")
 
 
-def _merged_config(config: Any, config_file: str | Path | None) -> dict[str, Any]:
+def file_entries(config_file: str | Path | None) -> dict[str, Any]:
+    """What a configuration file says: hyperparameters, and options of ours among them."""
+    return {} if config_file is None else _read_config_file(Path(config_file))
+
+
+def _merged_config(config: Any, from_file: Mapping[str, Any]) -> dict[str, Any]:
     """The file's values with those given in code over them."""
-    merged = {} if config_file is None else _read_config_file(Path(config_file))
     if config is None:
-        return merged
+        return dict(from_file)
     plain = plain_json(_as_mapping(config))
     if not isinstance(plain, dict):
         raise ValueTypeError(
             f"config must be a mapping, a dataclass or a namespace, not {type(config).__name__}."
         )
-    return {**merged, **plain}
+    return {**from_file, **plain}
 
 
 def _as_mapping(config: Any) -> Any:

@@ -41,6 +41,8 @@ def init(
     line_every_s: float = 0.0,
     companion: bool | None = None,
     finish_wait_s: float = 5.0,
+    report_to: str | Iterable[str] | None = None,
+    **reporting: Any,
 ) -> Run:
     """Start a run and make it the current one.
 
@@ -50,6 +52,9 @@ def init(
     first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
     ``line_every_s`` bounds how often step lines are printed. ``companion`` switches the process
     beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
+    ``report_to`` names the trackers it forwards to (json_log, tensorboard, wandb, aim, mlflow,
+    trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
+    ``config_file`` as well.
 
     Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
     raises for what the outside world does.
@@ -60,20 +65,29 @@ def init(
     joined = opening.join_parent(console)
     if joined is not None:
         return joined
+    if report_to is not None:
+        reporting["report_to"] = report_to
+    entries = request.file_entries(config_file)
+    said = entries.pop("verbosity", None)
     asked = request.checked_request(
         settings,
         project=project,
         name=name,
         folder=dir,
         config=config,
-        config_file=config_file,
+        entries=entries,
+        reporting=reporting,
         tags=tags,
         notes=notes,
         resume=resume,
         resume_step=resume_step,
         totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),
         console=request.checked_console(
-            console, settings, launch, verbosity=verbosity, line_every_s=line_every_s
+            console,
+            settings,
+            launch,
+            verbosity=said if verbosity is None else verbosity,
+            line_every_s=line_every_s,
         ),
     )
     _replace_current()

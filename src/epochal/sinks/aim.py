@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epochal.reporting import AimOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.options import AimOptions
 from epochal.sinks.sink import Entry, SinkContext, require
 
 _MOST_BINS = 512

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.journal.array import ArrayFile, with_iso_time
-from epochal.sinks.options import JsonLogOptions
+from epochal.reporting import JsonLogOptions
 from epochal.sinks.sink import Entry, SinkContext
 
 # The bracket that ends the array, which the next record is written over.

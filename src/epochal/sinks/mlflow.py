@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epochal.reporting import MlflowOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.options import MlflowOptions
 from epochal.sinks.sink import Entry, SinkContext, flattened, require
 
 # The server refuses more in one call, and longer values.

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from epochal.sinks.options import checked_sink
+from epochal.reporting import checked_sink
 from epochal.sinks.sink import Sink
 
 _MEMBERS: Mapping[str, str] = MappingProxyType(

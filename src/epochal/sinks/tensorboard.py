@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from epochal.record import scalars_of
+from epochal.reporting import TensorBoardOptions
 from epochal.sinks import summaries
 from epochal.sinks.event_file import EventFile
-from epochal.sinks.options import TensorBoardOptions
 from epochal.sinks.sink import Entry, SinkContext, flattened
 from epochal.sinks.tags import TagBook, histogram_tag, text_tag
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from epochal.reporting import TrackioOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.options import TrackioOptions
 from epochal.sinks.sink import Entry, SinkContext, require
 
 _TELEMETRY = frozenset({"gpu", "system"})

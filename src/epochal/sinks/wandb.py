@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from epochal.reporting import WandbOptions
 from epochal.sinks.keys import allocator_prefix, keyed_scalars, segments_of
-from epochal.sinks.options import WandbOptions
 from epochal.sinks.pie import pie_svg
 from epochal.sinks.sink import Entry, SinkContext, require
 

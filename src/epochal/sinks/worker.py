@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder
+from epochal.reporting import Reporting
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger, Standing
-from epochal.sinks.options import Reporting
 from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.sinks.options import (
+from epochal.reporting import (
     Reporting,
     TensorBoardOptions,
     WandbOptions,
