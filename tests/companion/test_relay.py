@@ -18,7 +18,7 @@ REPORTING = """
 from epochal.run.companion import start_companion
 from epochal.settings import read_launch
 from epochal.sinks.ledger import Ledger
-from epochal.sinks.options import options_from
+from epochal.reporting import options_from
 
 run = start(companion=False)
 Ledger(run.folder).report(options_from({"report_to": "json_log"}))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from epochal.reporting import OPTIONS
 from epochal.run.run import Run
-from epochal.sinks.options import OPTIONS
 from epochal.sinks.registry import make_sink
 from tests.conftest import StartRun
 from tests.sinks import readers

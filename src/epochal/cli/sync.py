@@ -11,9 +11,9 @@ from typing import Any
 from epochal.cli.command import add_json, add_run, print_json, run_of
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
+from epochal.reporting import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import Ledger, Standing
-from epochal.sinks.options import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
 from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
 
