@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -181,6 +182,20 @@ def test_a_flipped_bit_in_a_column_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(text)
     with Segment(path) as segment, pytest.raises(FormatError, match="is damaged"):
         list(segment.records())
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
+def test_a_flipped_bit_in_the_table_of_contents_is_noticed(tmp_path: Path, share: float) -> None:
+    folder = finished_part(tmp_path, *(metrics(step, loss=step / 3) for step in range(50)))
+    path = seal_part(folder, NAME).path
+    text = bytearray(path.read_bytes())
+    schema = re.search(rb"[A-Za-z0-9+/]{1000,}", text)  # Arrow keeps it as base64
+    assert schema is not None
+    at = schema.start() + int(share * len(schema[0]))
+    text[at] = ord("B") if text[at] == ord("A") else ord("A")
+    path.write_bytes(text)
+    with pytest.raises(FormatError, match="damaged"):
+        Segment(path)
 
 
 def test_unfinished_files_are_no_segments(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tests.server.live import Server
+from tests.server.live import Server, serving
 from tests.store.journals import Journal
+from tests.store.sealing import seal_all
 
 
 def test_runs_are_listed_newest_first(tmp_path: Path, server: Server) -> None:
@@ -92,10 +94,13 @@ def test_labels_that_cannot_be_stored_are_a_sentence(tmp_path: Path, server: Ser
     assert answer.status == 409
 
 
-def test_a_copied_folder_does_not_make_its_id_unreachable(tmp_path: Path, server: Server) -> None:
+def test_a_copied_folder_is_a_run_of_its_own(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "a", id="same").metrics(1, loss=2.0)
-    Journal(tmp_path, "b", id="same").metrics(1, loss=2.0)
-    assert server.ask("/api/runs/same").status == 200
+    Journal(tmp_path, "b", id="same").metrics(7, loss=2.0)
+    rows = {row["id"]: row["step"] for row in server.ask("/api/runs").json["rows"]}
+    assert rows == {"same": 1, "same~2": 7}
+    for run_id, step in rows.items():
+        assert server.ask(f"/api/runs/{run_id}").json["row"]["step"] == step
 
 
 def test_damaged_runs_are_listed_with_the_reason(tmp_path: Path, server: Server) -> None:
@@ -122,11 +127,37 @@ def test_damaged_runs_are_listed_with_the_reason(tmp_path: Path, server: Server)
 def test_a_run_that_vanishes_is_no_longer_there(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     assert server.ask("/api/runs/id-x").status == 200
-    for path in sorted(journal.folder.path.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    journal.folder.path.rmdir()
+    shutil.rmtree(journal.folder.path)
     assert server.ask("/api/runs/id-x").status in (200, 404)
     assert server.ask("/healthz").json["faults"] == 0
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_run_deleted_while_it_is_viewed_is_no_fault(
+    tmp_path: Path, server: Server, sealed: bool
+) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    journal.add({"log": "text", "step": 1, "name": "t", "text": "hello"})
+    if sealed:
+        seal_all(tmp_path)
+    assert server.ask("/api/runs/id-x").status == 200
+    journal.folder.path.rename(tmp_path / ".gone")
+    for path in ("", "/texts", "/records", "/log", "/config"):
+        assert server.ask(f"/api/runs/id-x{path}").status in (200, 404, 503)
+    assert server.ask("/api/series", run="id-x", name="loss").status == 200
+    assert server.ask("/metrics").status == 200
+    assert server.ask("/healthz").json["faults"] == 0
+
+
+def test_two_servers_over_one_folder_answer_alike(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    with serving(tmp_path) as other:
+        for step in (2, 3):
+            journal.metrics(step, loss=1.0)
+            bodies = [one.ask("/api/series", run="id-x", name="loss") for one in (server, other)]
+            assert bodies[0].body == bodies[1].body
+        assert server.patch("/api/runs/id-x/labels", {"name": "new"}).status == 200
+        assert other.ask("/api/runs/id-x").json["row"]["name"] == "new"
 
 
 def test_an_address_that_is_not_there_is_a_sentence(server: Server) -> None:

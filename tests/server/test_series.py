@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from tests.server.live import Server, decode_series
+from tests.server.live import Server, decode_series, serving
 from tests.store.journals import Journal
+from tests.store.sealing import seal_all
 
 
 def spiky(root: Path) -> Journal:
@@ -166,3 +168,30 @@ def test_the_golden_body_has_not_changed(tmp_path: Path, server: Server) -> None
     answer = server.ask("/api/series", name=["loss", "acc"], run="id-g", pixels=2)
     golden = Path(__file__).parent / "golden" / "series.bin"
     assert answer.body == golden.read_bytes()
+
+
+def _damage(part: Path, column: str) -> None:
+    metadata = pq.read_metadata(part)
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    chunks = (group.column(place) for group in groups for place in range(group.num_columns))
+    chunk = next(chunk for chunk in chunks if chunk.path_in_schema.startswith(column))
+    text = bytearray(part.read_bytes())
+    text[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    part.write_bytes(text)
+
+
+def test_a_run_with_a_damaged_part_does_not_spoil_the_chart(tmp_path: Path) -> None:
+    bad = Journal(tmp_path, "bad")
+    for step in range(3000):
+        bad.metrics(step, loss=step / 3)
+    Journal(tmp_path, "good").metrics(1, loss=1.0)
+    seal_all(tmp_path)
+    with serving(tmp_path) as server:
+        (part,) = bad.folder.segments.glob("*.parquet")
+        _damage(part, "m.loss")
+        answer = server.ask("/api/series", run=["id-bad", "id-good"], name="loss")
+        rows = server.ask("/api/runs", summary="loss", order="summary.loss.last")
+    assert (answer.status, rows.status, len(rows.json["rows"])) == (200, 200, 2)
+    header, series = decode_series(answer.body)
+    assert [one.head["run"] for one in series] == ["id-good"]
+    assert "damaged" in header["missing"][0]["reason"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -194,3 +195,55 @@ def test_a_run_at_a_path_is_read_without_the_others(tmp_path: Path) -> None:
     other.folder.identity.write_text("{broken")
     with LocalStore(tmp_path) as store:
         assert store.run(str(journal.folder.path)).series("a").values.tolist() == [1]
+
+
+def test_a_link_that_leads_to_itself_hides_nothing(tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, a=1)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "p" / "loop").symlink_to(tmp_path / "p" / "loop")
+    (tmp_path / "p" / "nowhere").symlink_to(tmp_path / "none")
+    assert [run.id for run in LocalStore(tmp_path).runs()] == ["id-x"]
+
+
+def test_pipes_in_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    os.mkfifo(journal.folder.labels)
+    os.mkfifo(journal.path(part=1))
+    run = load_run(journal.folder.path)
+    assert "labels.json is not a file" in str(run.info.problem)
+    assert len(run.series("a")) == 1
+
+
+@pytest.mark.parametrize("attempt", [2, 10**30])
+def test_attempts_may_have_any_number(tmp_path: Path, attempt: int) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1).metrics(2, a=1)
+    journal.add({"log": "resume", "step": 2}, attempt=attempt).metrics(2, a=2, attempt=attempt)
+    assert load_run(journal.folder.path).series("a").values.tolist() == [1, 2]
+
+
+def test_an_id_that_no_link_could_hold_is_not_taken(tmp_path: Path) -> None:
+    Journal(tmp_path, id="a" * 5000).metrics(1, a=1)
+    assert [run.id for run in LocalStore(tmp_path).runs()] == ["x"]
+
+
+def test_a_blob_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    journal = Journal(tmp_path).add({"log": "blob", "step": 1, "name": "b", "file": "b.png"})
+    journal.folder.blobs.mkdir()
+    (journal.folder.blobs / "b.png").symlink_to(secret)
+    with pytest.raises(UsageError, match="not a file"):
+        load_run(journal.folder.path).blob("b.png")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look anywhere")
+def test_a_folder_that_nobody_may_look_into_is_listed_with_the_reason(tmp_path: Path) -> None:
+    Journal(tmp_path, "open").metrics(1, a=1)
+    closed = Journal(tmp_path, "closed").metrics(1, a=1).folder.path
+    closed.chmod(0)
+    try:
+        problems = {run.path.name: run.info.problem for run in LocalStore(tmp_path).runs()}
+    finally:
+        closed.chmod(0o700)
+    assert problems["open"] is None
+    assert "Permission denied" in str(problems["closed"])

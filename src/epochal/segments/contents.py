@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from epochal.record import Axis
 from epochal.segments.shape import Path, Shape
 
 METADATA_KEY = b"epochal.segment"
+# The pages of a Parquet file have checksums, what it says of itself has none.
+DIGEST_KEY = b"epochal.segment.blake2b"
 SEGMENT_VERSION = 1
 
 
@@ -51,7 +54,12 @@ class Contents:
     groups: tuple[tuple[str, ...], ...]
     series: tuple[SeriesSources, ...]
 
-    def encode(self) -> bytes:
+    def metadata(self) -> dict[bytes, bytes]:
+        """The document and its digest, as they are kept in the file."""
+        text = self._encode()
+        return {METADATA_KEY: text, DIGEST_KEY: _digest(text)}
+
+    def _encode(self) -> bytes:
         """The document; paths are written once and meant by their number."""
         paths = {path: number for number, path in enumerate(self.columns)}
         document = {
@@ -79,10 +87,13 @@ class Contents:
         return encode_json(document)
 
 
-def decode_contents(text: bytes | None, *, file: str) -> Contents:
+def decode_contents(metadata: Mapping[bytes, bytes], *, file: str) -> Contents:
     """Read the document back; raises FormatError naming the file."""
+    text = metadata.get(METADATA_KEY)
     if text is None:
         raise FormatError(f"{file} is a Parquet file, but not a sealed journal part.")
+    if metadata.get(DIGEST_KEY, _digest(text)) != _digest(text):
+        raise FormatError(f"{file} has a damaged table of contents.")
     try:
         document = decode_json(text)
         version = document["v"]
@@ -92,8 +103,14 @@ def decode_contents(text: bytes | None, *, file: str) -> Contents:
                 f" to {SEGMENT_VERSION}): upgrade with 'pip install -U epochal'."
             )
         return _contents(document)
-    except (KeyError, TypeError, IndexError) as error:
+    except FormatError:
+        raise
+    except (KeyError, TypeError, IndexError, ValueError) as error:
         raise FormatError(f"{file} has a damaged table of contents: {error!r}") from error
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
 
 
 def _contents(document: dict[str, Any]) -> Contents:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from epochal.errors import FormatError
 from epochal.record import Axis, Record, axis_of
 from epochal.segments import columns as c
-from epochal.segments.contents import METADATA_KEY, SeriesSources, Source, decode_contents
+from epochal.segments.contents import SeriesSources, Source, decode_contents
 from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for
 
 NO_STEP = -1
@@ -55,8 +55,8 @@ class Segment:
         self.path = path
         with self._translated():
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
-        metadata = self._file.schema_arrow.metadata or {}
-        self._contents = decode_contents(metadata.get(METADATA_KEY), file=str(path))
+            metadata = self._file.schema_arrow.metadata or {}
+        self._contents = decode_contents(metadata, file=str(path))
 
     def __enter__(self) -> Segment:
         return self
@@ -286,7 +286,7 @@ class Segment:
     def _table(self, groups: list[int], names: list[str]) -> pa.Table:
         with self._translated():
             table = self._file.read_row_groups(groups, columns=names, use_threads=False)
-        return table.select(names)
+            return table.select(names)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -294,7 +294,8 @@ class Segment:
             yield
         except FileNotFoundError:
             raise
-        except (pa.ArrowException, OSError) as error:
+        # A schema that does not fit its contents makes the last two.
+        except (pa.ArrowException, OSError, KeyError, IndexError) as error:
             raise FormatError(f"{self.path} is damaged: {error}") from error
 
 

@@ -18,7 +18,7 @@ from epochal.journal.line import encode_json
 from epochal.segments import columns as c
 from epochal.segments.catalogue import catalogue
 from epochal.segments.collect import Collected
-from epochal.segments.contents import METADATA_KEY, Contents
+from epochal.segments.contents import Contents
 from epochal.segments.long import NO_NUMBER, NO_PLACE, LongKey, LongSeries
 from epochal.segments.plan import Piece, Plan, times_of
 from epochal.segments.shape import NUMBERS, VALUED, Path, Shape
@@ -65,7 +65,7 @@ def write_segment(path: FilePath, found: Collected, plan: Plan, *, part: str) ->
     rows += list(_document_rows(found))
     groups = _groups(rows)
     contents = _contents(found, part, names, shapes, rows, groups)
-    schema = c.schema_of(names, types).with_metadata({METADATA_KEY: contents.encode()})
+    schema = c.schema_of(names, types).with_metadata(contents.metadata())
     with pq.ParquetWriter(path, schema, **c.writer_options(schema, few_valued)) as writer:
         for kinds in groups:
             members = [piece for piece in rows if piece.kind in kinds]
@@ -217,7 +217,7 @@ def _values(
 ) -> pa.Array:
     if pa.types.is_string(kind) or pa.types.is_list(kind):
         return _objects(pieces, size, kind)
-    values = np.zeros(size, dtype=_NUMPY_OF_ARROW[kind])
+    values: NDArray[Any] = np.zeros(size, dtype=_NUMPY_OF_ARROW[kind])
     absent = np.ones(size, dtype=np.bool_)
     for places, numbers in pieces:
         values[places] = numbers

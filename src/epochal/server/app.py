@@ -69,7 +69,11 @@ def create_app(
     app = Starlette(
         routes=routes(),
         lifespan=lifespan,
-        exception_handlers={HTTPException: _http_problem, EpochalError: _our_problem},
+        exception_handlers={
+            HTTPException: _http_problem,
+            EpochalError: _our_problem,
+            OSError: _disk_problem,
+        },
     )
     app.state.served = parts
     guard = Guard(_Net(app, parts.faults), access=access or Access(), page=page)
@@ -133,3 +137,9 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 async def _our_problem(request: Request, error: Exception) -> Response:
     is_missing = isinstance(error, (RunNotFoundError, MetricNotFoundError))
     return problem(404 if is_missing else 400, str(error))
+
+
+async def _disk_problem(request: Request, error: Exception) -> Response:
+    """A run that is deleted, moved or out of reach while it is read is no fault of ours."""
+    assert isinstance(error, OSError)
+    return problem(503, f"what was recorded cannot be read: {error.strerror or 'no reason'}.")

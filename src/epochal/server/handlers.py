@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import epochal
-from epochal.errors import EpochalError, UsageError
+from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
 from epochal.server import asked, wire
 from epochal.server.answer import answer, entity_tag, is_known, json_answer, problem
 from epochal.server.cursor import cursors_text
@@ -22,7 +22,7 @@ from epochal.server.series_body import Cut, cut, series_body
 from epochal.server.served import served
 from epochal.store.along import place
 from epochal.store.answers import Labels
-from epochal.store.store import MetricNotFoundError, RunView
+from epochal.store.store import RunView
 
 MAX_ROWS = 10_000
 MAX_RUNS = 1000
@@ -161,7 +161,7 @@ async def series(request: Request) -> Response:
                 for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
                     try:
                         points = run.series(name, rank=rank, axis=axis)
-                    except MetricNotFoundError as error:
+                    except (MetricNotFoundError, FormatError) as error:
                         missing.append(wire.Missing(run_id, name, rank, str(error)))
                     else:
                         placed = place(run, points, x=x)

@@ -113,7 +113,7 @@ class Hub:
         self._heartbeat_after = time.monotonic() + HEARTBEAT_S
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self._failures: list[OSError] = []
+        self._failures: list[OSError | EpochalError] = []
 
     @property
     def num_streams(self) -> int:
@@ -185,7 +185,10 @@ class Hub:
             if run is None:
                 events.append(_reset(run_id, "gone", told))
             elif since.get(run_id, {}) != told[run_id]:
-                news = news_of(run, run_id, since.get(run_id, {}), self._ranks)
+                try:
+                    news = news_of(run, run_id, since.get(run_id, {}), self._ranks)
+                except (OSError, EpochalError):  # whoever asks for the history hears the reason
+                    news = News(told[run_id], reset="unknown")
                 events += _events(run_id, news, channel.subscription.interest, told)
         return events
 
@@ -259,7 +262,7 @@ class Hub:
             if news is None:
                 try:
                     news = known[key] = news_of(run, run_id, since, self._ranks)
-                except OSError as error:
+                except (OSError, EpochalError) as error:
                     self._failures.append(error)
                     continue
             channel.cursors[run_id] = news.end

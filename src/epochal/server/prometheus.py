@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.errors import FormatError
 from epochal.server.answer import answer
 from epochal.server.reader import Catalog
 from epochal.server.rows import LIVE
@@ -67,7 +68,10 @@ def _samples(run: RunView) -> Iterator[_Sample]:
     left = MAX_SAMPLES_A_RUN
     for metric in run.metrics():
         for rank in metric.ranks[: max(left, 0)]:
-            last = run.summary(metric.name, rank=rank, axis=metric.axis).last
+            try:
+                last = run.summary(metric.name, rank=rank, axis=metric.axis).last
+            except FormatError:  # the other series and runs are still to be told
+                continue
             if last is not None:
                 which = (("rank", str(rank)), ("metric", metric.name), ("axis", metric.axis))
                 labels = (*about, *which)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from epochal.errors import UsageError
+from epochal.errors import FormatError, UsageError
 from epochal.record import ROLES
 from epochal.server import wire
 from epochal.server.cursor import cursors_text
@@ -121,7 +121,7 @@ def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.Metric
         goal=metric.goal,
         role=metric.role,
         x=metric.x,
-        summary=summary_row(run, metric, rank=metric.ranks[0])
+        summary=_summary(run, metric, rank=metric.ranks[0])
         if with_summary and metric.ranks
         else None,
     )
@@ -135,11 +135,18 @@ def _named_summary(run: RunView, name: str) -> wire.Summary | None:
         metric = run.role(role)
         if metric is None or not metric.ranks:
             return None
-        return summary_row(run, metric, rank=metric.ranks[0])
+        return _summary(run, metric, rank=metric.ranks[0])
     metric = run.metric(name)
     if metric is None or metric.name != name or 0 not in metric.ranks:
         return None  # a name that is asked for stands for itself alone
-    return summary_row(run, metric, rank=0)
+    return _summary(run, metric, rank=0)
+
+
+def _summary(run: RunView, metric: Metric, *, rank: int) -> wire.Summary | None:
+    try:
+        return summary_row(run, metric, rank=rank)
+    except FormatError:  # the run's problem, which its row tells; not that of the whole list
+        return None
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,9 @@ class Identity:
                 continue
             self._seen[what] = stat
             self._problems.pop(what, None)
+            if stat is not None and stat.size < 0:
+                self._problems[what] = f"{what} is not a file."
+                continue
             try:
                 read()
             except FileNotFoundError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ _JOURNAL, _SEALED = ".jsonl", ".parquet"
 
 
 class Stat(NamedTuple):
-    """What tells two versions of a file apart."""
+    """What tells two versions of a file apart; ``size`` is -1 for what is no plain file."""
 
     size: int
     mtime_ns: int
@@ -64,7 +65,7 @@ class Listing:
         """When anything was written last, in Unix seconds."""
         groups = (self._journal, self._sealed, *self._aside)
         times = [mtime_ns for files in groups for _, _, mtime_ns in files]
-        times += [stat.mtime_ns for stat in (self.identity, self.labels) if stat is not None]
+        times += [file.mtime_ns for file in (self.identity, self.labels) if file is not None]
         return max(times, default=0) / 1e9
 
     @cached_property
@@ -90,9 +91,11 @@ def _files(folder: str, suffix: str) -> _Files:
                 if entry.name.endswith(suffix):
                     try:
                         status = entry.stat()
-                    except FileNotFoundError:  # sealed or removed between the listing and now
+                    except OSError:  # sealed or removed meanwhile, or a link to nothing
                         continue
-                    found.append((entry.name, status.st_size, status.st_mtime_ns))
+                    # Opening a pipe would wait for somebody to write to it.
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((entry.name, status.st_size, status.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
         return []
     found.sort()
@@ -112,4 +115,4 @@ def _stat(path: str) -> Stat | None:
         status = os.stat(path)
     except OSError:
         return None
-    return Stat(status.st_size, status.st_mtime_ns)
+    return Stat(status.st_size if stat.S_ISREG(status.st_mode) else -1, status.st_mtime_ns)

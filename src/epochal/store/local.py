@@ -216,12 +216,20 @@ def _run_paths(root: Path, known: Mapping[Path, object]) -> Iterator[Path]:
         yield root
         return
     for entry in _folders_in(root):
-        if entry in known or is_run_folder(entry):
+        if entry in known or _may_hold_run(entry):
             yield entry
         else:
             for inner in _folders_in(entry):
-                if inner in known or is_run_folder(inner):
+                if inner in known or _may_hold_run(inner):
                     yield inner
+
+
+def _may_hold_run(path: Path) -> bool:
+    """Whether a folder is listed: it holds a run, or nobody can tell, which is then its problem."""
+    try:
+        return is_run_folder(path)
+    except OSError:
+        return True
 
 
 def _folders_in(path: Path) -> list[Path]:
@@ -230,7 +238,14 @@ def _folders_in(path: Path) -> list[Path]:
             return [
                 Path(entry.path)
                 for entry in entries
-                if not entry.name.startswith(".") and entry.is_dir()
+                if not entry.name.startswith(".") and _is_folder(entry)
             ]
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError:  # gone, or not for us to look into
         return []
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or into what cannot be looked into
+        return False

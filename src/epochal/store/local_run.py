@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import MetricNotFoundError, UsageError
+from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
 from epochal.record import Axis, Position, Record
@@ -29,6 +29,8 @@ from epochal.store.status import derive_status
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _UNREADABLE = Status("unreadable", "unreadable")
 _SETTLED_S = 60.0
+# Longer than any id that was ever made here; links and positions have to hold it.
+_MAX_ID = 200
 
 
 class LocalRun:
@@ -157,7 +159,8 @@ class LocalRun:
         """The id that the run itself says; the folder's name where it says none."""
         if self._row is not None:
             return self._row.id
-        return str(self._said("id") or self.path.name)
+        said = str(self._said("id") or "")
+        return said if 0 < len(said) <= _MAX_ID else self.path.name
 
     @property
     def id(self) -> str:
@@ -278,7 +281,7 @@ class LocalRun:
         return next((metric for metric in self.row.metrics if metric.role == role), None)
 
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
-        """Every point of a series; raises ``MetricNotFoundError``."""
+        """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         ranks = self._known().ranks
         axes = _AXES if axis is None else (axis,)
         key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
@@ -287,7 +290,10 @@ class LocalRun:
         self._held.loaded.used(self)
         series = self._held.series.get(id(self), key, rank)
         if series is None:
-            series = self._known().series(key, rank)
+            try:
+                series = self._known().series(key, rank)
+            except OSError as error:
+                raise FormatError(f"a part of the journal cannot be read: {error}") from error
             self._held.series.put(series, id(self), key, rank)
         return series
 
@@ -345,7 +351,11 @@ class LocalRun:
         named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
         if file not in named or Path(file).name != file:
             raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
-        return (self._folder.blobs / file).read_bytes()
+        path = self._folder.blobs / file
+        # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"blob {file!r} is not a file.")
+        return path.read_bytes()
 
     def messages(self) -> list[Entry]:
         """Messages of all ranks, by time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,11 @@ class Merged:
     hidden: int
 
 
-def cuts_of(takeovers: Mapping[int, int], *, attempts: range) -> dict[int, int]:
+def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
     """Where each attempt is cut, from where each took over: the lowest of all newer ones counts."""
     cuts: dict[int, int] = {}
     lowest: int | None = None
-    for attempt in reversed(attempts):
+    for attempt in sorted(attempts, reverse=True):
         if lowest is not None:
             cuts[attempt] = lowest
         takeover = takeovers.get(attempt)

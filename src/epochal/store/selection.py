@@ -9,7 +9,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
-from epochal.errors import MetricNotFoundError
+from epochal.errors import FormatError, MetricNotFoundError
 from epochal.record import Axis
 from epochal.series.reduce import Summary
 from epochal.store import query as q
@@ -308,7 +308,7 @@ def _summary(run: Subject, name: str) -> Summary | None:
         return None
     try:
         return run.summary(metric.name, rank=metric.ranks[0], axis=metric.axis)
-    except MetricNotFoundError:
+    except (MetricNotFoundError, FormatError):  # a list never fails for one run
         return None
 
 

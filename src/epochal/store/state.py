@@ -95,7 +95,7 @@ class RunState:
                 takeovers[facts.name.attempt] = takeover
             elif axis == "epoch" and facts.first_epoch is not None:
                 takeovers.setdefault(facts.name.attempt, facts.first_epoch)
-        return cuts_of(takeovers, attempts=range(1, self.attempts + 1))
+        return cuts_of(takeovers, attempts={facts.name.attempt for facts in self._facts})
 
     def _newest(self) -> list[PartFacts]:
         """The parts of the newest attempt's main writer, in order."""

@@ -90,13 +90,13 @@ class RunView(Protocol):
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; the step axis goes first where a name is on several.
 
-        Raises ``MetricNotFoundError``.
+        Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """What a series amounts to; cheap, also for many runs.
 
-        Raises ``MetricNotFoundError``.
+        Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
 
     def metric(self, name: str) -> Metric | None:
