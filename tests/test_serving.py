@@ -15,7 +15,7 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.run.live_page import serve_in_background
-from epochal.server.address import PortTakenError, folders_digest
+from epochal.server.address import PortTakenError, folders_digest, names_of
 from epochal.serving import find_place
 from tests.store.journals import Journal
 
@@ -146,3 +146,8 @@ def test_a_short_token_is_refused(tmp_path: Path) -> None:
 def test_a_host_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="host="):
         find_place([tmp_path], host="192.0.2.1", port=0)
+
+
+def test_an_address_goes_by_its_one_spelling() -> None:
+    names = names_of("0:0:0:0:0:0:0:1", more=["Lab.Example", "[FE80::0001]"])
+    assert {"::1", "lab.example", "fe80::1", "localhost"} <= names

@@ -141,3 +141,19 @@ def test_other_machines_need_the_token_that_is_said(tmp_path: Path) -> None:
         assert ask(here)[0] == 401
         assert ask(here + "?token=long-enough")[0] == 303
         assert ask(here, Host="evil.example")[0] == 421
+
+
+def test_a_token_is_said_once_and_never_again(tmp_path: Path) -> None:
+    arguments = (str(tmp_path), "--port", "0", "--host", "127.0.0.2", "--token", "long-enough")
+    with served(*arguments, "--allow-host", "lab.example") as process:
+        url, _ = url_said(process)
+        assert url.endswith("/?token=long-enough")
+        here = url.partition("?")[0]
+        assert ask(here, "/?token=long-enough")[0] == 303
+        assert ask(here, "/nowhere?token=long-enough")[0] == 303
+        assert ask(here, "/api/runs", Authorization="Bearer long-enough")[0] == 200
+        assert ask(here, "/api/series", Authorization="Bearer long-enough")[0] == 400
+        assert ask(here, "/api/runs", Host="lab.example")[0] == 401
+        process.send_signal(signal.SIGINT)
+        said = "".join(process.communicate(timeout=20))
+    assert "long-enough" not in said

@@ -12,9 +12,11 @@ import pytest
 from starlette.datastructures import Headers
 
 from epochal.page.loader import Page
+from epochal.server import answer as responses
+from epochal.server import series_body, stream
 from epochal.server.access import content_security_policy, host_name, is_same_origin
 from epochal.server.handlers import MAX_BODY_BYTES
-from tests.server.live import Server, serving
+from tests.server.live import Server, serving, until
 from tests.store.journals import Journal
 
 TOKEN = "a-token-of-some-length"
@@ -243,3 +245,24 @@ def test_a_fault_of_ours_is_not_told(
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "secret detail" in capfd.readouterr().err
     assert server.ask("/healthz").json["faults"] == 1
+
+
+def test_an_answer_that_would_be_too_large_is_refused(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    for step in range(50):
+        journal.metrics(step, loss=1.0)
+    monkeypatch.setattr(series_body, "MAX_POINTS", 40)
+    answer = server.ask("/api/series", run="id-x", name="loss", pixels=0)
+    assert (answer.status, b"40 points" in answer.body) == (400, True)
+    monkeypatch.setattr(responses, "MAX_JSON_BYTES", 100)
+    assert server.ask("/api/runs/id-x").status == 413
+
+
+def test_streams_are_limited(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "MAX_STREAMS", 1)
+    with server.listen() as events:
+        until(events, "ready")
+        answer = server.ask("/api/events")
+    assert (answer.status, answer.headers["retry-after"]) == (503, "10")

@@ -96,7 +96,8 @@ def _say(place: Place, folders: list[Path]) -> None:
     if is_loopback(place.host):
         print(place.url, flush=True)
         where = f"{getpass.getuser()}@{socket.gethostname()}"
-        tunnel = f"ssh -N -L {place.port}:127.0.0.1:{place.port} {where}"
+        there = f"[{place.host}]" if ":" in place.host else place.host
+        tunnel = f"ssh -N -L {place.port}:{there}:{place.port} {where}"
         msg("%s", f"From another machine: {tunnel}, then the same address there.")
         return
     is_any = place.host in ("0.0.0.0", "::")

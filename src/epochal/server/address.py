@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from epochal.errors import EpochalError, UsageError
-from epochal.server.access import LOOPBACK
+from epochal.server.access import LOOPBACK, host_name
 from epochal.server.wire import Health
 
 DEFAULT_PORT = 6060
@@ -81,12 +81,18 @@ def find_own(host: str, port: int, *, folders: str) -> bool:
 
 def names_of(host: str, *, more: Sequence[str] = ()) -> frozenset[str]:
     """The names that a server bound to a host answers to."""
-    names = {*LOOPBACK, *(name.lower().strip("[]") for name in more)}
+    names = {*LOOPBACK, *map(_name, more)}
     if host in ("", "0.0.0.0", "::"):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *own_addresses()}
     else:
-        names.add(host.lower().strip("[]"))
+        names.add(_name(host))
     return frozenset(names)
+
+
+def _name(host: str) -> str:
+    """A name as Host headers are compared with it: an address has one spelling."""
+    bare = host.strip("[]")
+    return host_name(f"[{bare}]" if ":" in bare else bare)
 
 
 def own_addresses() -> list[str]:
