@@ -72,6 +72,8 @@ def draw_chart(
     at = ticks(vertical, max(2, (rows - 2) // _ROWS_PER_TICK + 1))
     labels = tick_labels(at)
     margin = max((len(label) for label in labels), default=0)
+    if margin > columns // 2:
+        at, labels, margin = [], [], 0
     canvas = Canvas(columns - margin - 1, rows - 2, glyphs=glyphs)
     horizontal = scale_of(low, high)
     for curve in reversed(shown):

@@ -13,7 +13,8 @@ from epochal.format import format_count, format_number
 
 _ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 _FEW_DECADES = 2.0
-_MOST_DECIMALS = 6
+_SMALLEST_FIXED, _SMALLEST_STEP = 1e-3, 1e-6
+_COUNTED_TICKS_FROM, _LARGEST_COUNTED = 1e4, 1e15
 _COUNTED_FROM = 1e5
 _TRIES = 4  # finer steps until two values fit
 
@@ -29,14 +30,16 @@ class Scale:
 
     def shares(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """How far along the range values are, from 0 to 1; beyond it they lie outside."""
-        if self.is_log:
-            with np.errstate(divide="ignore", invalid="ignore"):
+        # A range as small as the smallest floats, or a value far outside, may give no number.
+        with np.errstate(all="ignore"):
+            if self.is_log:
                 logs: NDArray[np.float64] = np.log(values)
-            low, high = math.log(self.low), math.log(self.high)
-            return (logs - low) / (high - low)
-        # Divided before it is subtracted, so that no range is too large for a float.
-        span = self.high / 2 - self.low / 2
-        return (values / 2 - self.low / 2) / span
+                low, high = math.log(self.low), math.log(self.high)
+                return (logs - low) / (high - low)
+            # Halved before they are subtracted, so that no range is too large for a float.
+            span = np.float64(self.high / 2 - self.low / 2)
+            shares: NDArray[np.float64] = (values / 2 - self.low / 2) / span
+            return shares
 
     def dots(self, values: NDArray[np.float64], size: int) -> NDArray[np.int64]:
         """The dots of values on an axis of ``size`` of them; what lies outside is on its end."""
@@ -80,11 +83,11 @@ def tick_labels(values: list[float]) -> list[str]:
     step = min((b - a for a, b in pairwise(values)), default=largest)
     if largest == 0:
         return ["0"] * len(values)
-    if largest >= 10_000:
+    if not _SMALLEST_FIXED <= largest < _LARGEST_COUNTED or step < _SMALLEST_STEP:
+        return [_scientific(value) for value in values]
+    if largest >= _COUNTED_TICKS_FROM:
         return [_counted(value, step) for value in values]
     decimals = max(0, _decimals(step))
-    if decimals > _MOST_DECIMALS or (largest < 1e-3):
-        return [_scientific(value) for value in values]
     return [f"{value:.{decimals}f}" for value in values]
 
 
@@ -107,8 +110,6 @@ def _round_step(about: float) -> float:
 
 def _decimals(step: float) -> int:
     """How many decimals tell multiples of a step apart."""
-    if step <= 0:
-        return 0
     decimals = -math.floor(math.log10(step) + 1e-9)
     return decimals + (abs(round(step * 10.0**decimals) - step * 10.0**decimals) > 1e-6)
 
@@ -118,7 +119,7 @@ def _counted(value: float, step: float) -> str:
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             decimals = max(0, _decimals(step / size))
-            return f"{value / size:.{min(decimals, _MOST_DECIMALS)}f}{unit}"
+            return f"{value / size:.{decimals}f}{unit}"
     return format_count(value)
 
 

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from epochal.store.local import load_run
+from epochal.tui.cells import plain
+from epochal.tui.chronicle import Chronicle, flagged_steps
+from epochal.tui.glyphs import UNICODE
+from epochal.tui.panels.words import finding_lines, log_lines
+from tests.store.journals import Journal
+
+
+def finding(state: str = "open", **more: Any) -> dict[str, Any]:
+    return {
+        "log": "finding",
+        "id": "f",
+        "rule": "spike",
+        "severity": "warning",
+        "sentence": "the loss jumped.",
+        "steps": [7, 9],
+        "advice": "clip.",
+        "state": state,
+        **more,
+    }
+
+
+def read(journal: Journal) -> Chronicle:
+    chronicle = Chronicle(load_run(journal.folder.path))
+    chronicle.read()
+    return chronicle
+
+
+def texts(chronicle: Chronicle) -> list[str]:
+    return [entry.text for entry in chronicle.log]
+
+
+def test_only_what_was_written_since_is_read_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "message", "level": "info", "text": "one"})
+    run = load_run(journal.folder.path)
+    chronicle = Chronicle(run)
+    chronicle.read()
+    journal.add({"log": "message", "level": "error", "text": "two"})
+    run.refresh()
+    chronicle.read()
+    chronicle.read()
+    assert texts(chronicle) == ["one", "two"]
+    assert [entry.style for entry in chronicle.log] == ["", "bad"]
+
+
+def test_a_resume_takes_back_what_no_longer_stands(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "eval", "step": 5, "loss": 1.0})
+    run = load_run(journal.folder.path)
+    chronicle = Chronicle(run)
+    chronicle.read()
+    journal.add({"log": "resume", "attempt": 2, "step": 3}, attempt=2)
+    run.refresh()
+    chronicle.read()
+    assert texts(chronicle) == ["resumed at step 3, attempt 2"]
+
+
+def test_lines_of_several_writers_come_by_time(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "message", "text": "first"}, writer="rank-0001")
+    journal.add({"log": "message", "text": "second"})
+    assert texts(read(journal)) == ["first", "second"]
+    assert [entry.rank for entry in read(journal).log] == [1, 0]
+
+
+def test_a_finding_that_ended_is_told_once_and_comes_last(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add(finding(), finding("closed"), finding(id="g", severity="error"))
+    found = read(journal).findings
+    assert [(one.severity, one.is_open) for one in found] == [("error", True), ("warning", False)]
+    assert flagged_steps(found) == (7.0, 7.0)
+
+
+def test_findings_show_their_advice_where_there_is_room(tmp_path: Path) -> None:
+    found = read(Journal(tmp_path).add(finding(), finding(id="g"))).findings
+
+    def shown(rows: int) -> list[str]:
+        lines = finding_lines(found, columns=30, rows=rows, glyphs=UNICODE)
+        return [plain(one).rstrip() for one in lines]
+
+    assert shown(4) == ["▲ the loss jumped.", "  clip."] * 2
+    assert shown(3) == ["▲ the loss jumped."] * 2
+    assert shown(1) == ["▲ the loss jumped.     +1 more"]
+
+
+def test_the_log_is_cut_in_the_overview_and_wrapped_in_its_tab(tmp_path: Path) -> None:
+    log = list(read(Journal(tmp_path).add({"log": "message", "text": "a\nb " + "c" * 30})).log)
+    (short,) = log_lines(log, columns=24, rows=3)
+    assert plain(short)[9:] == "a b cccccccccc…"
+    assert len(log_lines(log, columns=24, rows=9, wraps=True)) == 4
+
+
+def test_scrolling_stops_at_the_first_line(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number in range(9):
+        journal.add({"log": "message", "text": f"m{number}"})
+    log = list(read(journal).log)
+
+    def shown(scroll: int) -> list[str]:
+        return [plain(one)[9:] for one in log_lines(log, columns=30, rows=2, scroll=scroll)]
+
+    assert [shown(0), shown(1), shown(99)] == [["m7", "m8"], ["m6", "m7"], ["m0", "m1"]]
+
+
+def test_text_samples_are_kept_with_their_steps(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "text", "name": "s", "step": 4, "text": "once"})
+    (sample,) = read(journal).texts
+    assert (sample.name, sample.step, sample.text) == ("s", 4, "once")

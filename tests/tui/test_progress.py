@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from epochal.store.local import load_run
+from epochal.tui.progress import Progress, progress_of
+from tests.store.journals import Journal
+
+
+def progress(journal: Journal) -> Progress:
+    run = load_run(journal.folder.path)
+    return progress_of(run, run.info, now=journal.t + 5)
+
+
+def test_the_time_left_is_the_median_step_times_the_steps_left(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, totals={"steps": 100})
+    for step in range(20):
+        journal.t += 60 if step == 10 else 1  # one long evaluation does not count
+        journal.metrics(step, loss=1.0)
+    found = progress(journal)
+    assert (found.text, found.share) == ("step 19/100", 0.2)
+    assert found.eta_s == pytest.approx(2 * 81)
+    assert found.is_going
+
+
+def test_epochs_count_where_steps_do_not(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for epoch in (1, 2, 3):
+        journal.epoch(epoch, total=10, loss=1.0)
+    found = progress(journal)
+    assert (found.text, found.share, found.eta_s) == ("epoch 3/10", 0.3, pytest.approx(7))
+
+
+def test_tokens_count_where_they_are_the_goal(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, totals={"tokens": 1000})
+    for step in range(5):
+        journal.add({"log": "step", "step": step, "loss": 1.0, "step_tokens": 100})
+    found = progress(journal)
+    assert (found.share, found.eta_s) == (0.5, pytest.approx(5))
+
+
+def test_what_has_ended_has_no_time_left(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, totals={"steps": 10}).metrics(3, loss=1.0).finish()
+    found = progress(journal)
+    assert found.eta_s is None
+    assert not found.is_going
+    assert found.elapsed_s == pytest.approx(2.0)
+
+
+def test_without_a_length_nothing_is_promised(tmp_path: Path) -> None:
+    found = progress(Journal(tmp_path).metrics(1234, loss=1.0))
+    assert (found.text, found.share, found.eta_s) == ("step 1,234", None, None)
+    assert progress(Journal(tmp_path, "empty").add()).text == "no step yet"
