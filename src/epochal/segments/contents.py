@@ -96,17 +96,20 @@ def decode_contents(metadata: Mapping[bytes, bytes], *, file: str) -> Contents:
         raise FormatError(f"{file} has a damaged table of contents.")
     try:
         document = decode_json(text)
-        version = document["v"]
-        if version > SEGMENT_VERSION:
-            raise FormatError(
-                f"{file} was sealed by a newer Epochal (segment format {version}, this one reads up"
-                f" to {SEGMENT_VERSION}): upgrade with 'pip install -U epochal'."
-            )
+        _check_version(document["v"], file=file)
         return _contents(document)
     except FormatError:
         raise
     except (KeyError, TypeError, IndexError, ValueError) as error:
         raise FormatError(f"{file} has a damaged table of contents: {error!r}") from error
+
+
+def _check_version(version: int, *, file: str) -> None:
+    if version > SEGMENT_VERSION:
+        raise FormatError(
+            f"{file} was sealed by a newer Epochal (segment format {version}, this one reads up"
+            f" to {SEGMENT_VERSION}): upgrade with 'pip install -U epochal'."
+        )
 
 
 def _digest(text: bytes) -> bytes:
