@@ -36,7 +36,9 @@ $(VENV)/.browser: | $(BIN)/python
 	@touch $@
 
 web/node_modules/.installed: web/package-lock.json
-	cd web && npm ci --no-audit --no-fund --silent
+	@# `npm ci` refuses a lock file made where a registry lacks other platforms' optional binaries.
+	cd web && { npm ci --no-audit --no-fund --silent 2>/dev/null \
+		|| npm install --no-save --no-audit --no-fund --silent; }
 	@touch $@
 
 web/dist/index.html: web/node_modules/.installed FORCE
