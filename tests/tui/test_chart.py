@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,8 +12,9 @@ from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
 from epochal.tui.zoom import Zoom
 
 
-def curve(values: list[float], *, style: str = "curve", **more: str) -> Curve:
-    shape = "points" if more.get("shape") == "points" else "line"
+def curve(
+    values: list[float], *, style: str = "curve", shape: Literal["line", "points"] = "line"
+) -> Curve:
     return Curve("c", np.arange(len(values)), np.array(values, dtype=np.float64), style, shape)
 
 

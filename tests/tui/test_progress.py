@@ -30,7 +30,8 @@ def test_epochs_count_where_steps_do_not(tmp_path: Path) -> None:
     for epoch in (1, 2, 3):
         journal.epoch(epoch, total=10, loss=1.0)
     found = progress(journal)
-    assert (found.text, found.share, found.eta_s) == ("epoch 3/10", 0.3, pytest.approx(7))
+    assert (found.text, found.share) == ("epoch 3/10", 0.3)
+    assert found.eta_s == pytest.approx(7)
 
 
 def test_tokens_count_where_they_are_the_goal(tmp_path: Path) -> None:
@@ -38,7 +39,8 @@ def test_tokens_count_where_they_are_the_goal(tmp_path: Path) -> None:
     for step in range(5):
         journal.add({"log": "step", "step": step, "loss": 1.0, "step_tokens": 100})
     found = progress(journal)
-    assert (found.share, found.eta_s) == (0.5, pytest.approx(5))
+    assert found.share == 0.5
+    assert found.eta_s == pytest.approx(5)
 
 
 def test_what_has_ended_has_no_time_left(tmp_path: Path) -> None:

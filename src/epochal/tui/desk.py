@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from epochal.errors import UsageError
-from epochal.store.answers import Metric, RunInfo, State
+from epochal.store.answers import Metric, State
 from epochal.store.pattern import PatternError, compile_pattern, matches
 from epochal.store.store import RunView, Store
 from epochal.tui.chronicle import Chronicle
@@ -186,7 +186,7 @@ class Desk:
             runs = self._store.runs()
             if text:
                 pattern = compile_pattern(f"(?i){text}")
-                runs = [run for run in runs if matches(pattern, _full_name(run.info))]
+                runs = [run for run in runs if matches(pattern, _full_name(run))]
         return [run for run in runs if not run.labels.hidden]
 
     # -- the chosen run ---------------------------------------------------------------------------
@@ -248,5 +248,11 @@ def _pattern(text: str) -> re.Pattern[str] | None:
         return None
 
 
-def _full_name(info: RunInfo) -> str:
-    return f"{info.project}/{info.name}"
+def _full_name(run: RunView) -> str:
+    """Project and name, of a run that was never read without reading its journal."""
+    facts = run.facts
+    name, project = run.labels.name or facts.get("name"), facts.get("project")
+    if name is None or project is None:
+        info = run.info
+        name, project = info.name, info.project
+    return f"{project}/{name}"

@@ -33,6 +33,7 @@ _SMALLEST = (40, 10)
 _SIDE_FROM, _TWO_COLUMNS_FROM = 130, 84
 _LEAST_CHART = 7
 _MOST_GPUS = 8
+_FEW_VITALS = 3
 _HINTS = "? keys  q quit  / filter  c compare  + - zoom  s smooth  p pause"
 _NO_RUN = "No runs here yet: they appear by themselves as soon as one is started."
 
@@ -218,7 +219,7 @@ def _words(chronicle: Chronicle, size: Size, scroll: int, glyphs: Glyphs) -> lis
         rows = max(1, size.rows // 2 - 1)
         lines += finding_lines(findings, columns=size.columns, rows=rows, glyphs=glyphs)
     rest = size.rows - len(lines) - 1
-    if rest >= 1:
+    if rest >= 1 and chronicle.log:
         lines.append(title("Log", size.columns, glyphs=glyphs))
         log = list(chronicle.log)
         lines += log_lines(log, columns=size.columns, rows=rest, scroll=scroll)
@@ -233,7 +234,7 @@ def _narrow_overview(
     columns = size.columns
     vitals = vitals_of(desk.run)
     is_tall = size.rows >= _LEAST_CHART + len(vitals) + 12
-    draw = vital_lines if is_tall else vital_grid
+    draw = vital_lines if is_tall or len(vitals) <= _FEW_VITALS else vital_grid
     figures = draw(vitals, columns=columns, glyphs=glyphs)
     machine = _machine(desk, chronicle, columns, glyphs)
     left = size.rows - _LEAST_CHART - len(figures)

@@ -163,12 +163,17 @@ class Terminal:
     def _on_stop(self, number: int, frame: FrameType | None) -> None:
         self._give_back()
         signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
+        # Stops here, and goes on here; where nobody could wake it, as without a shell, at once.
+        signal.raise_signal(signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_stop)
+        self._take_over()
+        self.has_resized = True
 
     def _on_continue(self, number: int, frame: FrameType | None) -> None:
-        if self._modes is None:
-            signal.signal(signal.SIGTSTP, self._on_stop)
-            self._take_over()
+        """Stopped by somebody who asked nobody: the terminal may have been used by others."""
+        if self._modes is not None:
+            tty.setcbreak(self._input, termios.TCSANOW)
+            self._send(_ENTER)
         self.has_resized = True
 
 

@@ -16,6 +16,7 @@ from epochal.store.store import RunView
 from epochal.tui.scale import short_number
 
 _LOOKED_BACK = 150
+_LEAST_FOR_A_TREND = 3
 _GAP_WARNS, _GAP_ALARMS = 10.0, 25.0
 _SOL = "train/sol"
 _DURATION = "train/duration_ms"
@@ -134,7 +135,9 @@ def _figure(
     )
 
 
-def _trend(series: Series) -> int:
+def _trend(series: Series) -> int | None:
+    if len(series) < _LEAST_FOR_A_TREND:
+        return None
     marks = {"\\": -1, "/": 1}
     trend, mark = LossTrend(), " "
     for value in series.values[-_LOOKED_BACK:].tolist():

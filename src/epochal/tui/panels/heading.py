@@ -22,6 +22,7 @@ _STATES: dict[State, str] = {
     "unreadable": "bad",
 }
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
+_LEAST_NAME = 12
 
 
 def state_dot(state: State, *, glyphs: Glyphs) -> Span:
@@ -44,7 +45,7 @@ def run_line(info: RunInfo, progress: Progress, *, columns: int, glyphs: Glyphs)
         if len(name) + _SHORTEST_BAR + 2 <= room or not ends:
             break
         ends.pop()
-    has_bar = progress.share is not None and room >= 12 + _SHORTEST_BAR
+    has_bar = progress.share is not None and room >= min(len(name), _LEAST_NAME) + 2 + _SHORTEST_BAR
     named = clip_text(name, room - (_SHORTEST_BAR + 2 if has_bar else 0), ellipsis=glyphs.ellipsis)
     line = (*start, Span(named, "strong"))
     if has_bar:

@@ -1,0 +1,133 @@
+"""The terminal is left as it was, whatever ends the view."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.store.journals import Journal
+
+WATCH = Path(__file__).with_name("start_watch.py")
+ENTERED, LEFT = b"\x1b[?1049h", b"\x1b[?1049l"
+
+
+class Watching:
+    """A view in a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.terminal = terminal
+        self.seen = b""
+
+    def until(self, text: bytes, *, times: int = 1) -> None:
+        deadline = time.monotonic() + 30
+        while self.seen.count(text) < times:
+            assert time.monotonic() < deadline, self.seen[-2000:]
+            self.seen += os.read(self.terminal, 65536)
+
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self.terminal)
+
+
+@contextmanager
+def watching(folder: Path, *, prelude: str = "") -> Iterator[Watching]:
+    terminal, inner = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, *(["-c", prelude] if prelude else [str(WATCH)]), str(folder)],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8"},
+        start_new_session=True,
+    )
+    try:
+        yield Watching(process, terminal)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(inner)
+        os.close(terminal)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Journal(tmp_path).metrics(0, loss=1.0).metrics(1, loss=0.5)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (b"q", 0),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGINT, 130),
+    ],
+)
+def test_every_end_gives_the_terminal_back(
+    folder: Path, end: bytes | signal.Signals, code: int
+) -> None:
+    with watching(folder) as view:
+        before = view.modes()
+        view.until(b"loss")
+        assert view.modes() != before
+        if isinstance(end, bytes):
+            os.write(view.terminal, end)
+        else:
+            view.process.send_signal(end)
+        view.until(LEFT)
+        assert view.process.wait(20) == code
+        assert view.modes() == before
+
+
+def test_an_error_is_printed_on_a_terminal_that_was_given_back(folder: Path) -> None:
+    broken = (
+        "import runpy, epochal.tui.session as s; s.press = lambda *a: 1 / 0;"
+        f"runpy.run_path({str(WATCH)!r}, run_name='__main__')"
+    )
+    with watching(folder, prelude=broken) as view:
+        before = view.modes()
+        view.until(b"loss")
+        os.write(view.terminal, b"s")
+        view.until(b"ZeroDivisionError")
+        assert view.process.wait(20) == 1
+        assert view.seen.index(LEFT) < view.seen.index(b"Traceback")
+        assert view.modes() == before
+
+
+def test_a_stop_that_nobody_could_end_does_not_end_the_view(folder: Path) -> None:
+    with watching(folder) as view:
+        before = view.modes()
+        view.until(b"loss")
+        view.process.send_signal(signal.SIGTSTP)
+        # Without a shell that could wake it, nothing stops: the view goes on by itself.
+        view.until(LEFT)
+        view.until(ENTERED, times=2)
+        view.until(b"loss", times=2)
+        assert view.modes() != before
+        os.write(view.terminal, b"q")
+        view.until(LEFT, times=2)
+        assert view.process.wait(20) == 0
+
+
+def test_a_terminal_that_hangs_up_ends_the_view(folder: Path) -> None:
+    terminal, inner = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, str(WATCH), str(folder)], stdin=inner, stdout=inner, stderr=-1
+    ) as process:
+        os.close(inner)
+        while b"loss" not in os.read(terminal, 65536):
+            pass
+        os.close(terminal)
+        assert process.wait(20) in (0, 129)

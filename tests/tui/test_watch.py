@@ -1,0 +1,212 @@
+"""What people see: the screen's contents, in a terminal that tmux keeps."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from epochal.recipes.demo.every_kind.write import write_every_kind
+from tests.doubles.scripts import start_script
+from tests.store.journals import Journal
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="needs tmux")
+
+WATCH = Path(__file__).with_name("start_watch.py")
+
+
+class Screen:
+    """A shell in a terminal of tmux, with what is to be seen of it."""
+
+    def __init__(self, *, columns: int, rows: int) -> None:
+        self._name = f"epochal-{uuid.uuid4().hex[:8]}"
+        size = ["-x", str(columns), "-y", str(rows)]
+        self._tmux("-f", "/dev/null", "new-session", "-d", *size, "env PS1='$ ' sh")
+        self._tmux("set-option", "-g", "window-size", "manual")
+
+    def _tmux(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-u", "-L", self._name, *arguments],
+            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    def type(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def watch(self, *arguments: str) -> None:
+        self.type(shlex.join([sys.executable, str(WATCH), *arguments]), "Enter")
+
+    def resize(self, *, columns: int, rows: int) -> None:
+        self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
+
+    def text(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    def until(self, seen: Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + 30
+        while not seen(text := self.text()):
+            assert time.monotonic() < deadline, text
+            time.sleep(0.05)
+        return text
+
+    def cursor_is_shown(self) -> bool:
+        return self._tmux("display-message", "-p", "#{cursor_flag}").strip() == "1"
+
+    def close(self) -> None:
+        self._tmux("kill-server")
+
+
+@pytest.fixture
+def small() -> Iterator[Screen]:
+    screen = Screen(columns=60, rows=20)
+    yield screen
+    screen.close()
+
+
+def test_the_screen_from_start_to_end(small: Screen, tmp_path: Path) -> None:
+    write_every_kind(tmp_path, seed=0)
+    write_every_kind(tmp_path, seed=1)
+    small.type("echo before", "Enter")
+    small.watch(str(tmp_path))
+    text = small.until(lambda text: "GPU 1" in text and "? keys" in text)
+    assert "◆ eval/loss" in text
+    assert "run 1 of 2" in text
+    assert "before" not in text
+    small.type("?")
+    small.until(lambda text: "hold the picture" in text)
+    small.type("Escape")
+    small.until(lambda text: "hold the picture" not in text)
+    small.type("Down")
+    small.until(lambda text: "run 2 of 2" in text)
+    small.type("4")
+    small.until(lambda text: "epoch 4  loss" in text)
+    small.type("1", "s", "+")
+    small.until(lambda text: "smooth 0.6 zoom 2x" in text)
+    small.type("/", "k", "i", "n", "d", "-", "2")
+    small.until(lambda text: "filter runs: kind-2" in text)
+    small.type("Enter")
+    small.until(lambda text: "? keys" in text and "demo/every-kind-2" in text)
+    small.resize(columns=140, rows=40)
+    text = small.until(lambda text: "Runs 1 fit kind-2" in text and "Vital signs" in text)
+    assert len(text.splitlines()) == 40
+    small.resize(columns=60, rows=20)
+    small.until(lambda text: "Vital signs" not in text and "grad norm" in text)
+    small.type("q")
+    small.until(lambda text: "before" in text and text.rstrip().endswith("$"))
+    assert small.cursor_is_shown()
+    small.type("echo after", "Enter")
+    small.until(lambda text: text.count("after") == 2)
+
+
+def test_ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_again(
+    small: Screen, tmp_path: Path
+) -> None:
+    Journal(tmp_path, "job").metrics(0, loss=1.5)
+    small.watch(str(tmp_path))
+    small.until(lambda text: "p/job" in text)
+    small.type("C-z")
+    small.until(lambda text: "Stopped" in text and "? keys" not in text)
+    assert small.cursor_is_shown()
+    small.type("echo in between", "Enter")
+    small.until(lambda text: text.count("in between") == 2)
+    small.type("fg", "Enter")
+    small.until(lambda text: "? keys" in text and "in between" not in text)
+    small.type("C-c")
+    small.until(lambda text: "in between" in text)
+
+
+def test_what_another_process_logs_appears_and_a_held_picture_loses_nothing(
+    small: Screen, tmp_path: Path
+) -> None:
+    source = """
+    with start("live", total_steps=1000) as run:
+        for step in range(int(sys.stdin.readline())):
+            run.log({"loss": 1.0}, step=step)
+        print(flush=True)
+        sys.stdin.readline()
+        run.log({"loss": 0.25}, step=500)
+        print(flush=True)
+        sys.stdin.readline()
+        run.log({"loss": 0.125}, step=700)
+        print(flush=True)
+        sys.stdin.readline()
+    """
+    with start_script(tmp_path, source) as training:
+        assert training.stdin is not None
+        assert training.stdout is not None
+
+        def go_on(line: str = "") -> None:
+            assert training.stdin is not None
+            assert training.stdout is not None
+            training.stdin.write(f"{line}\n")
+            training.stdin.flush()
+            training.stdout.readline()
+
+        small.resize(columns=100, rows=30)
+        small.watch(str(tmp_path))
+        go_on("100")
+        small.until(lambda text: "● running tests/live" in text and "step 99/1,000" in text)
+        go_on()
+        small.until(lambda text: "step 500/1,000" in text and "loss 0.2500" in text)
+        small.type("p")
+        small.until(lambda text: "held" in text)
+        go_on()
+        time.sleep(0.6)
+        assert "step 500/1,000" in small.text()
+        small.type("p")
+        small.until(lambda text: "step 700/1,000" in text and "best 0.1250 @ 700" in text)
+        training.communicate("\n", timeout=30)
+    small.until(lambda text: "○ finished tests/live" in text)
+
+
+def test_a_run_that_starts_later_appears(small: Screen, tmp_path: Path) -> None:
+    small.watch(str(tmp_path))
+    small.until(lambda text: "they appear by themselves" in text)
+    Journal(tmp_path, "late").metrics(0, loss=1.5)
+    small.until(lambda text: "p/late" in text and "1.5000" in text)
+
+
+def once(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(WATCH), *arguments],
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_a_terminal_it_is_printed_once(tmp_path: Path) -> None:
+    folder = write_every_kind(tmp_path)
+    shown = once(str(folder), PYTHONIOENCODING="utf-8")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\x1b" not in shown.stdout
+    assert "finished demo/every-kind" in shown.stdout
+    assert any("⠀" < character <= "⣿" for character in shown.stdout)
+
+
+def test_a_stream_without_unicode_gets_ascii(tmp_path: Path) -> None:
+    shown = once(str(Journal(tmp_path).metrics(0, loss=1.0).folder.path), PYTHONIOENCODING="ascii")
+    assert shown.returncode == 0
+    assert shown.stdout.isascii()
+
+
+def test_a_run_is_named_like_everywhere_and_compared_with_another(tmp_path: Path) -> None:
+    Journal(tmp_path, "one").metrics(0, loss=1.0).metrics(9, loss=2.0)
+    Journal(tmp_path, "two").metrics(0, loss=2.0).metrics(9, loss=1.0)
+    shown = once("p/one", "--dir", str(tmp_path), "-c", "two", PYTHONIOENCODING="utf-8").stdout
+    assert "p/one" in shown.splitlines()[0]
+    assert "━━ two" in shown
