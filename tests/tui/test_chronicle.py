@@ -7,7 +7,7 @@ from epochal.store.local import load_run
 from epochal.tui.cells import plain
 from epochal.tui.chronicle import Chronicle, flagged_steps
 from epochal.tui.glyphs import UNICODE
-from epochal.tui.panels.words import finding_lines, log_lines
+from epochal.tui.panels.words import finding_lines, log_lines, log_window
 from tests.store.journals import Journal
 
 
@@ -89,7 +89,7 @@ def test_the_log_is_cut_in_the_overview_and_wrapped_in_its_tab(tmp_path: Path) -
     log = list(read(Journal(tmp_path).add({"log": "message", "text": "a\nb " + "c" * 30})).log)
     (short,) = log_lines(log, columns=24, rows=3)
     assert plain(short)[9:] == "a b cccccccccc…"
-    assert len(log_lines(log, columns=24, rows=9, wraps=True)) == 4
+    assert len(log_window(log, columns=24, rows=9)[0]) == 4
 
 
 def test_scrolling_stops_at_the_first_line(tmp_path: Path) -> None:
@@ -99,9 +99,11 @@ def test_scrolling_stops_at_the_first_line(tmp_path: Path) -> None:
     log = list(read(journal).log)
 
     def shown(scroll: int) -> list[str]:
-        return [plain(one)[9:] for one in log_lines(log, columns=30, rows=2, scroll=scroll)]
+        lines, _ = log_window(log, columns=30, rows=2, scroll=scroll)
+        return [plain(one)[9:] for one in lines]
 
     assert [shown(0), shown(1), shown(99)] == [["m7", "m8"], ["m6", "m7"], ["m0", "m1"]]
+    assert [log_window(log, columns=30, rows=2, scroll=at)[1] for at in (0, 99)] == [None, 7]
 
 
 def test_text_samples_are_kept_with_their_steps(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.store.local import LocalStore
 from epochal.tui.cells import plain, width
+from epochal.tui.control import press
 from epochal.tui.desk import Desk
 from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
 from epochal.tui.screen import compose
@@ -123,6 +124,13 @@ def test_the_tabs_show_what_they_are_called_after(demo: Desk) -> None:
     assert "model.experts_per_token" in screen(demo, View(tab="config"))
     charts = screen(demo, View(tab="charts"), size="160x45")
     assert all(name in charts for name in ("train/loss", "train/lr", "train/norm"))
+
+
+def test_scrolling_turns_round_at_the_end(demo: Desk) -> None:
+    for view, to_end, back in ((View(tab="text"), "G", "k"), (View(tab="log"), "g", "j")):
+        end = press(to_end, view, demo)
+        assert screen(demo, view) != screen(demo, end)
+        assert screen(demo, press(back, end, demo)) != screen(demo, end)
 
 
 def test_names_that_are_hard_to_show_stay_on_their_line(demo: Desk) -> None:

@@ -53,7 +53,9 @@ def run(args: argparse.Namespace) -> int:
     with store:
         chosen = None if key is None else store.run(key)
         desk = Desk(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
-        if args.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        # Where terminals have no modes to set, as on Windows, it is printed once too.
+        has_terminal = sys.platform != "win32" and sys.stdin.isatty() and sys.stdout.isatty()
+        if args.once or not has_terminal:
             return _print_once(desk, glyphs)
         return _watch(desk, glyphs)
 

@@ -102,13 +102,14 @@ def _run(by: int) -> Action:
 
 
 def _scroll(by: int) -> Action:
-    """Lines; in the charts rows of them. The log is counted from its end, which is below."""
+    """Lines; in the charts series. The log is counted from its end, which is below."""
 
     def move(view: View, desk: Desk) -> View:
         if view.tab == "charts":
-            return _metric(max(min(by, _PAGE), -_PAGE) if abs(by) < _FAR else by)(view, desk)
-        direction = -1 if view.tab in ("log", "overview") else 1
-        return replace(view, scroll=max(0, view.scroll + direction * by))
+            return _metric(by)(view, desk)
+        direction = -1 if view.tab == "log" else 1
+        end = view.scroll if desk.scroll_end is None else desk.scroll_end
+        return replace(view, scroll=max(0, min(view.scroll, end) + direction * by))
 
     return move
 

@@ -72,6 +72,8 @@ class Desk:
         self.run = chosen
         self.compared = list(compared)[: len(OTHERS)]
         self.problem = ""
+        # How far what was drawn last can be scrolled, None while that is not known.
+        self.scroll_end: int | None = 0
         self.curves = Curves()
         self._rows: dict[int, RunRow] = {}
         self._known: set[int] = set()

@@ -22,6 +22,7 @@ from epochal.tui.panels.words import (
     config_lines,
     finding_lines,
     log_lines,
+    log_window,
     sample_lines,
     sample_title,
 )
@@ -141,15 +142,17 @@ def _tab(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
     if view.tab == "charts":
         return _charts(desk, view, size, glyphs)
     if view.tab == "system":
-        return _scrolled(_system(desk, chronicle, size, glyphs), view.scroll, size)
+        return _scrolled(desk, view, _system(desk, chronicle, size, glyphs), size)
     if view.tab == "log":
-        scrolled = {"scroll": view.scroll, "columns": size.columns, "rows": size.rows}
-        return log_lines(list(chronicle.log), wraps=True, **scrolled)
+        lines, desk.scroll_end = log_window(
+            list(chronicle.log), columns=size.columns, rows=size.rows, scroll=view.scroll
+        )
+        return lines
     if view.tab == "text":
-        return _scrolled(_texts(chronicle, size, glyphs), view.scroll, size)
+        return _scrolled(desk, view, _texts(chronicle, size, glyphs), size)
     run = desk.run
     lines = config_lines(run.config, run.facts, run.info, columns=size.columns)
-    return _scrolled(lines, view.scroll, size)
+    return _scrolled(desk, view, lines, size)
 
 
 def _charts(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
@@ -175,7 +178,7 @@ def _wide_overview(
         rows=max(left.rows - below, _LEAST_CHART),
         glyphs=glyphs,
     )
-    words = _words(chronicle, Size(left.columns, left.rows - len(drawn)), view.scroll, glyphs)
+    words = _words(chronicle, Size(left.columns, left.rows - len(drawn)), glyphs)
     figures = _figures(desk, chronicle, right, glyphs)
     return beside(
         block([*drawn, *words], columns=left.columns, rows=size.rows),
@@ -208,7 +211,7 @@ def _machine(desk: Desk, chronicle: Chronicle, columns: int, glyphs: Glyphs) -> 
     return lines + host_lines(hosts_of(desk.run)[:2], columns=columns, glyphs=glyphs)
 
 
-def _words(chronicle: Chronicle, size: Size, scroll: int, glyphs: Glyphs) -> list[Line]:
+def _words(chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
     """Findings and the end of the log, in the rows there are."""
     lines: list[Line] = []
     findings = chronicle.findings
@@ -222,7 +225,7 @@ def _words(chronicle: Chronicle, size: Size, scroll: int, glyphs: Glyphs) -> lis
     if rest >= 1 and chronicle.log:
         lines.append(title("Log", size.columns, glyphs=glyphs))
         log = list(chronicle.log)
-        lines += log_lines(log, columns=size.columns, rows=rest, scroll=scroll)
+        lines += log_lines(log, columns=size.columns, rows=rest)
     return lines
 
 
@@ -242,7 +245,7 @@ def _narrow_overview(
     left -= len(machine)
     words: list[Line] = []
     if left >= 8:
-        words = _words(chronicle, Size(columns, left // 2), view.scroll, glyphs)
+        words = _words(chronicle, Size(columns, left // 2), glyphs)
     elif left >= 1:
         words = finding_lines(chronicle.findings, columns=columns, rows=1, glyphs=glyphs)
         words += log_lines(list(chronicle.log), columns=columns, rows=min(left, 2) - len(words))
@@ -273,8 +276,9 @@ def _texts(chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
     return lines or [(Span("This run logged no text.", "dim"),)]
 
 
-def _scrolled(lines: Sequence[Line], scroll: int, size: Size) -> list[Line]:
-    first = min(scroll, max(len(lines) - size.rows, 0))
+def _scrolled(desk: Desk, view: View, lines: Sequence[Line], size: Size) -> list[Line]:
+    desk.scroll_end = max(len(lines) - size.rows, 0)
+    first = min(view.scroll, desk.scroll_end)
     return list(lines[first : first + size.rows])
 
 

@@ -33,17 +33,26 @@ def finding_lines(
     return [clip(one, columns) for one in short]
 
 
-def log_lines(
-    log: Sequence[LogLine], *, columns: int, rows: int, scroll: int = 0, wraps: bool = False
-) -> list[Line]:
-    """The newest lines of the log, or those ``scroll`` lines above them."""
+def log_lines(log: Sequence[LogLine], *, columns: int, rows: int) -> list[Line]:
+    """The newest lines of the log, each cut to one."""
+    return [_short_line(entry, columns) for entry in log[-rows:]] if rows > 0 else []
+
+
+def log_window(
+    log: Sequence[LogLine], *, columns: int, rows: int, scroll: int = 0
+) -> tuple[list[Line], int | None]:
+    """The log wrapped, ``scroll`` lines above its end, and how far one can scroll.
+
+    That is None while the first line has not been reached: the log is wrapped no further.
+    """
     lines: list[Line] = []
     for entry in reversed(log):
-        lines.extend(reversed(_log_line(entry, columns, wraps=wraps)))
-        if len(lines) >= rows + scroll:
-            break
-    end = min(scroll, max(len(lines) - rows, 0))
-    return list(reversed(lines[end : end + rows]))
+        lines.extend(reversed(_wrapped_line(entry, columns)))
+        if len(lines) > rows + scroll:
+            return list(reversed(lines[scroll : scroll + rows])), None
+    end = max(len(lines) - rows, 0)
+    first = min(scroll, end)
+    return list(reversed(lines[first : first + rows])), end
 
 
 def sample_lines(sample: Sample, *, columns: int) -> list[Line]:
@@ -91,20 +100,24 @@ def _finding_mark(found: Finding, glyphs: Glyphs) -> str:
     return glyphs.pointer if found.is_open else glyphs.ended
 
 
-def _log_line(entry: LogLine, columns: int, *, wraps: bool) -> list[Line]:
-    clock = _clock(entry.t)
-    rank = f"r{entry.rank} " if entry.rank else ""
-    start: Line = (Span(f"{clock} {rank}", "dim"),)
-    room = max(columns - len(clock) - len(rank) - 1, 8)
-    if not wraps:
-        words = printable(" ".join(entry.text.split()))
-        return [clip((*start, Span(words, entry.style)), columns)]
-    first, *more = wrap(entry.text, room)
-    indent = Span(" " * (len(clock) + len(rank) + 1))
+def _short_line(entry: LogLine, columns: int) -> Line:
+    words = printable(" ".join(entry.text.split()))
+    return clip((Span(_said_by(entry), "dim"), Span(words, entry.style)), columns)
+
+
+def _wrapped_line(entry: LogLine, columns: int) -> list[Line]:
+    start = _said_by(entry)
+    first, *more = wrap(entry.text, max(columns - len(start), 8))
+    indent = Span(" " * len(start))
     return [
-        (*start, Span(first, entry.style)),
+        (Span(start, "dim"), Span(first, entry.style)),
         *((indent, Span(text, entry.style)) for text in more),
     ]
+
+
+def _said_by(entry: LogLine) -> str:
+    rank = f"r{entry.rank} " if entry.rank else ""
+    return f"{_clock(entry.t)} {rank}"
 
 
 def _clock(t: float | None) -> str:
