@@ -105,6 +105,20 @@ def test_a_screen_has_exactly_its_size(
     screen(demo, View(tab=tab, shows_help=shows_help), size=f"{columns}x{rows}")
 
 
+KEYS = [*"123456?rcC+-0solx[]jkgGp/(a=", "tab", "shift-tab", "up", "down", "left", "right", "home"]
+KEYS += ["end", "enter", "escape", "backspace", "erase", "space", "pageup", "pagedown", "unknown"]
+
+
+@given(st.lists(st.sampled_from(KEYS), max_size=25))
+def test_no_keys_in_any_order_break_the_screen(demo: Desk, keys: list[str]) -> None:
+    view = View()
+    for key in keys:
+        view = press(key, view, demo)
+        screen(demo, view, size="90x24")
+    demo.filter("")
+    demo.compared = []
+
+
 def test_help_lists_the_keys_even_on_the_smallest_screen(demo: Desk) -> None:
     text = screen(demo, View(shows_help=True), size="60x20")
     assert "leave; what is watched goes on" in text

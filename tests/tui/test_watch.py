@@ -210,3 +210,10 @@ def test_a_run_is_named_like_everywhere_and_compared_with_another(tmp_path: Path
     shown = once("p/one", "--dir", str(tmp_path), "-c", "two", PYTHONIOENCODING="utf-8").stdout
     assert "p/one" in shown.splitlines()[0]
     assert "━━ two" in shown
+
+
+def test_folders_of_other_trackers_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("step,loss\n1,2.0\n", encoding="utf-8")
+    shown = once(str(tmp_path))
+    assert shown.returncode == 1
+    assert f"'epochal import {tmp_path}' copies them" in shown.stderr
