@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import pytest
 from hypothesis import settings
 
+from epochal.console.verbosity import Verbosity, set_verbosity
 from epochal.run.current import CURRENT
 from epochal.run.run import Run
 from epochal.run.start import init
@@ -55,6 +56,12 @@ def own_environment(
             monkeypatch.delenv(name)
     monkeypatch.setenv("EPOCHAL_COMPANION", "0")
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(autouse=True)
+def normal_verbosity() -> None:
+    """A command that was told to be quiet is so for the whole process."""
+    set_verbosity(Verbosity.NORMAL)
 
 
 @pytest.fixture(autouse=True)
