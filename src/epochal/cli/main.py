@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "tag": "add or remove tags of a run",
     "note": "read or write a run's note",
     "serve": "show runs live in a browser",
+    "watch": "follow runs live in the terminal",
     "checkpoints": "list a run's checkpoints",
     "schedule": "draw a learning-rate schedule",
 }
