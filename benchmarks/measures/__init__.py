@@ -17,11 +17,12 @@ from benchmarks.measures import (
     kill,
     reading,
     sealed,
+    serving,
 )
 from benchmarks.outcome import Measure
 
 
 def every_measure() -> dict[str, Measure]:
     """In the order of running: what is most easily disturbed comes first."""
-    measures = (hot, cold, cpu, import_time, disk, sealed, reading, event_files, kill)
+    measures = (hot, cold, cpu, import_time, disk, sealed, reading, serving, event_files, kill)
     return {measure.NAME: measure for measure in measures}

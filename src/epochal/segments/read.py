@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -30,12 +31,18 @@ class SegmentSeries:
     """The points of one series in file order: times in Unix seconds, nan where there is none.
 
     ``steps`` are epochs on the epoch axis, and -1 on the time axis where a record had none.
+    ``order`` reads the ordinals, which hardly anybody asks for.
     """
 
-    ordinals: NDArray[np.int64]
     steps: NDArray[np.int64]
     times: NDArray[np.float64]
     values: NDArray[np.float64]
+    order: Callable[[], NDArray[np.int64]]
+
+    @property
+    def ordinals(self) -> NDArray[np.int64]:
+        """Which records of the part the points are of."""
+        return self.order()
 
 
 class Extent(NamedTuple):
@@ -57,6 +64,9 @@ class Segment:
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             metadata = self._file.schema_arrow.metadata or {}
         self._contents = decode_contents(metadata, file=str(path))
+        # Series of one row group are drawn over the same steps and times: those are read once for
+        # as long as anybody holds them.
+        self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
 
     def __enter__(self) -> Segment:
         return self
@@ -182,10 +192,42 @@ class Segment:
         for group, kinds in enumerate(self._contents.groups):
             if source.kind not in kinds:
                 continue
+            if len(kinds) == 1 and source.gpu is None:
+                points = self._whole(group, name, along)
+                if points is not None:
+                    yield points
+                    continue
             shared = {c.LOG} if len(kinds) > 1 else set()
             table = self._table([group], sorted(wanted | shared))
             table = _kept(table, self._conditions(table, source, name))
             yield _points(table, along=along, value=name, axis=axis)
+
+    def _whole(self, group: int, name: str, along: str) -> SegmentSeries | None:
+        """A column of a row group all of whose rows are points; None where some are not."""
+        column = self._table([group], [name]).column(name)
+        if column.null_count or not _is_number(column.type):
+            return None
+        steps, times = self._along(group, along), self._along(group, c.TIME)
+        if steps is None or times is None:
+            return None
+        values = column.to_numpy().astype(np.float64, copy=False)
+        return SegmentSeries(steps, times, values, lambda: self._ordinals(group))
+
+    def _ordinals(self, group: int) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self._table([group], [c.ORDINAL]).column(c.ORDINAL).to_numpy()
+        return found
+
+    def _along(self, group: int, name: str) -> NDArray[Any] | None:
+        """Steps, epochs or times of a row group; None where a row has none."""
+        found = self._shared.get((group, name))
+        if found is None:
+            column = self._table([group], [name]).column(name)
+            if column.null_count:
+                return None
+            found = _seconds(column) if name == c.TIME else column.to_numpy().astype(np.int64)
+            found.flags.writeable = False
+            self._shared[group, name] = found
+        return found
 
     def _conditions(self, table: pa.Table, source: Source, name: str) -> Iterator[Any]:
         if not _is_number(table.schema.field(name).type):
@@ -328,10 +370,10 @@ def _points(table: pa.Table, *, along: str, value: str, axis: Axis) -> SegmentSe
         table = table.filter(steps.is_valid())
         steps = table.column(along)
     return SegmentSeries(
-        ordinals=table.column(c.ORDINAL).to_numpy(),
         steps=_filled(steps, NO_STEP).astype(np.int64, copy=False),
         times=_seconds(table.column(c.TIME)),
         values=table.column(value).to_numpy().astype(np.float64, copy=False),
+        order=table.column(c.ORDINAL).to_numpy,
     )
 
 
@@ -353,8 +395,8 @@ def _joined(pieces: list[SegmentSeries]) -> SegmentSeries:
     ordinals = np.concatenate([np.empty(0, np.int64), *(p.ordinals for p in pieces)])
     order = np.argsort(ordinals, kind="stable")
     return SegmentSeries(
-        ordinals=ordinals[order],
         steps=np.concatenate([np.empty(0, np.int64), *(p.steps for p in pieces)])[order],
         times=np.concatenate([np.empty(0, np.float64), *(p.times for p in pieces)])[order],
         values=np.concatenate([np.empty(0, np.float64), *(p.values for p in pieces)])[order],
+        order=lambda: ordinals[order],
     )

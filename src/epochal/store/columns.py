@@ -44,14 +44,13 @@ class SeriesKey(NamedTuple):
 class Piece(NamedTuple):
     """Points of one series, in the order they were written."""
 
-    ordinals: NDArray[np.int64]
     steps: NDArray[np.int64]
     times: NDArray[np.float64]
     values: NDArray[np.float64]
 
     def taken(self, which: NDArray[Any]) -> Piece:
         """Some of the points, by a mask or by their places."""
-        return Piece(self.ordinals[which], self.steps[which], self.times[which], self.values[which])
+        return Piece(self.steps[which], self.times[which], self.values[which])
 
 
 class Block:
@@ -78,7 +77,6 @@ class Block:
         """A copy of one column: a view would forbid the buffers to grow."""
         table = np.frombuffer(self.values).reshape(-1, len(self.names))
         return Piece(
-            np.array(self.ordinals, dtype=np.int64),
             np.array(self.steps, dtype=np.int64),
             np.array(self.times, dtype=np.float64),
             table[:, place].copy(),
@@ -134,16 +132,17 @@ class Blocks:
 
     def piece(self, key: SeriesKey) -> Piece:
         """The points of one series, in the order they were written."""
-        return joined([block.piece(place) for block, place in self._places[key]])
+        places = self._places[key]
+        pieces = [block.piece(place) for block, place in places]
+        if len(pieces) == 1:
+            return pieces[0]
+        ordinals = np.concatenate([np.array(b.ordinals, dtype=np.int64) for b, _ in places])
+        return _joined(pieces, ordinals)
 
 
-def joined(pieces: Sequence[Piece]) -> Piece:
-    """One piece of several of one part."""
-    if len(pieces) == 1:
-        return pieces[0]
-    ordinals = np.concatenate([piece.ordinals for piece in pieces])
+def _joined(pieces: Sequence[Piece], ordinals: NDArray[np.int64]) -> Piece:
+    """One piece of several of one part, in the order of their records."""
     whole = Piece(
-        ordinals,
         np.concatenate([piece.steps for piece in pieces]),
         np.concatenate([piece.times for piece in pieces]),
         np.concatenate([piece.values for piece in pieces]),

@@ -124,7 +124,7 @@ class SealedPart:
         if key not in self.series_keys():
             return None
         points = self._segment.series(key.name, axis=key.axis)
-        return Piece(points.ordinals, points.steps, points.times, points.values)
+        return Piece(points.steps, points.times, points.values)
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""
