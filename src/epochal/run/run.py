@@ -8,6 +8,7 @@ the outside world does (a full disk, a folder that vanished) never reaches the c
 from __future__ import annotations
 
 import contextlib
+import html
 import math
 import os
 import sys
@@ -29,7 +30,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, encode_lines, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
-from epochal.run import samples
+from epochal.run import notebook, samples
 from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
@@ -81,6 +82,7 @@ class Run(Vocabulary):
         self._finished = False
         self._is_observed = False
         self._reader: DeviceReader | None = None
+        self._page: str | None = None
         self._latest: Mapping[str, float] = {}
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
@@ -163,6 +165,17 @@ class Run(Vocabulary):
 
     def __repr__(self) -> str:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the live page, and the archive once the run has finished."""
+        shown = None
+        if self.is_recorded and self._finished:
+            shown = notebook.archive_frame(self.dir)
+        elif self.is_recorded:
+            if self._page is None:
+                self._page = self.serve()
+            shown = None if self._page is None else notebook.live_frame(self._page)
+        return shown or f"<code>{html.escape(repr(self))}</code>"
 
     # -- free metrics -----------------------------------------------------------------------------
 
