@@ -102,8 +102,9 @@ class LocalStore:
 
     def refresh(self) -> Set[str]:
         """Look for new runs and new records; the ids of runs that are new, changed or gone."""
+        known = list(self._runs.values())
         self._look()
-        for run in self._runs.values():
+        for run in known:  # the others have not been read yet
             run.refresh()
         self._tell_apart()
         told = {path: (run.id, run.version) for path, run in self._runs.items()}

@@ -64,7 +64,7 @@ class LocalRun:
         before, self._listing = self._listing, Listing(self._folder, self.asides)
         if before is not None and before.signature == self._listing.signature:
             return False
-        self.version += 1
+        self.version += before is not None
         self._row = None
         self._resolved.clear()
         self._summaries.clear()
