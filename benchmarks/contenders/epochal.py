@@ -26,10 +26,10 @@ class Epochal:
 
     def read_steps(self, directory: Path, keys: Sequence[str]) -> set[int]:
         from epochal.journal.layout import RunFolder
-        from epochal.journal.reader import read_journal
+        from epochal.segments.run_records import read_run
 
         wanted = set(keys)
-        records = (record for _, record in read_journal(RunFolder(directory / "bench" / "run")))
+        records = (record for _, record in read_run(RunFolder(directory / "bench" / "run")))
         return {
             record["step"]
             for record in records
