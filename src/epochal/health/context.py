@@ -1,0 +1,60 @@
+"""What all rules may know about the run besides the record at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from epochal.health.finding import Finding
+from epochal.health.phase import Phase
+from epochal.record import Record
+
+# Kinds of which the newest record is kept for rules to look up.
+FACT_KINDS = frozenset({"run", "sol", "gpu-model", "dataset", "epoch", "finish", "resume"})
+
+
+@dataclass(slots=True)
+class Context:
+    """The run so far, kept by the engine; rules read it and never write to it.
+
+    ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
+    ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
+    GPU id. ``open`` has the open findings by rule and subject. Times are Unix seconds.
+    """
+
+    config: dict[str, Any] = field(default_factory=dict)
+    role_names: Mapping[str, str] = field(default_factory=dict)
+    step: int | None = None
+    first_step: int | None = None
+    started: float | None = None
+    now: float = 0.0
+    attempt: int = 1
+    resumed_at: int | None = None
+    last: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, Record] = field(default_factory=dict)
+    gpus: dict[int, Record] = field(default_factory=dict)
+    ranks: set[int] = field(default_factory=set)
+    open: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    phase: Phase = "warm-up"
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an older attempt came before this one."""
+        return self.attempt > 1 or self.resumed_at is not None
+
+    def has_open(self, rule: str) -> bool:
+        """Whether a rule has an open finding, of any subject."""
+        return any(name == rule for name, _ in self.open)
+
+    def take(self, record: Record, kind: str) -> None:
+        """Remember what a record says about the run as a whole."""
+        if kind == "run" and isinstance(record.get("config"), dict):
+            self.config.update(record["config"])
+        elif kind == "option" and "name" in record:
+            self.config[str(record["name"])] = record.get("value")
+        elif kind == "gpu-model":
+            gpu = record.get("id", 0)
+            self.gpus[gpu if isinstance(gpu, int) else 0] = record
+        if kind in FACT_KINDS:
+            self.facts[kind] = record

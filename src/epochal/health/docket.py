@@ -1,0 +1,151 @@
+"""Turns one rule's verdicts on one subject into a finding that opens, grows graver and closes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from epochal.health.context import Context
+from epochal.health.finding import Finding, finding_id, is_graver
+from epochal.health.rule import Rule, Verdict
+
+
+class Docket:
+    """What is known of one rule and one subject: verdicts in a row, and the finding if one is open.
+
+    It opens after ``patience`` verdicts that hold, and closes after ``release`` that do not; after
+    closing it stays shut for ``cooldown_steps``.
+    """
+
+    __slots__ = ("_began", "_clear", "_closed_at", "_holding", "_last_held", "_rule", "finding")
+
+    def __init__(self, rule: Rule) -> None:
+        self.finding: Finding | None = None
+        self._rule = rule
+        self._holding = 0
+        self._clear = 0
+        self._began: tuple[int | None, float] = (None, 0.0)
+        self._last_held: int | None = None
+        self._closed_at: int | None = None
+
+    def hear(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
+        """Take in a verdict; what it returns was just opened, closed or made graver."""
+        if not verdict.holds:
+            return self._hear_clear(t)
+        self._clear = 0
+        self._holding += 1
+        if self._holding == 1:
+            first = verdict.steps[0] if verdict.steps is not None else step
+            self._began = (first, t)
+        self._last_held = verdict.steps[1] if verdict.steps is not None else step
+        if self.finding is not None:
+            return self._grow(verdict, t)
+        if self._holding < self._rule.patience or self._is_cooling(step):
+            return None
+        self.finding = self._opened(verdict, t)
+        return self.finding
+
+    def cut(self, step: int, *, t: float) -> Finding | None:
+        """A new attempt takes over at ``step``: close what began there or after."""
+        self._holding = self._clear = 0
+        if self._closed_at is not None and self._closed_at >= step:
+            self._closed_at = None
+        finding = self.finding
+        if finding is None or finding.steps is None or finding.steps[0] < step:
+            return None
+        return self._close(finding, t)
+
+    def _hear_clear(self, t: float) -> Finding | None:
+        self._holding = 0
+        if self.finding is None:
+            return None
+        self._clear += 1
+        if self._clear < self._rule.release:
+            return None
+        return self._close(self.finding, t)
+
+    def _close(self, finding: Finding, t: float) -> Finding:
+        steps = finding.steps
+        if steps is not None and self._last_held is not None:
+            steps = (steps[0], max(steps[1], self._last_held))
+            self._closed_at = steps[1]
+        self.finding, self._clear = None, 0
+        return replace(finding, state="closed", steps=steps, t=t)
+
+    def _opened(self, verdict: Verdict, t: float) -> Finding:
+        first, began_t = self._began
+        steps = verdict.steps
+        if steps is None and first is not None and self._last_held is not None:
+            steps = (min(first, self._last_held), max(first, self._last_held))
+        opened = began_t if first is None else first
+        return Finding(
+            id=finding_id(self._rule.name, verdict.subject, opened),
+            rule=self._rule.name,
+            severity=verdict.severity,
+            sentence=verdict.sentence,
+            series=verdict.subject or None,
+            steps=steps,
+            evidence=dict(verdict.evidence),
+            advice=verdict.advice,
+            state="open",
+            t=t,
+        )
+
+    def _grow(self, verdict: Verdict, t: float) -> Finding | None:
+        finding = self.finding
+        if finding is None or not is_graver(verdict.severity, finding.severity):
+            return None
+        steps = finding.steps
+        if steps is not None and self._last_held is not None:
+            steps = (steps[0], max(steps[1], self._last_held))
+        self.finding = replace(
+            finding,
+            severity=verdict.severity,
+            sentence=verdict.sentence,
+            evidence=dict(verdict.evidence),
+            advice=verdict.advice or finding.advice,
+            steps=steps,
+            t=t,
+        )
+        return self.finding
+
+    def _is_cooling(self, step: int | None) -> bool:
+        if step is None or self._closed_at is None:
+            return False
+        return step < self._closed_at + self._rule.cooldown_steps
+
+
+class Dockets:
+    """The dockets of all rules and subjects, and the findings that are open."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._dockets: dict[tuple[str, str], Docket] = {}
+
+    def hear(self, rule: Rule, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
+        """Take in one verdict of a rule."""
+        key = (rule.name, verdict.subject)
+        docket = self._dockets.get(key)
+        if docket is None:
+            if not verdict.holds:
+                return None
+            docket = self._dockets[key] = Docket(rule)
+        news = docket.hear(verdict, step=step, t=t)
+        if news is not None:
+            self._keep(key, docket)
+        return news
+
+    def cut(self, step: int, *, t: float) -> list[Finding]:
+        """Close what began at ``step`` or after; what it returns was closed."""
+        closed: list[Finding] = []
+        for key, docket in self._dockets.items():
+            news = docket.cut(step, t=t)
+            if news is not None:
+                self._keep(key, docket)
+                closed.append(news)
+        return closed
+
+    def _keep(self, key: tuple[str, str], docket: Docket) -> None:
+        if docket.finding is None:
+            self._context.open.pop(key, None)
+        else:
+            self._context.open[key] = docket.finding

@@ -1,0 +1,105 @@
+"""What a rule found: one sentence, what proves it, and what to try."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from epochal.record import Record
+
+Severity = Literal["info", "warning", "error"]
+State = Literal["open", "closed"]
+Evidence = Mapping[str, float | int | str]
+
+SEVERITIES: tuple[str, ...] = get_args(Severity)  # from mild to grave
+_STATES = get_args(State)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is or was wrong with a run; the same ``id`` from opening to closing.
+
+    ``steps`` are the first and the last step it was seen at, None for what has no step; ``t`` is
+    the time of this statement, in Unix seconds.
+    """
+
+    id: str
+    rule: str
+    severity: Severity
+    sentence: str
+    series: str | None
+    steps: tuple[int, int] | None
+    evidence: Evidence
+    advice: str
+    state: State
+    t: float
+
+    def record(self) -> Record:
+        """The finding as a journal record of kind ``finding``."""
+        return {
+            "log": "finding",
+            "t": self.t,
+            "id": self.id,
+            "rule": self.rule,
+            "severity": self.severity,
+            "sentence": self.sentence,
+            "series": self.series,
+            "steps": None if self.steps is None else list(self.steps),
+            "evidence": {key: _plain(value) for key, value in self.evidence.items()},
+            "advice": self.advice,
+            "state": self.state,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Finding | None:
+        """The finding a journal record holds; None when it holds none that can be understood."""
+        texts = [record.get(key) for key in ("id", "rule", "sentence")]
+        severity, state = record.get("severity"), record.get("state", "open")
+        if record.get("log") != "finding" or not all(isinstance(text, str) for text in texts):
+            return None
+        if severity not in SEVERITIES or state not in _STATES:
+            return None
+        identity, rule, sentence = (str(text) for text in texts)
+        series, evidence, t = record.get("series"), record.get("evidence"), record.get("t")
+        return cls(
+            id=identity,
+            rule=rule,
+            severity=severity,
+            sentence=sentence,
+            series=series if isinstance(series, str) else None,
+            steps=_span(record.get("steps")),
+            evidence=_understood(evidence) if isinstance(evidence, Mapping) else {},
+            advice=str(record.get("advice") or ""),
+            state=state,
+            t=float(t) if isinstance(t, (int, float)) else 0.0,
+        )
+
+
+def finding_id(rule: str, subject: str, opened: float) -> str:
+    """Twelve hexadecimal digits from the rule, its subject and the step or time of opening."""
+    return hashlib.sha256(f"{rule}\0{subject}\0{opened!r}".encode()).hexdigest()[:12]
+
+
+def is_graver(severity: Severity, than: Severity) -> bool:
+    """Whether the first severity is graver than the second."""
+    return SEVERITIES.index(severity) > SEVERITIES.index(than)
+
+
+def _plain(value: float | str) -> float | str:
+    # JSON has no words for these numbers; as a text they can still be read.
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _understood(evidence: Mapping[Any, Any]) -> dict[str, float | int | str]:
+    return {str(k): v for k, v in evidence.items() if isinstance(v, (int, float, str))}
+
+
+def _span(steps: Any) -> tuple[int, int] | None:
+    if isinstance(steps, (list, tuple)) and len(steps) == 2:
+        first, last = steps
+        if isinstance(first, int) and isinstance(last, int):
+            return first, last
+    return None

@@ -1,0 +1,67 @@
+"""What every rule is: it sees records and gives verdicts; the engine makes findings of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.finding import Severity
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a rule sees its fault in one subject now.
+
+    ``subject`` is the series (or GPU, rank, layer) it is about: a rule has at most one open finding
+    for each. Sentence, evidence and advice matter only where ``holds``. ``steps`` is where the
+    fault lies; without it, the steps from the first verdict that held to the last.
+    """
+
+    subject: str
+    holds: bool
+    severity: Severity = "warning"
+    sentence: str = ""
+    steps: tuple[int, int] | None = None
+    evidence: Mapping[str, float | int | str] = field(default_factory=dict)
+    advice: str = ""
+
+
+class Rule(ABC):
+    """One kind of fault.
+
+    A rule keeps its own history and gives a verdict whenever it can tell; no verdict means that
+    nothing is known, and leaves open what is open. It must give the same verdicts for the same
+    records: no clock, no chance.
+    """
+
+    name: ClassVar[str]
+    kinds: ClassVar[frozenset[str]]  # the record kinds it wants; empty for all
+    every_rank: ClassVar[bool] = True  # False: only what rank 0 and its children logged
+    patience: int = 1  # verdicts in a row that must hold before a finding opens
+    release: int = 1  # verdicts in a row that must not hold before it closes
+    cooldown_steps: int = 0  # for so many steps after closing it is not opened again
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self.thresholds = thresholds
+
+    @abstractmethod
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Take in one record of the wanted kinds and judge."""
+
+    def tick(self, now: float, context: Context) -> Iterable[Verdict]:
+        """Judge by the clock alone, in Unix seconds; called about once a second while live."""
+        return ()
+
+    def cut(self, step: int, context: Context) -> None:  # noqa: B027
+        """A new attempt takes over at ``step``: forget what lies there and after."""
+
+    def finish(self, context: Context) -> Iterable[Verdict]:
+        """Speak last, when the run has ended."""
+        return ()

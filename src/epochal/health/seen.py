@@ -1,0 +1,26 @@
+"""One journal record as rules look at it: decoded once, however many rules want it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from epochal.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One record: where and when it stands, its numbers by series name and by role.
+
+    ``values`` has every scalar, those that are not finite as floats; ``roles`` has the loss,
+    eval_loss, norm, lr and throughput where this record carries the series that plays the role.
+    """
+
+    kind: str
+    step: int | None
+    t: float
+    rank: int
+    writer: str
+    values: Mapping[str, float]
+    roles: Mapping[str, float]
+    record: Record

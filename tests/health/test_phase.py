@@ -1,0 +1,61 @@
+import random
+
+import pytest
+
+from epochal.health.phase import PhaseDetector
+
+
+def phase_of(losses: list[float]) -> str:
+    detector = PhaseDetector()
+    for step, loss in enumerate(losses):
+        detector.observe(step, loss)
+    return detector.phase
+
+
+def noise(seed: int, size: float, count: int) -> list[float]:
+    chance = random.Random(seed)
+    return [chance.gauss(0, size) for _ in range(count)]
+
+
+def test_it_warms_up_first() -> None:
+    assert phase_of([3.0] * 40) == "warm-up"
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, -1e6])
+def test_a_falling_loss_converges_whatever_its_scale(scale: float) -> None:
+    falling = [abs(scale) * (3 - step / 100) + scale for step in range(250)]
+    assert (
+        phase_of([a + abs(scale) * b for a, b in zip(falling, noise(1, 0.1, 250), strict=True)])
+        == "converging"
+    )
+
+
+def test_a_flat_loss_is_a_plateau() -> None:
+    falling = [3 - step / 100 for step in range(200)] + [1.0] * 400
+    assert phase_of([a + b for a, b in zip(falling, noise(2, 0.1, 600), strict=True)]) == "plateau"
+
+
+def test_a_rising_loss_diverges() -> None:
+    course = [3 - step / 100 for step in range(200)] + [1 + step / 100 for step in range(150)]
+    assert phase_of([a + b for a, b in zip(course, noise(3, 0.1, 350), strict=True)]) == "diverging"
+
+
+def test_noise_far_beyond_the_usual_is_unstable() -> None:
+    assert phase_of([1 + n for n in noise(4, 0.01, 400)] + [1 + n for n in noise(5, 0.1, 50)]) in (
+        "unstable",
+        "diverging",
+    )
+
+
+def test_a_loss_that_is_not_finite_diverges() -> None:
+    assert phase_of([1.0] * 5 + [float("nan")]) == "diverging"
+
+
+def test_a_cut_forgets_what_came_after() -> None:
+    detector = PhaseDetector()
+    for step in range(300):
+        detector.observe(step, 3 - step / 100 if step < 250 else 50.0)
+    detector.cut(250)
+    for step in range(250, 310):
+        phase = detector.observe(step, 3 - step / 100)
+    assert phase == "converging"
