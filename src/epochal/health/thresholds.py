@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from epochal.health.thresholds_machine import MachineThresholds
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """What counts as wrong; windows are in logged points unless their name says otherwise."""
+
+    machine: MachineThresholds = field(default_factory=MachineThresholds)
 
     # -- phase label ------------------------------------------------------------------------------
     # The first points of a run fall or jump for reasons of their own (warm-up of the rate, of the

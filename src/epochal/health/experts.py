@@ -1,0 +1,116 @@
+"""How many experts a mixture has and how many a token takes, and what imbalance is too much."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from epochal.health.thresholds_machine import MachineThresholds
+from epochal.record import Record
+
+# Names in the configurations of published models, and plain ones.
+_NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+_TOP_K = ("num_experts_per_tok", "top_k", "moe_top_k", "experts_per_token", "num_selected_experts")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerLoad:
+    """One layer's routing, from the shares of its experts."""
+
+    layer: str
+    imbalance: float
+    utilization: float
+    busiest: int
+    busiest_share: float
+
+
+class Routing:
+    """What is known of a model's routing: experts and experts per token, from whatever tells it."""
+
+    def __init__(self) -> None:
+        self.num_experts: float | None = None
+        self.top_k: float | None = None
+
+    def learn(self, values: Mapping[str, float], record: Record, config: Mapping[str, Any]) -> None:
+        """Take in a record of kind ``step``, ``moe`` or ``experts``."""
+        if record.get("log") == "experts":
+            loads = record.get("load")
+            if isinstance(loads, list) and loads and isinstance(loads[0], list):
+                self.num_experts = float(len(loads[0]))
+            self.top_k = _number(record.get("top_k")) or self.top_k
+        if self.num_experts is None:
+            self.num_experts = _found(config, _NUM_EXPERTS) or _counted(values)
+        if self.top_k is None:
+            self.top_k = _found(config, _TOP_K)
+
+    @property
+    def largest_imbalance(self) -> float | None:
+        """Experts over top-k: the imbalance when every token takes the same; None if unknown."""
+        if not self.num_experts or not self.top_k or self.top_k > self.num_experts:
+            return None  # a "top_k" above the number of experts is that of sampling text
+        return self.num_experts / self.top_k
+
+    def bars(self, thresholds: MachineThresholds) -> tuple[float, float]:
+        """The imbalances from which it is poor, and from which it is grave."""
+        largest = self.largest_imbalance
+        if largest is None:
+            return thresholds.moe_imbalance_unknown, 2 * thresholds.moe_imbalance_unknown
+        share = max(thresholds.moe_imbalance_least, thresholds.moe_imbalance_share * largest)
+        poor = min(share, thresholds.moe_imbalance_cap * largest)
+        return max(poor, 1.0), max(thresholds.moe_imbalance_grave * largest, 1.0)
+
+
+def layer_loads(record: Record) -> list[LayerLoad]:
+    """The layers of an ``experts`` record; what cannot be understood is left out."""
+    layers, loads = record.get("layers"), record.get("load")
+    if not isinstance(layers, list) or not isinstance(loads, list):
+        return []
+    found = [_layer_load(str(layer), load) for layer, load in zip(layers, loads, strict=False)]
+    return [load for load in found if load is not None]
+
+
+def _layer_load(layer: str, load: Any) -> LayerLoad | None:
+    if not isinstance(load, list) or len(load) < 2:
+        return None
+    shares = [number if (number := _number(share)) is not None else 0.0 for share in load]
+    total = sum(shares)
+    if total <= 0:
+        return None
+    most = max(shares)
+    return LayerLoad(
+        layer=layer,
+        imbalance=most / total * len(shares),
+        utilization=sum(share > 0 for share in shares) / len(shares),
+        busiest=shares.index(most),
+        busiest_share=most / total,
+    )
+
+
+def _counted(values: Mapping[str, float]) -> float | None:
+    active, used = values.get("moe/active_experts"), values.get("moe/expert_utilization")
+    if not active or not used or not 0 < used <= 1:
+        return None
+    return float(round(active / used)) if active >= 1 else None
+
+
+def _found(config: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
+    """The first of the names in a configuration, at any depth."""
+    for name in names:
+        number = _number(config.get(name))
+        if number is not None:
+            return number
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            number = _found(value, names)
+            if number is not None:
+                return number
+        elif str(key).rpartition(".")[2] in names and _number(value) is not None:
+            return _number(value)
+    return None
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < float("inf") else None

@@ -1,0 +1,81 @@
+"""Whether something grows steadily, told from its floor: what collectors leave behind."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """A steady rise: from when to when (Unix seconds), from what floor to what floor."""
+
+    since: float
+    until: float
+    before: float
+    after: float
+
+    @property
+    def rise(self) -> float:
+        """How much the floor rose."""
+        return self.after - self.before
+
+    @property
+    def per_second(self) -> float:
+        """The rise in a second."""
+        return self.rise / max(self.until - self.since, 1e-9)
+
+
+class GrowthWatch:
+    """The last samples of one figure, in blocks; growth is a floor that rises in every block."""
+
+    def __init__(self, *, window: int, blocks: int, swing: float, second_half: float) -> None:
+        self._samples: deque[tuple[float, float]] = deque(maxlen=window)
+        self._blocks = blocks
+        self._swing = swing
+        self._second_half = second_half
+
+    def push(self, t: float, value: float) -> None:
+        """Take in one sample."""
+        self._samples.append((t, value))
+
+    def clear(self) -> None:
+        """Forget every sample."""
+        self._samples.clear()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a window's worth of samples is there."""
+        return len(self._samples) == self._samples.maxlen
+
+    def growth(self) -> Growth | None:
+        """The steady rise over the window; None where there is none, or not yet samples enough."""
+        if not self.is_full:
+            return None
+        samples = list(self._samples)
+        size = len(samples) // self._blocks
+        blocks = [
+            [value for _, value in samples[start : start + size]]
+            for start in range(0, size * self._blocks, size)
+        ]
+        floors = [min(block) for block in blocks]
+        if not all(before < after for before, after in pairwise(floors)):
+            return None
+        rise = floors[-1] - floors[0]
+        if rise < self._swing * _swing_within(blocks, floors) or not self._keeps_on(floors):
+            return None
+        return Growth(samples[0][0], samples[-1][0], floors[0], floors[-1])
+
+    def _keeps_on(self, floors: Sequence[float]) -> bool:
+        middle = (floors[(len(floors) - 1) // 2] + floors[len(floors) // 2]) / 2
+        return floors[-1] - middle >= self._second_half * (floors[-1] - floors[0])
+
+
+def _swing_within(blocks: Sequence[Sequence[float]], floors: Sequence[float]) -> float:
+    """How far values stand above their block's floor, beyond what the rise itself makes of it."""
+    climb = (floors[-1] - floors[0]) / max(len(floors) - 1, 1)
+    swings = [max(block) - low for block, low in zip(blocks, floors, strict=True)]
+    return max(median(swings) - climb, 0.0)

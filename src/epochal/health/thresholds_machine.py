@@ -1,0 +1,201 @@
+"""The numbers by which machine, layers, experts and advice are judged, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class MachineThresholds:
+    """What counts as wrong; shares are of 1, windows in records unless their name says otherwise."""
+
+    # -- throughput-drop --------------------------------------------------------------------------
+    # Compilation, caches and the first full queue of a GPU make the first records untypical.
+    throughput_skip: int = 5
+    # Thirty records give a median that strays by a quarter of a deviation.
+    throughput_baseline_min: int = 30
+    throughput_baseline: int = 400
+    # A fifth less costs an hour in five, and is beyond what clocks and batches vary by.
+    throughput_share: float = 0.8
+    # A background save slows a run for ten or twenty seconds; half a minute is no longer one.
+    throughput_recent_s: float = 30.0
+    # Slow loggers: so many records in a row, since an evaluation slows one or two.
+    throughput_recent_min: int = 4
+    # Of a long stretch three quarters must be slow, of a short one all.
+    throughput_slow_share: float = 0.75
+    # Once open, it is over when less than this share is slow.
+    throughput_release_share: float = 0.4
+
+    # -- input-bound ------------------------------------------------------------------------------
+    # A well-fed loop waits for data a few percent of a step; a quarter is worth more workers.
+    input_wait_share: float = 0.25
+    input_wait_grave: float = 0.6
+    # The first batches wait for workers to start.
+    input_skip_phases: int = 1
+    # Without timed phases: a GPU that works less than half of the time...
+    input_gpu_util_pct: float = 50.0
+    # ...beside CPUs that have nothing left to give, or one process that fills its core.
+    input_cpu_pct: float = 90.0
+    input_core_pct: float = 95.0
+    # One minute of telemetry: an evaluation or a save is shorter, or does not load the CPUs.
+    input_records: int = 6
+    # Without GPU figures: steps that are followed by a pause longer than the step itself.
+    input_pause_share: float = 0.5
+    input_pause_records: int = 30
+
+    # -- straggler --------------------------------------------------------------------------------
+    # Ranks on equal machines differ by a few percent; all wait for the slowest at every step.
+    straggler_share: float = 1.2
+    straggler_window: int = 20
+    straggler_min: int = 10
+    # And the slowest must stand out from how much the others differ among themselves.
+    straggler_deviations: float = 4.0
+
+    # -- gpu-throttling ---------------------------------------------------------------------------
+    # Under heat the clock is cut in steps of a few percent: any lasting loss is worth a look.
+    throttle_thermal_share: float = 0.05
+    # Data-centre GPUs run dense work at their power limit by design, a tenth or two below the
+    # greatest clock; only more than that is a limit set low or a supply that fails.
+    throttle_power_share: float = 0.3
+    throttle_other_share: float = 0.15
+    # Or a loss like this against the clock the same GPU held in this run before.
+    throttle_fall_share: float = 0.12
+    # Below this use the clock says nothing: an idle GPU lowers it by itself.
+    throttle_min_util_pct: float = 20.0
+    # One record of ten seconds may be a moment; two are not.
+    throttle_lasting_s: float = 20.0
+    throttle_baseline_min: int = 3
+
+    # -- memory-creep -----------------------------------------------------------------------------
+    # Six blocks of ten records each (ten minutes at first): collectors and caches breathe within.
+    creep_window: int = 60
+    # And six times as long, for leaks of a slow kind.
+    creep_long_factor: int = 6
+    creep_blocks: int = 6
+    # Less than this is what allocators round by.
+    creep_min_bytes: float = 64 * _MIB
+    creep_share: float = 0.03
+    # The floor must rise by several times what it swings within a block.
+    creep_swing: float = 2.0
+    # Growth that fades (caches filling up) gains little in the second half of the window.
+    creep_second_half: float = 0.4
+    # Imports, first batches and compilation take memory that stays.
+    creep_skip_s: float = 120.0
+
+    # -- memory-full ------------------------------------------------------------------------------
+    # Three minutes of ten-second records.
+    full_window: int = 18
+    full_share: float = 0.02
+    # The time in which someone can still save and stop.
+    full_soon_s: float = 1800.0
+    full_very_soon_s: float = 300.0
+    # Projections from far below the limit are guesses.
+    full_from_share: float = 0.5
+    # Linux starts to kill, or to swap, in the last percents of memory. GPUs are filled on purpose.
+    full_ram_share: float = 0.95
+    full_ram_grave: float = 0.98
+
+    # -- silent-run -------------------------------------------------------------------------------
+    # Evaluations and saves are silent for minutes; less is not worth a word.
+    silent_min_s: float = 120.0
+    # Against the usual distance of records, and the longest pause that turned out well.
+    silent_gaps: float = 20.0
+    silent_longest: float = 3.0
+    silent_min_records: int = 10
+    silent_grave: float = 5.0
+
+    # -- low-sol ----------------------------------------------------------------------------------
+    # 80 % of the speed of light is excellent; below 60 % something holds the hardware up.
+    sol_share_pct: float = 60.0
+    # Below this it is no longer a matter of tuning kernels.
+    sol_grave_pct: float = 25.0
+    sol_window: int = 50
+    # Compilation and warm-up of the clocks.
+    sol_skip: int = 20
+
+    # -- replica-drift ----------------------------------------------------------------------------
+    # What is equal on all ranks by construction (norms after the exchange) differs by rounding.
+    drift_equal: float = 1e-5
+    drift_apart: float = 1e-3
+    drift_learn: int = 5
+    drift_lasting: int = 5
+    # Losses of ranks differ by their data; their means over a window may not. Deviations of a mean.
+    drift_window: int = 60
+    drift_deviations: float = 8.0
+    drift_share: float = 0.02
+
+    # -- layers -----------------------------------------------------------------------------------
+    # Watched steps in a row. Zero-initialised branches get their first gradient a step or two late,
+    # and an expert may go without tokens for some steps.
+    dead_samples: int = 5
+    # Beside the usual gradient of the other layers, this is nothing.
+    dead_gradient_share: float = 1e-8
+    # A ReLU layer is half to nine tenths zeros; this is a layer that says nothing.
+    dead_activation_zeros: float = 0.995
+    frozen_samples: int = 4
+    # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
+    update_ratio_high: float = 0.1
+    update_ratio_low: float = 1e-5
+    update_samples: int = 5
+    # Biases and scales start near zero, where any step is large against the norm.
+    update_min_norm_share: float = 0.02
+    # At the end of a schedule updates are small on purpose.
+    update_lr_share: float = 0.3
+
+    # -- weight-norm ------------------------------------------------------------------------------
+    # Watched steps; weights of a healthy run grow like a root of time, ever slower.
+    weight_window: int = 6
+    # Doubling within a window, without slowing down, is not.
+    weight_growth: float = 2.0
+    # A quarter of what it was, and still falling: decay has won over learning.
+    weight_fall: float = 0.25
+    weight_fall_window: float = 0.8
+    # Norms that began this far below their later size were not initialised to mean anything.
+    weight_from_share: float = 0.05
+
+    # -- experts ----------------------------------------------------------------------------------
+    # The load imbalance (most loaded over mean) cannot exceed experts/top-k, when every token
+    # takes the same experts. So the bars are shares of that, and at least what is poor for few
+    # experts.
+    moe_imbalance_least: float = 3.0
+    moe_imbalance_share: float = 0.8
+    moe_imbalance_cap: float = 0.9
+    moe_imbalance_grave: float = 0.95
+    # Without knowing experts and top-k: beyond what 128 experts with 8 per token show in health.
+    moe_imbalance_unknown: float = 13.0
+    moe_utilization: float = 0.8
+    moe_utilization_grave: float = 0.5
+    moe_skip: int = 10  # routers start from random weights
+    moe_recent: int = 5
+    moe_window: int = 50
+    # Twice what it was within a few records, or half as much again in a steady climb.
+    moe_doubling: float = 2.0
+    moe_climb: float = 1.5
+    moe_climb_blocks: int = 5
+    # Moves below this imbalance are between one healthy state and another.
+    moe_move_floor: float = 1.8
+    # Entropy over ln(experts): a router that never doubts no longer explores.
+    moe_entropy: float = 0.05
+
+    # -- advice -----------------------------------------------------------------------------------
+    advice_cooldown: int = 200
+    # Of its peak: below it the schedule is at work already.
+    advice_lr_share: float = 0.3
+    # Points of the gradient norm; flat is a change of less than a twentieth over them.
+    advice_flat_points: int = 50
+    advice_flat_share: float = 0.05
+    # Points on plateau before anything is said: a schedule or one epoch passes in the meantime.
+    advice_stuck_points: int = 300
+    advice_fading_points: int = 60
+    # Gradients at less than half of what they were, while the loss has all but stopped.
+    advice_fading_share: float = 0.5
+    advice_guard_steps: int = 10
+    advice_num_cuts: int = 2
+    # Points after the second cut within which a loss that can be saved has begun to fall.
+    advice_cut_points: int = 200
+    # Loss still falling by a twentieth per ten points, when the rate stops rising.
+    advice_room_share: float = 0.05
+    advice_room_points: int = 10
+    advice_room_factor: float = 1.5
