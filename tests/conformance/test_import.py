@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -41,10 +42,11 @@ def counted(records: list[Record]) -> Counter[str]:
 
 @by_format
 def test_a_source_is_known_by_what_it_holds(name: str, tmp_path: Path) -> None:
-    source = opened(SAMPLES[name](tmp_path).source)
-    assert type(source).__module__ == FORMATS[name]
-    assert source.label
-    assert everything(source)
+    path = SAMPLES[name](tmp_path).source
+    found = {one for one in FORMATS if import_module(FORMATS[one]).find(path) is not None}
+    assert found == {name}
+    assert opened(path).label
+    assert everything(opened(path))
 
 
 @by_format
@@ -69,6 +71,41 @@ def test_what_was_read_is_not_read_again(name: str, tmp_path: Path) -> None:
     source = opened(SAMPLES[name](tmp_path).source)
     assert everything(source)
     assert [list(run.read_new()) for run in source.runs()] == [[] for _ in source.runs()]
+
+
+@by_format
+def test_a_run_that_is_rewound_is_read_again(name: str, tmp_path: Path) -> None:
+    source = opened(SAMPLES[name](tmp_path).source)
+    first = everything(source)
+    for run in source.runs():
+        run.rewind()
+    assert counted(everything(source)) == counted(first)
+
+
+@by_format
+def test_a_run_tells_where_it_lies_and_how_much_there_is(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name](tmp_path)
+    for run in opened(sample.source).runs():
+        assert run.path.exists()
+        assert run.extent().size_bytes > 0
+        assert run.extent().changed > 1e9
+
+
+@by_format
+def test_a_file_replaced_by_a_shorter_one_is_read_anew(name: str, tmp_path: Path) -> None:
+    sample = SAMPLES[name](tmp_path)
+    if not sample.is_appended:
+        pytest.skip("not a file that is appended to")
+    text = sample.file.read_bytes()
+    gathered = [Gathered(run) for run in opened(sample.source).runs()]
+    for one in gathered:
+        one.poll()
+    sample.file.write_bytes(text[: len(text) * 2 // 3])
+    assert any(one.poll() for one in gathered)
+    found = [r for one in gathered for a in one.attempts.values() for _, r in a.records()]
+    assert counted(without_file_times(found)) == counted(
+        without_file_times(everything(opened(sample.source)))
+    )
 
 
 @by_format

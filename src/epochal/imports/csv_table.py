@@ -13,7 +13,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from epochal.imports.foreign import Batch, Identity, empty_points, file_signature
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Identity,
+    empty_points,
+    file_extent,
+    file_signature,
+)
 from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
 from epochal.imports.text_file import TextFile, files_in, identity_of
 from epochal.record import Record
@@ -69,8 +76,13 @@ class CsvRun:
 
     def __init__(self, path: Path, run: str | None) -> None:
         self.key = path.name if run is None else f"{path.name}/{run}"
+        self.path = path
         self._run = run
-        self._file = TextFile(path)
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first byte again."""
+        self._file = TextFile(self.path)
         self._rows = RowReader(t=self._file.changed)
         self._layout: Layout | None = None
         self._line = 0
@@ -78,7 +90,7 @@ class CsvRun:
     @property
     def identity(self) -> Identity:
         """Named after the file, or by the column of runs."""
-        return identity_of(self._file.path, "csv", key=self._run or "")
+        return identity_of(self.path, "csv", key=self._run or "")
 
     @property
     def problems(self) -> Sequence[str]:
@@ -87,7 +99,11 @@ class CsvRun:
 
     def signature(self) -> object:
         """Size and time of the table."""
-        return file_signature(self._file.path)
+        return file_signature(self.path)
+
+    def extent(self) -> Extent:
+        """Size and time of the table."""
+        return file_extent(self.path)
 
     def read_new(self) -> Iterator[Batch]:
         """The records of whole lines written since."""

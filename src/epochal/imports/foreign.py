@@ -13,6 +13,8 @@ Nothing here writes to the files it reads, and nothing is read before it is aske
   at the end of a file and not yet whole is left for the next call.
 - A batch names its attempt. A run that was taken up again at step S begins a new attempt whose
   first record is ``resume`` with ``step`` S, as in a journal of our own.
+- Files only grow while they are read. When ``extent`` has become smaller they were replaced, and
+  ``rewind`` has the run read again from its beginning.
 - A ``blob`` record names a file; ``ForeignRun.blob`` gives its bytes, read when asked for.
 - Damage never raises out of ``read_new``: it is a sentence in ``problems`` that names the file and
   the place, and what can be read is read. A file that cannot be read at all raises ``FormatError``
@@ -26,11 +28,12 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.errors import FormatError
 from epochal.record import Record
 
 
@@ -74,12 +77,23 @@ class Identity:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+class Extent(NamedTuple):
+    """What a run's files come to; ``changed`` in Unix seconds, 0 when none is there."""
+
+    size_bytes: int
+    changed: float
+
+
 class ForeignRun(Protocol):
     """One run in another tracker's files."""
 
     @property
     def key(self) -> str:
         """What tells it from the other runs of its source, at every reading the same."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder it lies in; several runs may share one."""
 
     @property
     def identity(self) -> Identity:
@@ -92,8 +106,14 @@ class ForeignRun(Protocol):
     def signature(self) -> object:
         """What its files look like from outside; equal to the last one: nothing new to read."""
 
+    def extent(self) -> Extent:
+        """How much there is of its files, and when they were last written to."""
+
     def read_new(self) -> Iterator[Batch]:
         """What was written since the last call."""
+
+    def rewind(self) -> None:
+        """Forget what was read: the next ``read_new`` begins at the beginning."""
 
     def blob(self, file: str) -> bytes:
         """The bytes that a ``blob`` record handed out earlier names; ``KeyError`` for others."""
@@ -125,6 +145,9 @@ FORMATS: Mapping[str, str] = {
     "csv": "epochal.imports.csv_table",
 }
 
+# Formats that any program writes for any purpose: beside a tracker's own files they are not runs.
+_ANYBODYS = frozenset({"json_lines", "csv"})
+
 
 def open_foreign(path: str | Path) -> Foreign | None:
     """The runs that another tracker left in a file or folder; None when there are none of any.
@@ -138,6 +161,29 @@ def open_foreign(path: str | Path) -> Foreign | None:
         if found is not None:
             return found
     return None
+
+
+def open_all_foreign(path: str | Path) -> Sequence[Foreign]:
+    """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
+
+    Raises like ``open_foreign``, after every format was tried.
+    """
+    place = Path(path).expanduser().absolute()
+    found: list[Foreign] = []
+    fault: FormatError | None = None
+    for name, module in FORMATS.items():
+        if found and name in _ANYBODYS:
+            continue
+        try:
+            source: Foreign | None = importlib.import_module(module).find(place)
+        except FormatError as error:
+            fault = fault or error
+            continue
+        if source is not None:
+            found.append(source)
+    if fault is not None and not found:
+        raise fault
+    return found
 
 
 def stable_id(*parts: object) -> str:
@@ -156,6 +202,13 @@ def file_signature(*paths: Path) -> tuple[tuple[str, int, int], ...]:
             continue
         found.append((str(path), status.st_size, status.st_mtime_ns))
     return tuple(found)
+
+
+def file_extent(*paths: Path) -> Extent:
+    """What some files come to; those that are gone count as nothing."""
+    found = file_signature(*paths)
+    changed_ns = max((changed for _, _, changed in found), default=0)
+    return Extent(sum(size for _, size, _ in found), changed_ns / 1e9)
 
 
 def empty_points() -> Points:

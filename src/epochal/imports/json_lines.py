@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from epochal.imports.foreign import Batch, Identity, empty_points, file_signature
-from epochal.imports.rows import RowReader
-from epochal.imports.text_file import TextFile, files_in, identity_of
+from epochal.imports.object_files import ObjectFiles, ObjectFormat
+from epochal.imports.text_file import TextFile, files_in
 from epochal.imports.values import json_value
-from epochal.record import Record
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".log"})
 _PATTERNS = ("*.jsonl", "*.ndjson")
-_BATCH_RECORDS = 8192
 _PEEK_BYTES = 1024 * 1024
 
 
-def find(path: Path) -> JsonLinesFiles | None:
+def find(path: Path) -> ObjectFiles | None:
     """The runs of a file or of a folder's files; None when they hold no JSON objects in lines."""
-    return JsonLinesFiles(path) if _files(path) else None
+    return ObjectFiles(path, _FORMAT) if _files(path) else None
 
 
 def _files(path: Path) -> list[Path]:
@@ -35,66 +32,19 @@ def _is_json_lines(path: Path) -> bool:
     return first.startswith(b"{") and _object(first) is not None
 
 
-class JsonLinesFiles:
-    """Files of JSON lines, a run each."""
-
-    label = "JSON lines"
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._runs: dict[Path, JsonLinesRun] = {}
-
-    def runs(self) -> Sequence[JsonLinesRun]:
-        """Every file that is there."""
-        self._runs = {f: self._runs.get(f) or JsonLinesRun(f) for f in _files(self.path)}
-        return list(self._runs.values())
-
-
-class JsonLinesRun:
-    """One file."""
-
-    def __init__(self, path: Path) -> None:
-        self.key = path.name
-        self._file = TextFile(path)
-        self._rows = RowReader(t=self._file.changed)
-
-    @property
-    def identity(self) -> Identity:
-        """Named after the file."""
-        return identity_of(self._file.path, "json_lines")
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Lines that are no JSON objects."""
-        return self._file.problems
-
-    def signature(self) -> object:
-        """Size and time of the file."""
-        return file_signature(self._file.path)
-
-    def read_new(self) -> Iterator[Batch]:
-        """The records of whole lines written since, and of a last one that is a whole object."""
-        records: list[Record] = []
-        lines = self._file.read_rest().split(b"\n")
-        for number, line in enumerate(lines):
-            is_last = number == len(lines) - 1
-            row = _object(line) if line.strip() else None
-            if row is None and is_last:
-                break  # being written
-            if row is not None:
-                records += self._rows.records(row)
-            elif line.strip():
-                self._file.say_damage(self._file.offset, "the line is no JSON object")
-            self._file.offset += len(line) + (not is_last)
-            if len(records) >= _BATCH_RECORDS:
-                yield Batch(empty_points(), records)
-                records = []
-        if records:
-            yield Batch(empty_points(), records)
-
-    def blob(self, file: str) -> bytes:
-        """There are none."""
-        raise KeyError(file)
+def _objects(file: TextFile) -> Iterator[dict[str, Any]]:
+    """The objects of whole lines, and of a last one that is a whole object."""
+    lines = file.read_rest().split(b"\n")
+    for number, line in enumerate(lines):
+        is_last = number == len(lines) - 1
+        row = _object(line) if line.strip() else None
+        if row is None and is_last:
+            return  # being written
+        if row is None and line.strip():
+            file.say_damage(file.offset, "the line is no JSON object")
+        file.offset += len(line) + (not is_last)
+        if row is not None:
+            yield row
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
@@ -103,3 +53,6 @@ def _object(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+_FORMAT = ObjectFormat("json_lines", "JSON lines", _files, _objects)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Identity, Points, empty_points
+from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_points, file_extent
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
 from epochal.record import Record
@@ -80,9 +80,13 @@ class MlflowRun:
 
     def __init__(self, file: SqliteFile, key: str) -> None:
         self.key = key
+        self.path = file.path
         self._file = file
-        self._path = file.path
         self._row: dict[str, Any] = {}
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first row again."""
         self._last_row = 0
         self._has_finished = False
         self._problems: list[str] = []
@@ -100,6 +104,10 @@ class MlflowRun:
     def signature(self) -> object:
         """Size and time of the database, and the run's status."""
         return (self._row.get("status"), self._file.signature())
+
+    def extent(self) -> Extent:
+        """Size and time of the database."""
+        return file_extent(self.path)
 
     @property
     def identity(self) -> Identity:
@@ -126,7 +134,7 @@ class MlflowRun:
             config={name: _number_or_text(value) for name, value in parameters.items()},
             tags=tuple(f"{name}={value}" if value else name for name, value in own.items()),
             notes=tags.get("mlflow.note.content"),
-            facts={"source": str(self._path), "mlflow_tags": tags},
+            facts={"source": str(self.path), "mlflow_tags": tags},
         )
 
     def read_new(self) -> Iterator[Batch]:
@@ -141,7 +149,7 @@ class MlflowRun:
                     latest = max(latest, float(points.times.max()))
                     yield Batch(points)
         except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
-            self._say(f"{self._path} is damaged after row {self._last_row} of its metrics: {error}")
+            self._say(f"{self.path} is damaged after row {self._last_row} of its metrics: {error}")
             return
         finish = _FINISH.get(str(self._row.get("status")))
         if finish is not None and not self._has_finished:

@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from epochal.imports.foreign import Batch, Identity, Points, empty_points, file_signature, stable_id
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Identity,
+    Points,
+    empty_points,
+    file_extent,
+    file_signature,
+    stable_id,
+)
 from epochal.imports.tfevents_event import Event, Tags
 from epochal.imports.tfevents_file import Chunk, EventFile
 from epochal.record import Record
@@ -92,9 +101,15 @@ class TensorboardRun:
 
     def __init__(self, key: str, root: Path) -> None:
         self.key = key
+        self.path = root / key if root.is_dir() else root
         self._root = root
         self._sources: dict[Path, _Source] = {}
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first event of every file again."""
         self._tags = Tags()
+        self._sources = {path: _Source(EventFile(path, tags=self._tags)) for path in self._sources}
         self._blobs: dict[str, _Blob] = {}
         self._attempt = 1
         self._has_read = False
@@ -124,7 +139,7 @@ class TensorboardRun:
         if self._writer is not None:
             facts["writer"] = self._writer
         return Identity(
-            id=stable_id("tensorboard", self._root, self.key),
+            id=stable_id("tensorboard", self.path),
             name=project if self.key == "." else self.key,
             project=project,
             created=created,
@@ -142,6 +157,10 @@ class TensorboardRun:
     def signature(self) -> object:
         """Sizes and times of the event files."""
         return file_signature(*self._sources)
+
+    def extent(self) -> Extent:
+        """Sizes and times of the event files."""
+        return file_extent(*self._sources)
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to any of the files since."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Batch, Identity, empty_points, stable_id
+from epochal.imports.foreign import Batch, Extent, Identity, empty_points, file_extent, stable_id
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
@@ -82,12 +82,16 @@ class TrackioRun:
         self, file: SqliteFile, column: str, run_id: str, *, name: str, first: str
     ) -> None:
         self.key = f"{file.path.stem}/{run_id}"
+        self.path = file.path
         self._file = file
-        self._path = file.path
         self._column = column
         self._run_id = run_id
         self._name = name
         self._first = first
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first rows again."""
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
         self._problems: list[str] = []
         self._blobs: dict[str, Path] = {}
@@ -102,22 +106,26 @@ class TrackioRun:
         """Size and time of the database."""
         return self._file.signature()
 
+    def extent(self) -> Extent:
+        """Size and time of the database."""
+        return file_extent(self.path)
+
     @property
     def identity(self) -> Identity:
         """Names from the rows, the configuration from its table."""
         if self._identity is None:
             config = self._config()
             own = {name: value for name, value in config.items() if name.startswith("_")}
-            project = self._path.stem
+            project = self.path.stem
             self._identity = Identity(
                 id=self._run_id
                 if self._column == "run_id"
-                else stable_id("trackio", self._path, self._run_id),
+                else stable_id("trackio", self.path, self._run_id),
                 name=self._name,
                 project=project,
                 created=utc_seconds(str(own.get("_Created") or self._first)),
                 config={n: v for n, v in config.items() if not n.startswith("_")},
-                facts={"source": str(self._path), **({"trackio": own} if own else {})},
+                facts={"source": str(self.path), **({"trackio": own} if own else {})},
             )
         return self._identity
 
@@ -151,7 +159,7 @@ class TrackioRun:
                     try:
                         records += take(self, row)
                     except (ValueError, TypeError, RecursionError) as error:
-                        self._say(f"{self._path}: row {row['id']} of {table} is damaged: {error}.")
+                        self._say(f"{self.path}: row {row['id']} of {table} is damaged: {error}.")
                 self._last[table] = int(rows[-1]["id"])
                 if records:
                     yield Batch(empty_points(), records)
@@ -163,7 +171,7 @@ class TrackioRun:
             yield {"log": "metrics", "t": t, "step": step, "m": found.numbers}
         for name, text in found.texts.items():
             yield {"log": "text", "t": t, "step": step, "name": name, "text": text}
-        media = self._path.parent / "media"
+        media = self.path.parent / "media"
         for name, value in found.objects.items():
             kind = str(value.get(_TYPE, "")).removeprefix("trackio.")
             plain = {**value, _TYPE: kind, "path": value.get("file_path", value.get("path"))}
@@ -197,7 +205,7 @@ class TrackioRun:
                 row = connection.execute(statement, (self._run_id,)).fetchone()
             return {} if row is None else dict(_object(row[0]))
         except (FormatError, OSError, ValueError, RecursionError) as error:
-            self._say(f"{self._path}: the configuration of {self._name!r} is damaged: {error}")
+            self._say(f"{self.path}: the configuration of {self._name!r} is damaged: {error}")
             return {}
 
     def _say(self, sentence: str) -> None:

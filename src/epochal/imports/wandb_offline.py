@@ -15,7 +15,15 @@ from typing import Any
 from epochal.errors import FormatError
 from epochal.imports import protobuf
 from epochal.imports import wandb_record as wb
-from epochal.imports.foreign import Batch, Identity, empty_points, file_signature, stable_id
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Identity,
+    empty_points,
+    file_extent,
+    file_signature,
+    stable_id,
+)
 from epochal.imports.leveldb_log import FILE_HEADER_BYTES, MAGIC, LogFile
 from epochal.imports.protobuf import Field, WireError
 from epochal.imports.values import Sorted, plain_number, sort_values, tamed, unix_seconds
@@ -66,8 +74,12 @@ class WandbRun:
     def __init__(self, path: Path) -> None:
         self.key = f"{path.parent.name}/{path.name}"
         self.number = 1
-        self._path = path
-        self._log = LogFile(path)
+        self.path = path
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first record again."""
+        self._log = LogFile(self.path)
         self._identity: Identity | None = None
         # Time of the last row of history, and of the last record of any kind.
         self._t = self._latest = 0.0
@@ -85,7 +97,11 @@ class WandbRun:
 
     def signature(self) -> object:
         """Size and time of the log."""
-        return file_signature(self._path)
+        return file_signature(self.path)
+
+    def extent(self) -> Extent:
+        """Size and time of the log."""
+        return file_extent(self.path)
 
     @property
     def identity(self) -> Identity:
@@ -93,15 +109,15 @@ class WandbRun:
         if self._identity is not None:
             return self._identity
         try:
-            for _, data in LogFile(self._path).read():
+            for _, data in LogFile(self.path).read():
                 part = _kind(data)
                 if part is not None and part.tag == wb.RUN:
                     self._identity = self._read_identity(data, part)
                     return self._identity
         except (OSError, WireError):
             pass  # reading the run itself says what is wrong
-        name = self._path.stem.removeprefix("run-")
-        return Identity(id=stable_id("wandb", self._path), name=name, project="wandb")
+        name = self.path.stem.removeprefix("run-")
+        return Identity(id=stable_id("wandb", self.path), name=name, project="wandb")
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to the log since."""
@@ -111,12 +127,12 @@ class WandbRun:
                 try:
                     records += self._records(data)
                 except WireError as error:
-                    self._faults.append(f"{self._path} is damaged at byte {place}: {error}.")
+                    self._faults.append(f"{self.path} is damaged at byte {place}: {error}.")
                 if len(records) >= _BATCH_RECORDS:
                     yield Batch(empty_points(), records)
                     records = []
         except OSError as error:
-            self._faults.append(f"{self._path} cannot be read: {error.strerror or error}.")
+            self._faults.append(f"{self.path} cannot be read: {error.strerror or error}.")
         if records:
             yield Batch(empty_points(), records)
 
@@ -176,7 +192,7 @@ class WandbRun:
         at: Record = {"t": self._t, "step": self._step}
         for name, text in found.texts.items():
             yield {"log": "text", **at, "name": name, "text": text}
-        files = self._path.parent / "files"
+        files = self.path.parent / "files"
         for name, value in found.objects.items():
             for record, path in media_records(name, value, files, t=self._t, step=self._step):
                 if path is not None:
@@ -252,16 +268,16 @@ class WandbRun:
         if 4 in parts:
             items = wb.items_of(data, parts[4], tag=1)
             config = {key: tamed(value) for key, value in items.items() if key != _OWN}
-        facts: dict[str, Any] = {"source": str(self._path)}
+        facts: dict[str, Any] = {"source": str(self.path)}
         named = (("entity", 2), ("group", 6), ("job_type", 7), ("sweep", 12), ("host", 13))
         facts |= {key: text for key, tag in named if (text := wb.text_at(data, parts, tag))}
-        facts |= _metadata(self._path.parent / "files" / "wandb-metadata.json")
+        facts |= _metadata(self.path.parent / "files" / "wandb-metadata.json")
         run_id = wb.text_at(data, parts, 1)
         again = f"-{self.number}" if self.number > 1 else ""
         tags = [f for f in protobuf.fields(data, part.start, part.end) if f.tag == 10]
         return Identity(
-            id=f"{run_id}{again}" if run_id else stable_id("wandb", self._path),
-            name=f"{wb.text_at(data, parts, 8) or run_id or self._path.stem}{again}",
+            id=f"{run_id}{again}" if run_id else stable_id("wandb", self.path),
+            name=f"{wb.text_at(data, parts, 8) or run_id or self.path.stem}{again}",
             project=wb.text_at(data, parts, 3) or "wandb",
             created=wb.time_at(data, parts, 17),
             config=config,

@@ -1,0 +1,103 @@
+"""Text files whose rows are JSON objects, a run each; the formats differ in how objects follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Identity,
+    empty_points,
+    file_extent,
+    file_signature,
+)
+from epochal.imports.rows import RowReader
+from epochal.imports.text_file import TextFile, identity_of
+from epochal.record import Record
+
+_BATCH_RECORDS = 8192
+
+# Takes the whole objects that follow the file's offset, moving it, and says what is damaged.
+Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFormat:
+    """One way of writing objects; ``files`` are those of this format at a path."""
+
+    name: str
+    label: str
+    files: Callable[[Path], Sequence[Path]]
+    objects: Objects
+
+
+@dataclass(slots=True, eq=False)
+class ObjectFiles:
+    """The files of one format in a place."""
+
+    path: Path
+    format: ObjectFormat
+    _runs: dict[Path, ObjectFileRun] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """What people call the format."""
+        return self.format.label
+
+    def runs(self) -> Sequence[ObjectFileRun]:
+        """Every file that is there."""
+        files = self.format.files(self.path)
+        self._runs = {f: self._runs.get(f) or ObjectFileRun(f, self.format) for f in files}
+        return list(self._runs.values())
+
+
+class ObjectFileRun:
+    """One file."""
+
+    def __init__(self, path: Path, written: ObjectFormat) -> None:
+        self.path = path
+        self.key = f"{path.parent.name}/{path.name}"
+        self._format = written
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Begin at the first byte again."""
+        self._file = TextFile(self.path)
+        self._rows = RowReader(t=self._file.changed)
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file, or after its folder where the file has a name of no use."""
+        return identity_of(self.path, self._format.name)
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Objects that are no JSON."""
+        return self._file.problems
+
+    def signature(self) -> object:
+        """Size and time of the file."""
+        return file_signature(self.path)
+
+    def extent(self) -> Extent:
+        """Size and time of the file."""
+        return file_extent(self.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """The records of whole objects written since."""
+        records: list[Record] = []
+        for row in self._format.objects(self._file):
+            records += self._rows.records(row)
+            if len(records) >= _BATCH_RECORDS:
+                yield Batch(empty_points(), records)
+                records = []
+        if records:
+            yield Batch(empty_points(), records)
+
+    def blob(self, file: str) -> bytes:
+        """There are none."""
+        raise KeyError(file)
