@@ -8,6 +8,7 @@ a Python, numpy or 0-d torch one. A field whose value is None is left out: absen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
@@ -97,6 +98,19 @@ def moe_record(at: float, *, step: Any, fields: Mapping[str, Any]) -> Record:
     return record
 
 
+def experts_record(at: float, *, step: Any, layers: Any, load: Any, top_k: Any) -> Record:
+    """How each layer's router shared its tokens out: one row of shares per layer."""
+    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
+        raise ValueTypeError("layers must be a list of names, one for each row of load.")
+    names = [checked_name(name) for name in layers]
+    rows = [_shares(row) for row in (load.tolist() if hasattr(load, "tolist") else load)]
+    if len(names) != len(rows):
+        raise UsageError(f"load has {len(rows)} rows for {len(names)} layers: give one for each.")
+    record: Record = {"log": "experts", "t": at, "step": plain_int(step, name="step")}
+    record.update(layers=names, load=rows, top_k=plain_int(top_k, name="top_k"))
+    return record
+
+
 def gpu_record(at: float, *, step: Any, gpu_id: Any, fields: Mapping[str, Any]) -> Record:
     """One GPU's telemetry: MHz, mW, degrees Celsius, percent, bytes and bytes per second."""
     record: Record = {"log": "gpu", "t": at}
@@ -122,8 +136,12 @@ def facts_record(kind: str, at: float, fields: Mapping[str, Any]) -> Record:
 
 
 def allocator_record(at: float, *, stats: Any, step: Any, gpu: Any) -> Record:
-    """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes."""
+    """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
+
+    Segments that know which GPU they are of (``stats.gpu``) say so when ``gpu`` is None.
+    """
     record: Record = {"log": "allocator", "t": at, "step": plain_int(step, name="step")}
+    gpu = getattr(stats, "gpu", None) if gpu is None else gpu
     if gpu is not None:
         record["id"] = plain_int(gpu, name="gpu")
     record["stats"] = [_segment(item) for item in _segments(stats)]
@@ -210,7 +228,17 @@ def _segments(stats: Any) -> list[Any]:
     return list(stats)
 
 
+def _shares(row: Any) -> list[float]:
+    values = row.tolist() if hasattr(row, "tolist") else row
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise ValueTypeError("load must hold one row of shares for each layer.")
+    return [finite_float(value, name="load") for value in values]
+
+
 def _segment(item: Any) -> dict[str, Any]:
+    if is_dataclass(item) and not isinstance(item, type):
+        wanted = ("name", *_ALLOCATOR_PLACES)
+        item = {name: getattr(item, name) for name in wanted if hasattr(item, name)}
     if not isinstance(item, Mapping) or "name" not in item:
         raise ValueTypeError(f"an allocator segment must be a mapping with a name, not {item!r}.")
     segment: dict[str, Any] = {"name": checked_name(item["name"])}

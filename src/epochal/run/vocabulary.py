@@ -97,12 +97,18 @@ class Vocabulary(ABC):
         self,
         step: Any,
         aux_loss: Any,
-        z_loss: Any,
-        utilization: Any,
-        imbalance: Any,
+        z_loss: Any = None,
+        utilization: Any = None,
+        imbalance: Any = None,
         **more: Any,
     ) -> None:
-        """Append router health: losses, share of experts used (0-1), max over mean load (>= 1)."""
+        """Append router health: losses, share of experts used (0-1), max over mean load (>= 1).
+
+        What :func:`epochal.moe_stats` gives may stand for all of them: ``log_moe_stats(step, s)``.
+        """
+        if hasattr(aux_loss, "fields"):
+            self.write(typed.moe_record(now(), step=step, fields={**aux_loss.fields(), **more}))
+            return
         fields = {
             "aux_loss": aux_loss,
             "z_loss": z_loss,
@@ -111,6 +117,14 @@ class Vocabulary(ABC):
             **more,
         }
         self.write(typed.moe_record(now(), step=step, fields=fields))
+
+    def log_experts(self, step: Any, layers: Sequence[str], load: Any, *, top_k: Any = 1) -> None:
+        """Append how the routers shared their tokens out: of each layer, each expert's share (0-1).
+
+        ``load`` is a table of layers and experts; one on a GPU is waited for.
+        """
+        record = typed.experts_record(now(), step=step, layers=layers, load=load, top_k=top_k)
+        self.write(record)
 
     def log_gpu_state(self, step: Any, gpu_id: Any = 0, **fields: Any) -> None:
         """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
