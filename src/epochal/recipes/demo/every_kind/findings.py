@@ -41,7 +41,7 @@ _NAN = Finding(
     advice="Skip steps whose norm is not finite, and look at the batch of that step.",
 )
 _HOT = Finding(
-    rule="thermal-cap",
+    rule="gpu-throttling",
     severity="warning",
     sentence=f"GPU {story.HOT_GPU} slowed itself down for heat: 91 °C, 1215 of 1980 MHz.",
     series=f"gpu/{story.HOT_GPU}/temperature",

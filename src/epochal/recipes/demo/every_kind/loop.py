@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import story, timing
 from epochal.recipes.demo.every_kind.opening import opening_records
+from epochal.recipes.demo.every_kind.routing import routing_records
 from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt, Step
 from epochal.record import Record
@@ -26,7 +27,6 @@ ODD_NAMES = (
     " spaces around ",
     "x" * 300,
 )
-_EXPERTS_FIRED = 0.94
 
 
 def write_rank_zero(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
@@ -41,7 +41,9 @@ def write_rank_zero(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
         )
     rng = np.random.default_rng((seed, attempt.number))
     for told in story.tell_steps(attempt, rank=0, seed=seed):
+        _write_spans(scribe, attempt, told)
         _write_step(scribe, attempt, told, rng)
+        _write_figures(scribe, told, seed=seed)
     if attempt.end == story.NUM_STEPS:
         end = {"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"}
         scribe.write({**end, "last_step": attempt.end - 1})
@@ -64,8 +66,6 @@ def _write_step(scribe: Scribe, attempt: Attempt, told: Step, rng: np.random.Gen
     scribe.write(_step(at, told))
     if step % 5 == 0:
         scribe.write({"log": "metrics", "t": at, "step": step, "m": _free_metrics(step, rng)})
-    if step % 20 == 19:
-        scribe.write(_router(at, step))
     if step % 50 == 49:
         for record in _occasional(scribe, at, told, rng):
             scribe.write(record)
@@ -76,6 +76,25 @@ def _write_step(scribe: Scribe, attempt: Attempt, told: Step, rng: np.random.Gen
     if step == attempt.first + 40:
         # Logged late: steps may come in any order.
         scribe.write({"log": "metrics", "t": at, "step": step - 3, "m": {"data/wait_ms": 2.5}})
+
+
+def _write_spans(scribe: Scribe, attempt: Attempt, told: Step) -> None:
+    """What took long within a step has ended before the step has."""
+    at, step = scribe.at(told.seconds), told.step
+    if (step + 1) % story.STEPS_PER_EPOCH == 0:
+        for record in timing.span_records(at, step):
+            scribe.write(record)
+    if step == story.SLOW_STEP and attempt is story.SECOND:
+        scribe.write(timing.stall_span(at))
+
+
+def _write_figures(scribe: Scribe, told: Step, *, seed: int) -> None:
+    at, step = scribe.at(told.seconds), told.step
+    if step % 10 == 9:
+        for record in routing_records(at, step, seed=seed):
+            scribe.write(record)
+    if (step + 1) % timing.PHASE_STEPS == 0:
+        scribe.write(timing.phases_record(at, told, seed=seed))
 
 
 def _step(at: float, told: Step) -> Record:
@@ -91,7 +110,7 @@ def _step(at: float, told: Step) -> Record:
         norm_clipped=min(1.0, told.norm),
         kd_loss=0.1 * story.expected_loss(told.step),
         sol=round(41.0 * 1900.0 / told.duration_ms, 2),
-        phase="warm-up" if told.step < 40 else "converging",
+        phase=story.phase(told.step),
         moe={"aux_loss": 0.012, "z_loss": 0.0011, "load_imbalance": 1.4 + told.step / 1000},
     )
 
@@ -107,22 +126,6 @@ def _free_metrics(step: int, rng: np.random.Generator) -> dict[str, float]:
     if step == story.NAN_STEP:
         metrics["data/wait_ms"] = -math.inf
     return metrics
-
-
-def _router(at: float, step: int) -> Record:
-    fields = {
-        "aux_loss": 0.012,
-        "z_loss": 0.0011,
-        "expert_utilization": _EXPERTS_FIRED,
-        "load_imbalance": 1.4 + step / 1000,
-        "active_experts": 7.5,
-        "max_expert_fraction": 0.19,
-        "min_active_expert_fraction": 0.06,
-        "load_cv": 0.31,
-        "router_entropy": 0.88,
-        "router_confidence": 0.42,
-    }
-    return typed.moe_record(at, step=step, fields=fields)
 
 
 def _occasional(

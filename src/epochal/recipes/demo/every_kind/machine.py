@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind import story, timing
 from epochal.recipes.demo.every_kind.opening import GPU_BYTES, NUM_GPUS
 from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt
@@ -18,13 +18,29 @@ _GIB = 2**30
 def write_telemetry(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
     """Everything the node's telemetry writes in one attempt."""
     rng = np.random.default_rng((seed, attempt.number, 2))
+    seen = _seen(scribe, attempt, seed=seed)
     for seconds in np.arange(attempt.begins_s, attempt.ends_s, EVERY_S):
         at = scribe.at(float(seconds))
+        while seen and seen[0]["t"] <= at:
+            scribe.write(seen.pop(0))
         step = attempt.first + int((seconds - attempt.begins_s) / story.SECONDS_PER_STEP)
         scribe.write(_host(at, rng))
         for gpu in range(NUM_GPUS):
             is_hot = gpu == story.HOT_GPU and attempt.number == 1 and step in story.HOT_STEPS
             scribe.write(_gpu(at, gpu, is_hot=is_hot, rng=rng))
+
+
+def _seen(scribe: Scribe, attempt: Attempt, *, seed: int) -> list[Record]:
+    """What the companion notes when it happens, in the order of time."""
+    if attempt is not story.FIRST:
+        return [timing.timeline_record(attempt, began=scribe.at(0.0), seed=seed)]
+    changes = (("thermal cap", "no cap"), ("no cap", "thermal cap"))
+    found = []
+    for step, (word, was) in zip((story.HOT_STEPS[0], story.HOT_STEPS[-1]), changes, strict=True):
+        at = scribe.at(attempt.seconds_at(step))
+        event: Record = {"log": "event", "t": at, "name": "gpu-throttle", "id": story.HOT_GPU}
+        found.append({**event, "throttle": word, "was": was})
+    return found
 
 
 def _host(at: float, rng: np.random.Generator) -> Record:

@@ -23,6 +23,9 @@ NAN_STEP = 150
 SPIKE_STEP = 310
 SPIKE_RISE = 6.0
 SPIKE_NORM = 34.0
+# The loader had nothing to give at this step of the second attempt.
+SLOW_STEP = 356
+SLOW_S = 4.6
 LATE_METRIC_FROM = 120
 HOT_GPU = 1
 HOT_STEPS = range(165, 190)
@@ -45,7 +48,8 @@ class Attempt:
 
     def seconds_at(self, step: float) -> float:
         """When a step ends, in seconds since the run began."""
-        return self.begins_s + (step - self.first + 1) * SECONDS_PER_STEP
+        waited_s = SLOW_S if self.number == 2 and step >= SLOW_STEP else 0.0
+        return self.begins_s + (step - self.first + 1) * SECONDS_PER_STEP + waited_s
 
     @property
     def ends_s(self) -> float:
@@ -93,8 +97,21 @@ def tell_steps(attempt: Attempt, *, rank: int, seed: int) -> Iterator[Step]:
             loss=float(loss),
             norm=float(norm),
             lr=learning_rate(step),
-            duration_ms=round(1000 * SECONDS_PER_STEP * (0.93 + 0.06 * rng.random()), 3),
+            duration_ms=round(1000 * _seconds(step, attempt) * (0.93 + 0.06 * rng.random()), 3),
         )
+
+
+def phase(step: int) -> str:
+    """What the training would call its own state."""
+    if step < 40:
+        return "warm-up"
+    if SPIKE_STEP <= step < SPIKE_STEP + 15:
+        return "unstable"
+    return "plateau" if step >= 340 else "converging"
+
+
+def _seconds(step: int, attempt: Attempt) -> float:
+    return SECONDS_PER_STEP + (SLOW_S if attempt.number == 2 and step == SLOW_STEP else 0.0)
 
 
 def expected_loss(step: int) -> float:

@@ -1,0 +1,83 @@
+"""Where the made-up run's time goes: phases of a step, long phases, and a step that waited."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from epochal.recipes.demo.every_kind import story
+from epochal.recipes.demo.every_kind.story import Attempt, Step
+from epochal.record import Record
+
+PHASE_STEPS = 20
+# Shares of a step's time; what is left is nobody's.
+_SHARES = {
+    "data": 0.04,
+    "forward": 0.30,
+    "backward": 0.47,
+    "optimizer": 0.06,
+    "sync": 0.08,
+    'augment "it" <i>': 0.02,
+}
+_SAVE_S = 0.83
+_EVAL_S = 0.8125
+_PERIOD_S = 0.1
+_AROUND_S = 4.0
+
+
+def phases_record(at: float, told: Step, *, seed: int) -> Record:
+    """The mean of the last steps' phases; the loader grows slower as the run goes on."""
+    rng = np.random.default_rng((seed, 9, told.step))
+    wall_ms = 1000 * story.SECONDS_PER_STEP
+    shares = {name: share * float(rng.uniform(0.95, 1.05)) for name, share in _SHARES.items()}
+    shares["data"] += 0.10 * told.step / story.NUM_STEPS
+    shares["forward"] -= 0.06 * told.step / story.NUM_STEPS
+    means = {f"phase/{name}": round(wall_ms * share, 3) for name, share in shares.items()}
+    record: Record = {"log": "phases", "t": at, "step": told.step, "steps": PHASE_STEPS}
+    return {**record, "wall_ms": wall_ms, "m": means}
+
+
+def span_records(at: float, step: int) -> Iterator[Record]:
+    """The evaluation and the save that end at a step."""
+    yield _span("eval", at - _SAVE_S - _EVAL_S, _EVAL_S, step)
+    yield _span("save", at - _SAVE_S, _SAVE_S, step)
+
+
+def stall_span(at: float) -> Record:
+    """The wait of the slow step, which ends with a hasty rest of the step."""
+    return _span("data", at - story.SLOW_S - 1.9, story.SLOW_S, story.SLOW_STEP)
+
+
+def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
+    """What the companion saw around the slow step, ten times a second."""
+    ends = began + attempt.seconds_at(story.SLOW_STEP)
+    start = round(ends - story.SLOW_S - story.SECONDS_PER_STEP - _AROUND_S, 3)
+    waits = (ends - story.SLOW_S - 1.9, ends - 1.9)
+    times = np.arange(start, ends + _AROUND_S, _PERIOD_S)
+    is_waiting = (times >= waits[0]) & (times < waits[1])
+    rng = np.random.default_rng((seed, 10))
+    samples: dict[str, Any] = {}
+    for gpu in range(2):
+        busy = np.where(is_waiting, rng.uniform(0, 4, times.size), rng.uniform(88, 99, times.size))
+        samples[f"gpu/{gpu}/util"] = [round(float(value), 1) for value in busy]
+    samples["gpu/1/util"][5] = None
+    cpu = np.where(is_waiting, rng.uniform(92, 100, times.size), rng.uniform(25, 40, times.size))
+    samples["cpu"] = [round(float(value), 1) for value in cpu]
+    ratio = (story.SLOW_S + story.SECONDS_PER_STEP) / story.SECONDS_PER_STEP
+    return {
+        "log": "timeline",
+        "t": round(float(times[-1]) + _PERIOD_S, 3),
+        "start": start,
+        "period_s": _PERIOD_S,
+        "samples": samples,
+        "gaps": [{"start": waits[0], "end": waits[1], "cause": "data"}],
+        "reason": f"step {story.SLOW_STEP} took {story.SLOW_S + story.SECONDS_PER_STEP:.1f} s,"
+        f" {ratio:.1f} x the usual",
+    }
+
+
+def _span(name: str, start: float, duration_s: float, step: int) -> Record:
+    span: Record = {"log": "span", "t": round(start + duration_s, 3), "name": name}
+    return {**span, "start": round(start, 3), "duration_ms": 1000 * duration_s, "step": step}
