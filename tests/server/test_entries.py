@@ -73,3 +73,28 @@ def test_raw_records_come_page_by_page(tmp_path: Path, server: Server) -> None:
     found = [one["record"].get("step") for one in (*page["records"], *rest["records"])]
     assert found == [None, 0, 1, 2, 3, 4]
     assert (page["more"], rest["more"]) == (True, False)
+
+
+def test_experts_and_phases_are_entries_by_step(tmp_path: Path, server: Server) -> None:
+    experts = {"log": "experts", "layers": ["a"], "load": [[0.5, 0.5]], "top_k": 1}
+    phases = {"log": "phases", "steps": 5, "wall_ms": 9.0, "m": {"phase/data": 1.0}}
+    Journal(tmp_path).add({**experts, "step": 4}, {**phases, "step": 4}, {**experts, "step": 2})
+    found = server.ask("/api/runs/id-x/experts").json["entries"]
+    assert [entry["step"] for entry in found] == [2, 4]
+    (phase,) = server.ask("/api/runs/id-x/phases").json["entries"]
+    assert phase["record"]["m"] == {"phase/data": 1.0}
+
+
+def test_the_timeline_is_of_all_ranks_by_time(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path)
+    journal.add({"log": "timeline", "start": 1.0, "samples": {}}, writer="telemetry-n")
+    journal.add({"log": "span", "name": "save", "start": 1.0, "duration_ms": 5.0})
+    found = server.ask("/api/runs/id-x/timeline").json["entries"]
+    assert [entry["kind"] for entry in found] == ["timeline", "span"]
+
+
+def test_the_last_speed_of_light_is_in_the_detail(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(0, loss=1.0)
+    assert server.ask("/api/runs/id-x").json["sol"] is None
+    journal.add({"log": "sol", "tps": 1.0}, {"log": "sol", "tps": 2.0, "bf16_peak": 989.4})
+    assert server.ask("/api/runs/id-x").json["sol"] == {"tps": 2.0, "bf16_peak": 989.4}

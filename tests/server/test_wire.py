@@ -34,6 +34,7 @@ def test_the_page_s_types_leave_nothing_open() -> None:
         ("/api/runs?config=1&summary=role:loss", wire.RunList),
         ("/api/runs/id-x", wire.RunDetail),
         ("/api/runs/id-x/log", wire.EntryList),
+        ("/api/runs/id-x/marks", wire.MarkList),
         ("/api/runs/id-x/records", wire.RecordPage),
         ("/api/runs/nobody", wire.Problem),
         ("/healthz", wire.Health),

@@ -6,6 +6,8 @@ export const SERIES_MEDIA_TYPE = "application/vnd.epochal.series";
 export type XKind = "step" | "epoch" | "tokens" | "wall" | "relative";
 export type AxisName = "step" | "epoch" | "time";
 export type Nonfinite = "nan" | "inf" | "-inf";
+export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
+export type EntryKind = "histograms" | "texts" | "blobs" | "findings" | "graph" | "log" | "experts" | "phases" | "timeline";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
 /** How a run stands; `text` is for people, `since` the time of the newest record. */
@@ -90,7 +92,7 @@ export interface LabelsChange {
   hidden?: boolean;
 }
 
-/** Everything about one run but its points and entries. `facts` is what run.json says, `hardware` the fields of each `gpu-model` record, `roles` the metric name of each role. `position` is where the run's records ended at this answer. */
+/** Everything about one run but its points and entries. `facts` is what run.json says, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role. `position` is where the run's records ended at this answer. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
@@ -100,6 +102,7 @@ export interface RunDetail {
   metrics: MetricRow[];
   roles: Record<string, string>;
   hardware: Record<string, unknown>[];
+  sol: Record<string, unknown> | null;
   exports: string[];
   position: string;
 }
@@ -121,6 +124,19 @@ export interface EntryList {
   names: Record<string, number>;
   total: number;
   offset: number;
+}
+
+/** Something that happened; `at` has its place along every axis that it has one on. A `phase` lasts until the next one begins. `gpu` is the number of the GPU it is about. */
+export interface Mark {
+  kind: MarkKind;
+  label: string;
+  at: Partial<Record<XKind, number>>;
+  gpu: number | null;
+}
+
+/** What happened in a run, the kinds one after the other, each in the order of time. */
+export interface MarkList {
+  marks: Mark[];
 }
 
 /** A record as it was written. */
@@ -217,6 +233,25 @@ export interface ResetEvent {
 /** `heartbeat`: the server lives. */
 export interface HeartbeatEvent {
   t: number;
+}
+
+/** Where some steps stand along another axis, with straight lines between them. */
+export interface Knots {
+  step: number[];
+  at: number[];
+}
+
+/** What a saved page holds, in its element `epochal-archive`; everything by a run's id. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `series` are series bodies along steps, in base64, as they are or compressed with gzip; `axes` translates steps to other axes. `blobs` are `data:` addresses by file. */
+export interface ArchiveBody {
+  wire: number;
+  made: number;
+  runs: RunList;
+  details: Record<string, RunDetail>;
+  axes: Record<string, Partial<Record<XKind, Knots>>>;
+  marks: Record<string, MarkList>;
+  entries: Record<string, Partial<Record<EntryKind, EntryList>>>;
+  blobs: Record<string, Record<string, string>>;
+  series: string[];
 }
 
 /** The body of every answer that is an error. */

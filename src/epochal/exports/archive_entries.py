@@ -1,7 +1,8 @@
 """What of a run is not a number, for an archive: as much of it as there is room for.
 
-Histograms and texts are thinned evenly over steps, the log keeps its newest lines; findings and the
-newest picture of the model stay. A blob that has no room is left out together with its entry.
+Histograms, texts, expert loads and phases are thinned evenly over steps, the log and the timeline
+keep their newest; findings and the newest picture of the model stay. A blob that has no room is
+left out together with its entry.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from dataclasses import dataclass
 import msgspec
 
 from epochal.errors import EpochalError
-from epochal.server.entries import LOG_KINDS
+from epochal.server.entries import LOG_KINDS, TIMELINE_KINDS, by_time
 from epochal.server.news import entry_row
-from epochal.server.wire import EntryList, EntryRow
+from epochal.server.wire import EntryKind, EntryList, EntryRow
 from epochal.store.answers import Entry
 from epochal.store.store import RunView
 
@@ -24,6 +25,13 @@ from epochal.store.store import RunView
 _CAPS = (5000, 2000, 1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 # Log lines are many and small beside histograms.
 _LOG_FACTOR = 5
+# Thinned evenly over steps, each name and rank by itself.
+_BY_NAME: Mapping[EntryKind, str] = {
+    "histograms": "histogram",
+    "texts": "text",
+    "experts": "experts",
+    "phases": "phases",
+}
 # What a browser may be handed as an image; anything else is a file to download.
 _IMAGES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
@@ -36,7 +44,7 @@ class _Group:
     """Entries of one kind and name that are thinned together."""
 
     run_id: str
-    kind: str
+    kind: EntryKind
     rows: Sequence[EntryRow]
     sizes: Sequence[int]
 
@@ -48,14 +56,14 @@ class _Group:
         most = cap * _LOG_FACTOR if self.kind == "log" else cap
         if last < most:
             return list(range(last + 1))
-        if self.kind in ("log", "graph"):
+        if self.kind in ("log", "graph", "timeline"):
             return list(range(last + 1 - most, last + 1))
         return [last - last * back // max(most - 1, 1) for back in range(most - 1, -1, -1)]
 
 
 def packed_entries(
     runs: Sequence[RunView], *, budget_bytes: int
-) -> dict[str, dict[str, EntryList]]:
+) -> dict[str, dict[EntryKind, EntryList]]:
     """By run and kind, as the page asks for them; blobs are not among them."""
     groups = [group for run in runs for group in _groups(run)]
     kept: list[list[int]] = []
@@ -65,8 +73,8 @@ def packed_entries(
             break
     else:
         kept = _without_largest(groups, kept, budget_bytes=budget_bytes)
-    chosen: dict[str, dict[str, list[EntryRow]]] = {}
-    names: dict[str, dict[str, Counter[str]]] = {}
+    chosen: dict[str, dict[EntryKind, list[EntryRow]]] = {}
+    names: dict[str, dict[EntryKind, Counter[str]]] = {}
     for group, places in zip(groups, kept, strict=True):
         rows = chosen.setdefault(group.run_id, {}).setdefault(group.kind, [])
         rows.extend(group.rows[place] for place in places)
@@ -107,24 +115,21 @@ def packed_blobs(
 
 def _groups(run: RunView) -> Iterable[_Group]:
     run_id = run.info.id
-    for kind, record_kind in (("histograms", "histogram"), ("texts", "text")):
+    for kind, record_kind in _BY_NAME.items():
         by_name: dict[tuple[str, int], list[Entry]] = {}
         for entry in run.entries(record_kind, rank=None):
             by_name.setdefault((entry.name or "", entry.rank), []).append(entry)
         for entries in by_name.values():
             yield _group(run_id, kind, entries)
-    yield _group(run_id, "log", _by_time(run.entries(*LOG_KINDS, rank=None)))
-    yield _group(run_id, "findings", run.findings())
-    yield _group(run_id, "graph", _by_time(run.entries("graph", rank=None)))
+    yield _group(run_id, "log", by_time(run, *LOG_KINDS))
+    yield _group(run_id, "findings", run.findings(most=None))
+    yield _group(run_id, "graph", by_time(run, "graph"))
+    yield _group(run_id, "timeline", by_time(run, *TIMELINE_KINDS))
 
 
-def _group(run_id: str, kind: str, entries: Sequence[Entry]) -> _Group:
+def _group(run_id: str, kind: EntryKind, entries: Sequence[Entry]) -> _Group:
     rows = [entry_row(entry) for entry in entries]
     return _Group(run_id, kind, rows, [len(msgspec.json.encode(row)) for row in rows])
-
-
-def _by_time(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.t or 0.0)
 
 
 def _total(groups: Sequence[_Group], kept: Sequence[Sequence[int]]) -> int:
@@ -154,8 +159,8 @@ def _without_largest(
     ]
 
 
-def _list(kind: str, rows: Sequence[EntryRow], names: Mapping[str, int]) -> EntryList:
-    if kind in ("histograms", "texts", "blobs"):
+def _list(kind: EntryKind, rows: Sequence[EntryRow], names: Mapping[str, int]) -> EntryList:
+    if kind == "blobs" or kind in _BY_NAME:
         rows = sorted(rows, key=lambda row: (-1 if row.step is None else row.step, row.t or 0.0))
     return EntryList(list(rows), dict(names), total=len(rows), offset=0)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from epochal.errors import MetricNotFoundError
 from epochal.series.downsample import Buckets, buckets
 from epochal.server.series_body import Cut, cut, series_body
-from epochal.server.wire import XKind
+from epochal.server.wire import Knots, XKind
 from epochal.store.along import Placed, place
 from epochal.store.answers import Series
 from epochal.store.store import RunView
@@ -89,7 +89,7 @@ def packed(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
     return best or []
 
 
-def knots_of(run: RunView) -> dict[XKind, dict[str, list[float]]]:
+def knots_of(run: RunView) -> dict[XKind, Knots]:
     """How steps translate to the other axes, with straight lines between some of them."""
     longest: Series | None = None
     for metric in run.metrics():
@@ -102,7 +102,7 @@ def knots_of(run: RunView) -> dict[XKind, dict[str, list[float]]]:
                 longest = series
     if longest is None or longest.steps.size == 0:
         return {}
-    found: dict[XKind, dict[str, list[float]]] = {}
+    found: dict[XKind, Knots] = {}
     kinds: tuple[XKind, ...] = ("wall", "epoch", "tokens")
     for kind in kinds:
         placed = place(run, longest, x=kind)
@@ -114,7 +114,7 @@ def knots_of(run: RunView) -> dict[XKind, dict[str, list[float]]]:
 
 def _finding_steps(run: RunView) -> Mapping[str, tuple[float, ...]]:
     steps: dict[str, list[float]] = {}
-    for finding in run.findings():
+    for finding in run.findings(most=None):
         series, about = finding.record.get("series"), finding.record.get("steps")
         if isinstance(series, str) and isinstance(about, list):
             numbers = [float(step) for step in about if isinstance(step, (int, float))]
@@ -197,7 +197,7 @@ def _joined(parts: Sequence[Buckets]) -> list[Floats]:
     return columns
 
 
-def _thinned(steps: Floats, at: Floats) -> dict[str, list[float]]:
+def _thinned(steps: Floats, at: Floats) -> Knots:
     chosen = np.unique(np.linspace(0, steps.size - 1, min(steps.size, MAX_KNOTS)).round())
     which = chosen.astype(np.int64)
-    return {"step": steps[which].tolist(), "at": at[which].tolist()}
+    return Knots(step=steps[which].tolist(), at=at[which].tolist())

@@ -11,7 +11,7 @@ import html
 import re
 import time
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -22,7 +22,9 @@ from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
 from epochal.server import wire
+from epochal.server.marks import marks_of
 from epochal.server.rows import run_detail, run_row
+from epochal.server.words import WordBook
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000
@@ -102,21 +104,29 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
     # The newest first, as a server lists them; a run named twice is one run.
     by_id = {run.info.id: run for run in runs}
     chosen = sorted(by_id.values(), key=lambda run: run.info.created or 0.0, reverse=True)
-    body: dict[str, Any] = {
-        "wire": wire.WIRE_VERSION,
-        "made": round(time.time(), 3),
-        "runs": _rows(chosen),
-        "details": {run.info.id: _detail(run) for run in chosen},
-        "axes": {run.info.id: knots_of(run) for run in chosen},
-    }
+    body = wire.ArchiveBody(
+        wire=wire.WIRE_VERSION,
+        made=round(time.time(), 3),
+        runs=_rows(chosen),
+        details={run.info.id: _detail(run) for run in chosen},
+        axes={run.info.id: knots_of(run) for run in chosen},
+        marks={run.info.id: _marks(run) for run in chosen},
+        entries={},
+        blobs={},
+        series=[],
+    )
     left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
     entries = packed_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
     blob_lists, blobs = packed_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
     for run_id, blob_list in blob_lists.items():
         entries.setdefault(run_id, {})["blobs"] = blob_list
-    body |= {"entries": entries, "blobs": blobs}
+    body = msgspec.structs.replace(body, entries=entries, blobs=blobs)
     left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
-    return _escaped({**body, "series": _series(chosen, budget_bytes=left)})
+    return _escaped(msgspec.structs.replace(body, series=_series(chosen, budget_bytes=left)))
+
+
+def _marks(run: RunView) -> wire.MarkList:
+    return marks_of(run, WordBook().words(run, run.info.id))
 
 
 def _rows(runs: Sequence[RunView]) -> wire.RunList:
@@ -136,7 +146,7 @@ def _series(runs: Sequence[RunView], *, budget_bytes: int) -> list[str]:
     return packed(lines, budget_bytes=budget_bytes)
 
 
-def _escaped(body: Any) -> bytes:
+def _escaped(body: wire.ArchiveBody) -> bytes:
     try:
         text = msgspec.json.encode(body)
     except UnicodeEncodeError:

@@ -21,6 +21,7 @@ from epochal.store.store import RunView
 MAX_ENTRIES = 5000
 DEFAULT_ENTRIES = 500
 MAX_RECORDS = 10_000
+TIMELINE_KINDS = ("timeline", "span")
 LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
 
 Choose = Callable[[RunView, int | None], list[Entry]]
@@ -48,13 +49,28 @@ async def findings(request: Request) -> Response:
 
 async def graph(request: Request) -> Response:
     """``…/graph``: pictures of the model, the newest last."""
-    return await _entries(request, lambda run, _: _by_time(run.entries("graph", rank=None)))
+    return await _entries(request, lambda run, _: by_time(run, "graph"))
+
+
+async def experts(request: Request) -> Response:
+    """``…/experts``: how much each expert of each layer had to do, by step."""
+    return await _entries(request, lambda run, rank: run.entries("experts", rank=rank))
+
+
+async def phases(request: Request) -> Response:
+    """``…/phases``: where the time of steps went, by step."""
+    return await _entries(request, lambda run, rank: run.entries("phases", rank=rank))
+
+
+async def timeline(request: Request) -> Response:
+    """``…/timeline``: long phases and samples around slow stretches, of all ranks, by time."""
+    return await _entries(request, lambda run, _: by_time(run, *TIMELINE_KINDS))
 
 
 async def log(request: Request) -> Response:
     """``…/log``: epochs, evaluations, messages, events and findings of all ranks, by time."""
     kinds = asked.texts(request, "kind", most=len(LOG_KINDS)) or LOG_KINDS
-    return await _entries(request, lambda run, _: _by_time(run.entries(*kinds, rank=None)))
+    return await _entries(request, lambda run, _: by_time(run, *kinds))
 
 
 async def records(request: Request) -> Response:
@@ -108,5 +124,6 @@ def _spread(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
     return [entries[last - last * back // steps] for back in range(limit - 1, -1, -1)]
 
 
-def _by_time(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.t or 0.0)
+def by_time(run: RunView, *kinds: str) -> list[Entry]:
+    """Entries of all ranks, the oldest first."""
+    return sorted(run.entries(*kinds, rank=None), key=lambda entry: entry.t or 0.0)

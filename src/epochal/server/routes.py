@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Mount, Route
 
-from epochal.server import downloads, entries, epochs, handlers, prometheus, stream
+from epochal.server import downloads, entries, epochs, handlers, marks, prometheus, stream
 
 
 def routes() -> list[Route | Mount]:
@@ -24,6 +24,10 @@ def routes() -> list[Route | Mount]:
         Route("/api/runs/{run_id}/findings", entries.findings),
         Route("/api/runs/{run_id}/graph", entries.graph),
         Route("/api/runs/{run_id}/log", entries.log),
+        Route("/api/runs/{run_id}/experts", entries.experts),
+        Route("/api/runs/{run_id}/phases", entries.phases),
+        Route("/api/runs/{run_id}/timeline", entries.timeline),
+        Route("/api/runs/{run_id}/marks", marks.marks),
         Route("/api/runs/{run_id}/records", entries.records),
         Route("/api/runs/{run_id}/blobs", entries.blobs),
         Route("/api/runs/{run_id}/blob/{file}", downloads.blob),

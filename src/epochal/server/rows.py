@@ -66,6 +66,7 @@ def run_detail(
         metrics=[_metric_row(run, metric, with_summaries) for metric in metrics],
         roles={metric.role: metric.name for metric in reversed(metrics) if metric.role},
         hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
+        sol=_newest(run, "sol"),
         exports=list(exports),
         position=cursors_text({row.id: run.end()}),
     )
@@ -147,6 +148,11 @@ def _summary(run: RunView, metric: Metric, *, rank: int) -> wire.Summary | None:
         return summary_row(run, metric, rank=rank)
     except FormatError:  # the run's problem, which its row tells; not that of the whole list
         return None
+
+
+def _newest(run: RunView, kind: str) -> dict[str, Any] | None:
+    found = run.entries(kind, rank=None)
+    return _fields(max(found, key=lambda entry: entry.t or 0.0).record) if found else None
 
 
 def _fields(record: dict[str, Any]) -> dict[str, Any]:

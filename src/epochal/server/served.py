@@ -11,6 +11,7 @@ from starlette.requests import Request
 from epochal.page.loader import Page
 from epochal.server.hub import Hub
 from epochal.server.reader import Reader
+from epochal.server.words import WordBook
 from epochal.store.store import RunView, Store
 
 
@@ -41,6 +42,7 @@ class Served:
     folders: str = ""
     exports: Mapping[str, ExportFormat] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
+    words: WordBook = field(default_factory=WordBook)
 
 
 def served(request: Request) -> Served:

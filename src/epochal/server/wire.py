@@ -18,6 +18,19 @@ SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
 XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
 AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
+MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]
+# What entries are asked for by; each is an address below a run's.
+EntryKind = Literal[
+    "histograms",
+    "texts",
+    "blobs",
+    "findings",
+    "graph",
+    "log",
+    "experts",
+    "phases",
+    "timeline",
+]
 StateName = Literal[
     "waiting",
     "running",
@@ -127,8 +140,9 @@ class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RunDetail(msgspec.Struct, frozen=True):
     """Everything about one run but its points and entries.
 
-    ``facts`` is what run.json says, ``hardware`` the fields of each ``gpu-model`` record, ``roles``
-    the metric name of each role. ``position`` is where the run's records ended at this answer.
+    ``facts`` is what run.json says, ``hardware`` the fields of each ``gpu-model`` record, ``sol``
+    those of the last ``sol`` record, ``roles`` the metric name of each role. ``position`` is where
+    the run's records ended at this answer.
     """
 
     row: RunRow
@@ -139,6 +153,7 @@ class RunDetail(msgspec.Struct, frozen=True):
     metrics: list[MetricRow]
     roles: dict[str, str]
     hardware: list[dict[str, Any]]
+    sol: dict[str, Any] | None
     exports: list[str]
     position: str
 
@@ -165,6 +180,24 @@ class EntryList(msgspec.Struct, frozen=True):
     names: dict[str, int]
     total: int
     offset: int
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Something that happened; ``at`` has its place along every axis that it has one on.
+
+    A ``phase`` lasts until the next one begins. ``gpu`` is the number of the GPU it is about.
+    """
+
+    kind: MarkKind
+    label: str
+    at: dict[XKind, float]
+    gpu: int | None
+
+
+class MarkList(msgspec.Struct, frozen=True):
+    """What happened in a run, the kinds one after the other, each in the order of time."""
+
+    marks: list[Mark]
 
 
 class PositionedRecord(msgspec.Struct, frozen=True):
@@ -285,6 +318,32 @@ class HeartbeatEvent(msgspec.Struct, frozen=True):
     t: float
 
 
+class Knots(msgspec.Struct, frozen=True):
+    """Where some steps stand along another axis, with straight lines between them."""
+
+    step: list[float]
+    at: list[float]
+
+
+class ArchiveBody(msgspec.Struct, frozen=True):
+    """What a saved page holds, in its element ``epochal-archive``; everything by a run's id.
+
+    ``made`` is when it was saved. ``runs`` has ``config`` and the summaries of the headline roles.
+    ``series`` are series bodies along steps, in base64, as they are or compressed with gzip;
+    ``axes`` translates steps to other axes. ``blobs`` are ``data:`` addresses by file.
+    """
+
+    wire: int
+    made: float
+    runs: RunList
+    details: dict[str, RunDetail]
+    axes: dict[str, dict[XKind, Knots]]
+    marks: dict[str, MarkList]
+    entries: dict[str, dict[EntryKind, EntryList]]
+    blobs: dict[str, dict[str, str]]
+    series: list[str]
+
+
 class Problem(msgspec.Struct, frozen=True):
     """The body of every answer that is an error."""
 
@@ -319,9 +378,11 @@ BODIES: tuple[type[msgspec.Struct], ...] = (
     Labels,
     LabelsChange,
     EntryList,
+    MarkList,
     RecordPage,
     SeriesHeader,
     Problem,
     Health,
+    ArchiveBody,
     *EVENTS.values(),
 )

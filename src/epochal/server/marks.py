@@ -1,0 +1,179 @@
+"""What happened in a run and where: restarts, epochs, checkpoints, phases, throttled GPUs.
+
+Each mark has its place along every axis a chart may have, so that a page need not translate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, get_args
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import FormatError, MetricNotFoundError
+from epochal.format import format_duration
+from epochal.server import wire
+from epochal.server.answer import json_answer
+from epochal.server.handlers import run_id_of
+from epochal.server.served import served
+from epochal.server.words import Throttle, Words
+from epochal.store.along import place
+from epochal.store.answers import Entry, Series
+from epochal.store.store import RunView
+
+# The newest of each kind; more lines than this are a grey area, not marks.
+MAX_MARKS = 2000
+# A GPU that goes to and fro between two clocks is one stretch, not a hundred.
+_JOIN_S = 30.0
+_FULL_SPEED = frozenset({"", "idle", "no cap"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    kind: wire.MarkKind
+    label: str
+    t: float | None = None
+    step: int | None = None
+    epoch: int | None = None
+    gpu: int | None = None
+    is_timed: bool = False
+
+
+async def marks(request: Request) -> Response:
+    """``…/marks``: restarts, epochs, checkpoints, phases and throttled GPUs."""
+    parts = served(request)
+
+    def question(run_id: str) -> wire.MarkList:
+        run = parts.reader.catalog.run(run_id)
+        return marks_of(run, parts.words.words(run, run_id))
+
+    return await json_answer(request, await parts.reader.ask(question, run_id_of(request)))
+
+
+def marks_of(run: RunView, words: Words) -> wire.MarkList:
+    """Every mark of a run, the kinds one after the other, each in the order of time."""
+    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(words)]
+    found += _throttles(run, words)
+    rows: list[wire.Mark] = []
+    for _, same in groupby(found, key=lambda one: one.kind):
+        rows += _placed(run, list(same)[-MAX_MARKS:])
+    return wire.MarkList(rows)
+
+
+def _restarts(run: RunView) -> Iterator[_Found]:
+    for entry in run.entries("resume", rank=None):
+        attempt, step = entry.record.get("attempt"), entry.step
+        where = "" if step is None else f" from step {step}"
+        yield _Found("restart", f"attempt {attempt} goes on{where}", t=entry.t, step=step)
+
+
+def _epochs(run: RunView) -> Iterator[_Found]:
+    for entry in run.entries("epoch", rank=0):
+        epoch, total = entry.record.get("epoch"), entry.record.get("total")
+        if isinstance(epoch, int):
+            of = f" of {total}" if isinstance(total, int) else ""
+            yield _Found("epoch", f"epoch {epoch}{of}", t=entry.t, step=entry.step, epoch=epoch)
+
+
+def _checkpoints(run: RunView) -> Iterator[_Found]:
+    # An overtaken attempt saved the same steps; its newest word on a step stands.
+    by_step: dict[Any, Entry] = {}
+    for entry in run.entries("event", name="checkpoint", rank=None):
+        by_step[entry.t if entry.step is None else entry.step] = entry
+    for entry in by_step.values():
+        path = entry.record.get("path")
+        name = os.path.basename(path) if isinstance(path, str) else ""
+        best = ", the best so far" if entry.record.get("is_best") is True else ""
+        yield _Found("checkpoint", f"saved {name}".strip() + best, t=entry.t, step=entry.step)
+
+
+def _phases(words: Words) -> Iterator[_Found]:
+    for phase in words.phases:
+        yield _Found("phase", phase.word, t=phase.t, step=phase.step)
+
+
+def _throttles(run: RunView, words: Words) -> Iterator[_Found]:
+    """From the companion's events where a GPU has any, else from what its records said."""
+    told = [
+        Throttle(entry.t, gpu, str(entry.record.get("throttle") or ""))
+        for entry in run.entries("event", name="gpu-throttle", rank=None)
+        if entry.t is not None and isinstance(gpu := entry.record.get("id"), int)
+    ]
+    with_events = {change.gpu for change in told}
+    told += [change for change in words.throttles if change.gpu not in with_events]
+    ended = run.info.updated
+    for gpu in sorted({change.gpu for change in told}):
+        changes = sorted(change for change in told if change.gpu == gpu)
+        for start, end, word in _stretches(changes, ended):
+            lasted = f" for {format_duration(end - start)}" if end > start else ""
+            label = f"GPU {gpu}: {word}{lasted}"
+            yield _Found("throttle", label, t=start, gpu=gpu, is_timed=True)
+
+
+def _stretches(
+    changes: Sequence[Throttle], ended: float | None
+) -> Iterable[tuple[float, float, str]]:
+    found: list[tuple[float, float, str]] = []
+    for index, change in enumerate(changes):
+        if change.word in _FULL_SPEED:
+            continue
+        following = changes[index + 1].t if index + 1 < len(changes) else (ended or change.t)
+        end = max(change.t, following)
+        if found and found[-1][2] == change.word and change.t - found[-1][1] <= _JOIN_S:
+            found[-1] = (found[-1][0], end, change.word)
+        else:
+            found.append((change.t, end, change.word))
+    return found
+
+
+def _placed(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
+    """Marks with their places; a step that was not told is the last one before the mark."""
+    reference = _reference(run)
+    steps = [one.step if one.step is not None else _step_at(reference, one) for one in found]
+    times = np.array([np.nan if one.t is None else one.t for one in found])
+    places: list[dict[wire.XKind, float]] = [{} for _ in found]
+    for x in get_args(wire.XKind):
+        is_clock = x in ("wall", "relative")
+        which = [i for i, step in enumerate(steps) if is_clock or step is not None]
+        if not which or (not is_clock and reference is None and x != "step"):
+            continue
+        named = np.array([steps[i] if steps[i] is not None else -1 for i in which], dtype=np.int64)
+        # The values carry which mark it was: points without a place are left out, others sorted.
+        series = Series("", "step", 0, named, times[which], np.array(which, dtype=np.float64))
+        placed = place(run, series, x=x)
+        if placed.x == x:
+            for at, index in zip(placed.at.tolist(), placed.values.tolist(), strict=True):
+                places[int(index)][x] = float(at)
+    for one, at in zip(found, places, strict=True):
+        if one.epoch is not None:
+            at["epoch"] = float(one.epoch)
+    return [
+        wire.Mark(one.kind, one.label, at, one.gpu) for one, at in zip(found, places, strict=True)
+    ]
+
+
+def _reference(run: RunView) -> Series | None:
+    """A series that tells when each step was."""
+    loss = run.role("loss")
+    candidates = [loss] if loss is not None else []
+    candidates += [metric for metric in run.metrics() if metric.axis == "step"][:8]
+    for metric in candidates:
+        try:
+            series = run.series(metric.name, axis="step")
+        except (MetricNotFoundError, FormatError):
+            continue
+        if len(series):
+            return series
+    return None
+
+
+def _step_at(reference: Series | None, one: _Found) -> int | None:
+    if reference is None or one.t is None or one.is_timed:
+        return None
+    index = int(np.searchsorted(reference.times, one.t, side="right")) - 1
+    return int(reference.steps[max(index, 0)])

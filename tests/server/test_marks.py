@@ -1,0 +1,105 @@
+"""What happened in a run, and where it stands along each axis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.server import words
+from epochal.server.words import WordBook
+from epochal.store.local import load_run
+from tests.server.live import Server
+from tests.store.journals import Journal
+
+
+def marks(server: Server, kind: str) -> list[dict[str, Any]]:
+    found = server.ask("/api/runs/id-x/marks").json["marks"]
+    return [mark for mark in found if mark["kind"] == kind]
+
+
+def step(number: int, **fields: Any) -> dict[str, Any]:
+    return {"log": "step", "step": number, "loss": 1.0, **fields}
+
+
+def test_a_restart_stands_where_it_took_over(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).add(*(step(n, epoch=n / 4) for n in range(6)))
+    journal.add({"log": "resume", "attempt": 2, "step": 4}, step(4, epoch=1.0), attempt=2)
+    (mark,) = marks(server, "restart")
+    assert mark["label"] == "attempt 2 goes on from step 4"
+    assert mark["at"] == {"step": 4, "epoch": 1.0, "wall": 1007.0, "relative": 7.0}
+
+
+def test_an_epoch_stands_at_the_last_step_before_it(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).add(step(10), step(11)).epoch(1, total=3, loss=1.0)
+    journal.add(step(12))
+    (mark,) = marks(server, "epoch")
+    assert mark["label"] == "epoch 1 of 3"
+    assert (mark["at"]["step"], mark["at"]["epoch"]) == (11, 1)
+
+
+def test_epochs_of_a_run_without_steps_have_no_step(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).epoch(1, loss=1.0)
+    (mark,) = marks(server, "epoch")
+    assert mark["at"] == {"epoch": 1, "wall": 1001.0, "relative": 1.0}
+
+
+def test_a_checkpoint_says_its_file_and_counts_once(tmp_path: Path, server: Server) -> None:
+    saved = {"log": "event", "name": "checkpoint", "step": 1, "path": "/a/b/1.pt"}
+    journal = Journal(tmp_path).add(step(0), step(1), saved)
+    journal.add({"log": "resume", "attempt": 2, "step": 1}, step(1), attempt=2)
+    journal.add({**saved, "is_best": True}, attempt=2)
+    (mark,) = marks(server, "checkpoint")
+    assert (mark["label"], mark["at"]["step"]) == ("saved 1.pt, the best so far", 1)
+
+
+def test_phases_are_told_where_they_change(tmp_path: Path, server: Server) -> None:
+    said = ["warm-up", "warm-up", "converging", "unstable", "unstable"]
+    journal = Journal(tmp_path).add(*(step(n, phase=word) for n, word in enumerate(said)))
+    journal.add({"log": "resume", "attempt": 2, "step": 3}, step(3, phase="plateau"), attempt=2)
+    found = [(mark["label"], mark["at"]["step"]) for mark in marks(server, "phase")]
+    assert found == [("warm-up", 0), ("converging", 2), ("plateau", 3)]
+
+
+def gpu(word: str, t: float, *, number: int = 0) -> dict[str, Any]:
+    return {"log": "gpu", "t": t, "id": number, "throttle": word, "clock": 1}
+
+
+def test_a_throttled_gpu_is_marked_from_its_records(tmp_path: Path, server: Server) -> None:
+    said = [gpu("", 1.0), gpu("thermal cap", 1100.0), gpu("thermal cap", 1110.0), gpu("", 1120.0)]
+    # A moment at full speed in between is no end of it.
+    said += [gpu("thermal cap", 1130.0), gpu("idle", 1150.0)]
+    Journal(tmp_path).add(*said, writer="telemetry-n").add(step(0))
+    (mark,) = marks(server, "throttle")
+    assert (mark["label"], mark["gpu"]) == ("GPU 0: thermal cap for 50s", 0)
+    assert mark["at"] == {"wall": 1100.0, "relative": 100.0}
+
+
+def test_events_of_a_gpu_go_before_its_records(tmp_path: Path, server: Server) -> None:
+    event = {"log": "event", "name": "gpu-throttle", "id": 0}
+    journal = Journal(tmp_path)
+    journal.add(gpu("power cap", 1005.0), gpu("", 1015.0), writer="telemetry-n")
+    journal.add({**event, "t": 1004.0, "throttle": "power cap", "was": "no cap"})
+    journal.add({**event, "t": 1014.0, "throttle": "no cap", "was": "power cap"})
+    (mark,) = marks(server, "throttle")
+    assert mark["at"]["wall"] == 1004.0
+
+
+def test_words_are_read_on_from_where_they_were_read_to(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add(step(0, phase="warm-up"))
+    run, book = load_run(journal.folder.path), WordBook()
+    first = book.words(run, "x")
+    journal.add(step(1, phase="converging"))
+    run.refresh()
+    assert book.words(run, "x") is first
+    assert [phase.word for phase in first.phases] == ["warm-up", "converging"]
+
+
+def test_of_a_long_journal_the_newest_words_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "MAX_RECORDS", 3)
+    said = [step(n, phase=str(n)) for n in range(9)]
+    run = load_run(Journal(tmp_path).add(*said).folder.path)
+    assert [phase.word for phase in WordBook().words(run, "x").phases] == ["6", "7", "8"]
