@@ -10,6 +10,8 @@
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
     EPOCHAL_COMPANION  1 | 0: a process beside the run           default: 1
     EPOCHAL_GRACE      seconds it may go on after the run        default: 30
+    EPOCHAL_ALERTS     addresses, separated by blanks, that are told of findings and of the end
+    EPOCHAL_ALERT_ON   info | warning | error | off: from which   default: warning
     EPOCHAL_CACHE_DIR  folder for what can be made again         default: the user's cache folder
     EPOCHAL_TOKEN      the token a server that other machines can reach asks for
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
@@ -22,7 +24,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +32,9 @@ from epochal.errors import UsageError
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _PARENT_RUN = "EPOCHAL_PARENT_RUN"
+_ALERTS = "EPOCHAL_ALERTS"
+_ALERT_ON = "EPOCHAL_ALERT_ON"
+ALERT_LEVELS = ("info", "warning", "error", "off")
 _FALSE = frozenset({"0", "false", "no", "off"})
 _TRUE = frozenset({"1", "true", "yes", "on", ""})
 
@@ -48,6 +53,8 @@ class Settings:
     git: bool = True
     companion: bool = True
     grace_s: float = 30.0
+    alerts: tuple[str, ...] = ()
+    alert_on: str = "warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         git=_flag(env, "EPOCHAL_GIT", default=True),
         companion=_flag(env, "EPOCHAL_COMPANION", default=True),
         grace_s=_seconds(env, "EPOCHAL_GRACE", default=default.grace_s),
+        alerts=tuple(env.get(_ALERTS, "").split()),
+        alert_on=_alert_level(env.get(_ALERT_ON) or default.alert_on),
     )
 
 
@@ -173,6 +182,20 @@ def withdraw_run(*, pid: int) -> None:
     announced = read_parent_run()
     if announced is not None and announced.pid == pid:
         del os.environ[_PARENT_RUN]
+
+
+def alert_environment(alerts: Iterable[str], alert_on: str) -> dict[str, str]:
+    """What a companion's environment says about alerts; addresses may hold passwords."""
+    return {_ALERTS: " ".join(alerts), _ALERT_ON: alert_on}
+
+
+def _alert_level(text: str) -> str:
+    level = text.strip().lower()
+    if level not in ALERT_LEVELS:
+        raise UsageError(
+            f"{_ALERT_ON}={text!r} is not known: use one of {', '.join(ALERT_LEVELS)}."
+        )
+    return level
 
 
 def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -56,7 +56,12 @@ def test_only_the_first_rank_of_a_node_has_one(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     wait_for_the_end(run_folder(tmp_path))
     writers = sorted({part.writer for part in RunFolder(run_folder(tmp_path)).parts()})
-    assert [writer.partition("-")[0] for writer in writers] == ["loop", "rank", "telemetry"]
+    assert [writer.partition("-")[0] for writer in writers] == [
+        "findings",
+        "loop",
+        "rank",
+        "telemetry",
+    ]
 
 
 def test_a_companion_that_cannot_be_started_is_said_and_the_run_goes_on(

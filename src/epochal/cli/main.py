@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "ls": "list runs",
     "show": "show one run: status, configuration, metrics",
     "tail": "print a run's latest records, and follow it",
+    "doctor": "say what is wrong with a run, what proves it and what to try",
     "compare": "show where runs differ, and what they came to",
     "export": "write runs as csv, log, jsonl or json",
     "sync": "send a run to other trackers, from where each stopped",

@@ -137,7 +137,7 @@ def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, An
             }
             for one in series
         ],
-        "findings": [entry.record for entry in view.findings()],
+        "findings": [entry.record for entry in view.findings(most=None)],
     }
 
 

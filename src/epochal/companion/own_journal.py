@@ -1,4 +1,4 @@
-"""The file a companion writes: one writer of the run's journal, named after the node."""
+"""A file a companion writes: its telemetry, named after the node, or its findings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from epochal.companion.charge import Charge
 from epochal.errors import FormatError
-from epochal.journal.layout import PartName, read_json
+from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
@@ -25,8 +25,16 @@ class OwnJournal:
     lost by the journal itself. A run that was deleted is not brought back.
     """
 
-    def __init__(self, charge: Charge) -> None:
+    def __init__(
+        self,
+        charge: Charge,
+        *,
+        name: str | None = None,
+        farewell: str = "telemetry ends with its run",
+    ) -> None:
         self._charge = charge
+        self._name = charge.own_writer if name is None else name
+        self._farewell = farewell
         self._writer: JournalWriter | None = None
 
     def write(self, kind: str, fields: Mapping[str, Any], *, at: float | None = None) -> None:
@@ -44,7 +52,7 @@ class OwnJournal:
         """End the file with a record that says so, which makes it ready to be sealed."""
         if self._writer is None:
             return
-        self.write("finish", {"status": "finished", "reason": "telemetry ends with its run"})
+        self.write("finish", {"status": "finished", "reason": self._farewell})
         if self._charge.folder.journal.is_dir():
             self._writer.close()
         self._writer = None
@@ -53,7 +61,7 @@ class OwnJournal:
         if self._writer is None:
             self._writer = JournalWriter(
                 self._charge.folder,
-                writer=self._charge.own_writer,
+                writer=self._name,
                 attempt=self._charge.attempt,
                 header=self._header,
                 on_fault=lambda _sentence: None,
@@ -70,7 +78,7 @@ class OwnJournal:
                 "log": "run",
                 "t": now(),
                 "v": FORMAT_VERSION,
-                **_identity(self._charge),
+                **_identity(self._charge.folder),
                 "writer": part.writer,
                 "attempt": part.attempt,
                 "part": part.part,
@@ -80,9 +88,15 @@ class OwnJournal:
         )
 
 
-def _identity(charge: Charge) -> dict[str, Any]:
+def run_title(folder: RunFolder) -> str:
+    """What people call a run: project and name."""
+    said = _identity(folder)
+    return f"{said.get('project')}/{said.get('name')}" if said else folder.path.name
+
+
+def _identity(folder: RunFolder) -> dict[str, Any]:
     try:
-        identity = read_json(charge.folder.identity)
+        identity = read_json(folder.identity)
     except (OSError, FormatError):
         return {}
     return {name: identity.get(name) for name in ("id", "name", "project")}

@@ -17,18 +17,21 @@ from types import TracebackType
 from typing import Literal
 
 from epochal.companion import ending
+from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
 from epochal.companion.charge import Charge, parse
 from epochal.companion.clockwork import Clockwork
+from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.durable import SYNC_EVERY_S, Durable
 from epochal.companion.evidence import Witness
 from epochal.companion.gpu_journal import GPU_EVERY_S
-from epochal.companion.own_journal import OwnJournal
+from epochal.companion.own_journal import OwnJournal, run_title
 from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import HOST_EVERY_S, Telemetry, own_processes
+from epochal.settings import read_settings
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.used import UsedGpus
 from epochal.telemetry.visible import EVERY_GPU
@@ -53,6 +56,10 @@ class Companion:
         self._durable = Durable(charge.folder)
         self._sealing = Sealing(charge.folder)
         self.relay = Relay(charge.folder, self.journal)
+        self._alerts = _alerts_of(charge, self.journal)
+        self._diagnosis = Diagnosis(
+            charge, on_finding=self._alerts.finding, on_finish=self._alerts.finished
+        )
         self._telemetry = _telemetry_of(charge, self.journal)
         self._is_told_to_stop = False
 
@@ -79,6 +86,8 @@ class Companion:
         if self._charge.is_main:
             clockwork.every(LOOK_EVERY_S, self._sealing.look)
             clockwork.every(_LOOK_EVERY_S, self.relay.look)
+            clockwork.every(_LOOK_EVERY_S, self._diagnosis.look)
+            clockwork.every(_LOOK_EVERY_S, self._alerts.look)
             self.relay.look()
         while how is None:
             self._bell.wait(min(_LOOK_EVERY_S, clockwork.run_due()))
@@ -100,9 +109,12 @@ class Companion:
     def _wind_up(self, how: Ending) -> None:
         deadline_s = self._clock() + self._charge.grace_s
         if how == "vanished":
-            self.journal.event("vanished", **self._witness.testify(self._telemetry.last_seen))
+            testimony = self._witness.testify(self._telemetry.last_seen)
+            self.journal.event("vanished", **testimony)
+            self._alerts.say(str(testimony["sentence"]))
         self._telemetry.end()
         if how == "stopped":
+            self._diagnosis.stop()
             self._durable.sync()
             self.relay.stop()
             return  # the run goes on: its files are not to be sealed yet
@@ -116,8 +128,10 @@ class Companion:
         # A run that finished writes its archive itself, before it says goodbye.
         archive = [ArchivingJob(self._charge.folder)] if how == "vanished" else []
         jobs: list[ending.LastJob] = [
+            self._diagnosis,
             *archive,
             ending.SealingJob(self._charge.folder, self._charge.attempt, self._sealing),
+            self._alerts,
             self.relay,
         ]
         left = ending.do_what_is_left(jobs, deadline_s=deadline_s, clock=self._clock)
@@ -161,6 +175,16 @@ def _fault_recorder(
         )
 
     return record
+
+
+def _alerts_of(charge: Charge, journal: OwnJournal) -> Alerts:
+    settings = read_settings()
+    return open_alerts(
+        settings.alerts if charge.is_main else (),
+        run=run_title(charge.folder),
+        least=settings.alert_on,
+        on_failure=lambda reason: journal.event("alert-failed", reason=reason),
+    )
 
 
 def _telemetry_of(charge: Charge, journal: OwnJournal) -> Telemetry:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
@@ -123,6 +124,14 @@ class Console:
         if text not in self._notices:
             self._notices.add(text)
             self._print(f"epochal: {text}")
+
+    def ring(self) -> None:
+        """Ring the terminal's bell; nothing where there is no terminal."""
+        target = self._target()
+        if target is not None and is_terminal(target) and self.enabled(Verbosity.NORMAL):
+            with contextlib.suppress(OSError, ValueError):  # the terminal has gone
+                target.write("\a")
+                target.flush()
 
     def start_progress(
         self, *, name: str = "", total: float | None = None, unit: str = "step"

@@ -20,6 +20,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.line import decode_json, encode_json, without_surrogates
 
 LOOP = "loop"
+FINDINGS = "findings"
 LAUNCH_FOLDER = ".launch"
 _MAX_SLUG_BYTES = 100
 _PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import epochal
@@ -19,19 +20,32 @@ from epochal.journal.layout import LOOP
 from epochal.journal.process import process_identity
 from epochal.run.forwarded import Unsent, unsent
 from epochal.run.run import Run
-from epochal.settings import Launch, child_environment
+from epochal.settings import Launch, alert_environment, child_environment
 
 _PAUSE_S = 0.02
 # Somebody who stops a training wants it to stop; the companion sends on by itself.
 _IMPATIENT = frozenset({"interrupted", "terminated"})
 
 
-def start_companion(run: Run, launch: Launch, *, grace_s: float, wait_s: float) -> None:
+def start_companion(
+    run: Run,
+    launch: Launch,
+    *,
+    grace_s: float,
+    wait_s: float,
+    alerts: Iterable[str] = (),
+    alert_on: str = "warning",
+) -> None:
     """Start the process beside a run, on the first rank of each node; never waits for it."""
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
     if launch.local_rank != 0 or not run.folder.identity.exists():
         return
-    beside = CompanionProcess(run, _arguments(run, launch, grace_s=grace_s), wait_s=wait_s)
+    beside = CompanionProcess(
+        run,
+        _arguments(run, launch, grace_s=grace_s),
+        wait_s=wait_s,
+        environment=alert_environment(alerts, alert_on),
+    )
     beside.start()
     run.on_look(beside.look)
     run.on_finish(beside.look)
@@ -41,8 +55,16 @@ def start_companion(run: Run, launch: Launch, *, grace_s: float, wait_s: float) 
 class CompanionProcess:
     """The companion of one run, as the training process sees it."""
 
-    def __init__(self, run: Run, arguments: list[str], *, wait_s: float) -> None:
+    def __init__(
+        self,
+        run: Run,
+        arguments: list[str],
+        *,
+        wait_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._run = run
+        self._environment = dict(environment or {})
         self._arguments = arguments
         self._wait_s = wait_s
         self._pid = os.getpid()
@@ -60,7 +82,10 @@ class CompanionProcess:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd=self._run.dir.anchor,  # modules beside the training must not be taken for ours
-                env=child_environment(Path(epochal.__file__).parent.parent),
+                env={
+                    **child_environment(Path(epochal.__file__).parent.parent),
+                    **self._environment,
+                },
                 start_new_session=True,  # Ctrl-C is meant for the training
             )
         except OSError as error:

@@ -14,6 +14,7 @@ from typing import Any
 
 from epochal.console.lines import epoch_line, eval_line, metrics_line, step_line
 from epochal.console.printer import Console
+from epochal.health.phase import PhaseDetector
 from epochal.record import ROLE_GUESSES
 from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
 
@@ -48,6 +49,7 @@ class Pace:
         self._last_step: int | None = None
         self._trend = LossTrend()
         self._spike = SpikeBaseline()
+        self._phase = PhaseDetector()
         self._loss_sum = 0.0
         self._loss_count = 0
         self._epoch_seconds = RecentMedian()
@@ -64,6 +66,9 @@ class Pace:
         if loss is not None and math.isfinite(loss):
             self._loss_sum += loss
             self._loss_count += 1
+        phase = record.get("phase")
+        if phase is None and loss is not None:
+            phase = self._phase.observe(int(record["step"]), loss)
         percent, eta_s = self.percent(record), self._eta.remaining_s()
         self.has_printed = True
         self._console.progress(int(record["step"]), now=now, loss=loss, eta_s=eta_s)
@@ -85,7 +90,7 @@ class Pace:
                 kd_loss=_number(record, "kd_loss"),
                 sol=_number(record, "sol"),
                 eta_s=eta_s,
-                phase=record.get("phase"),
+                phase=phase,
             ),
             now=now,
         )

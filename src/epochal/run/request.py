@@ -13,7 +13,7 @@ from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.reporting import Reporting, options_from, split_options
 from epochal.run.pace import Totals
-from epochal.settings import Launch, Settings
+from epochal.settings import ALERT_LEVELS, Launch, Settings
 from epochal.values import plain_int, plain_json
 
 RESUME_MODES = ("never", "allow", "must", "latest")
@@ -102,6 +102,25 @@ def check_wait(finish_wait_s: Any) -> None:
         )
     if not 0 <= finish_wait_s < float("inf"):
         raise UsageError(f"finish_wait_s={finish_wait_s} must be 0 or more seconds.")
+
+
+def checked_alerts(
+    alerts: str | Iterable[str] | None, alert_on: str | None, settings: Settings
+) -> tuple[list[str], str]:
+    """Whom to tell about findings, and from which severity on."""
+    if alert_on is not None and alert_on not in ALERT_LEVELS:
+        raise UsageError(
+            f"alert_on={alert_on!r} is not known: use one of {', '.join(ALERT_LEVELS)}."
+        )
+    given = settings.alerts if alerts is None else alerts
+    addresses: list[Any] = [given] if isinstance(given, str) else list(given)
+    for address in addresses:
+        if not isinstance(address, str) or not (address == "desktop" or "://" in address):
+            raise UsageError(
+                "alerts takes addresses such as 'desktop' or 'json://host/path', a list of them;"
+                " this one is none."
+            )
+    return addresses, alert_on or settings.alert_on
 
 
 def _check_texts(**texts: Any) -> None:

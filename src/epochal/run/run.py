@@ -409,7 +409,8 @@ class Run(Vocabulary):
     def on_look(self, call: Callable[[], object]) -> None:
         """Have something called between two records, at most once a second."""
         if self._writer is not None:
-            self._writer.on_look = call
+            earlier = self._writer.on_look
+            self._writer.on_look = call if earlier is None else lambda: (earlier(), call())
 
     def died(self, status: str, *, reason: str, details: str | None = None) -> None:
         """The process is ending: write what is known of it and finish."""

@@ -14,6 +14,7 @@ from epochal.run.capture import Capture
 from epochal.run.companion import start_companion
 from epochal.run.current import CURRENT
 from epochal.run.death import DeathWatch
+from epochal.run.findings_shown import FindingsShown
 from epochal.run.pace import Totals
 from epochal.run.run import Run
 from epochal.settings import announce_run, read_launch, read_settings, withdraw_run
@@ -41,6 +42,8 @@ def init(
     line_every_s: float = 0.0,
     companion: bool | None = None,
     finish_wait_s: float = 5.0,
+    alerts: str | Iterable[str] | None = None,
+    alert_on: str | None = None,
     report_to: str | Iterable[str] | None = None,
     **reporting: Any,
 ) -> Run:
@@ -52,6 +55,8 @@ def init(
     first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
     ``line_every_s`` bounds how often step lines are printed. ``companion`` switches the process
     beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
+    ``alerts`` are addresses of people to tell about findings (from ``alert_on`` on: "info",
+    "warning", "error") and about the end: "desktop", or those of the apprise package.
     ``report_to`` names the trackers it forwards to (json_log, tensorboard, wandb, aim, mlflow,
     trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
     ``config_file`` as well.
@@ -62,6 +67,7 @@ def init(
     settings = read_settings()
     launch = read_launch()
     request.check_wait(finish_wait_s)
+    told = request.checked_alerts(alerts, alert_on, settings)
     joined = opening.join_parent(console)
     if joined is not None:
         return joined
@@ -99,7 +105,16 @@ def init(
         run = opening.start_other_rank(asked, launch)
     _make_current(run, capture=capture)
     if run.is_recorded and (settings.companion if companion is None else companion):
-        start_companion(run, launch, grace_s=settings.grace_s, wait_s=finish_wait_s)
+        addresses, level = told
+        start_companion(
+            run,
+            launch,
+            grace_s=settings.grace_s,
+            wait_s=finish_wait_s,
+            alerts=addresses,
+            alert_on=level,
+        )
+        FindingsShown(run).begin()
     return run
 
 

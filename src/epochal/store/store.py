@@ -128,8 +128,11 @@ class RunView(Protocol):
     def events(self) -> list[Entry]:
         """What happened, of all ranks, by time."""
 
-    def findings(self) -> list[Entry]:
-        """What the health rules found, by time."""
+    def findings(self, *, most: int | None = 50_000) -> list[Entry]:
+        """What the health rules found, by time; worked out from records where nobody wrote it.
+
+        At most so many records are read for that at one call, None for all of them.
+        """
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""

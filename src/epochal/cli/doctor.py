@@ -1,0 +1,130 @@
+"""``epochal doctor``: what is wrong with a run, what proves it, and what to try."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.format import format_number
+from epochal.health.finding import Finding
+from epochal.store.store import RunView
+
+_WIDTH = 96
+_GRAVITY = {"error": 0, "warning": 1, "info": 2}
+_MARKS = {"error": "✗", "warning": "!", "info": "·"}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``doctor``."""
+    add_run(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--severity",
+        choices=("info", "warning", "error"),
+        default="info",
+        help="leave out what is less grave (default: info)",
+    )
+    parser.add_argument(
+        "--open", action="store_true", help="only what still holds, not what is over"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Diagnose a run; 1 when there is an error among the findings."""
+    view = run_of(args)
+    found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
+    if args.json:
+        print_json(_as_data(view, found))
+    else:
+        print("\n".join(_report(view, found)))
+    return 1 if any(finding.severity == "error" for finding in found) else 0
+
+
+def newest_of_each(view: RunView) -> list[Finding]:
+    """Every finding as it stands now, the gravest first, then by step."""
+    by_id: dict[str, Finding] = {}
+    for entry in view.findings(most=None):
+        finding = Finding.from_record(entry.record)
+        if finding is not None:
+            by_id[finding.id] = finding
+    return sorted(by_id.values(), key=_order)
+
+
+def _order(finding: Finding) -> tuple[int, bool, float]:
+    step = finding.steps[0] if finding.steps is not None else 0
+    return _GRAVITY[finding.severity], finding.state == "closed", step
+
+
+def _is_wanted(finding: Finding, args: argparse.Namespace) -> bool:
+    is_grave = _GRAVITY[finding.severity] <= _GRAVITY[args.severity]
+    return is_grave and not (args.open and finding.state == "closed")
+
+
+def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
+    info = view.info
+    reason = f": {info.status.reason}" if info.status.reason else ""
+    at = "" if info.step is None else f", step {info.step}"
+    yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"
+    if not found:
+        yield ""
+        yield "Nothing was found: no rule has anything to say about this run."
+        return
+    for finding in found:
+        yield ""
+        yield from _lines(finding)
+    counts = [(word, sum(f.severity == word for f in found)) for word in _GRAVITY]
+    yield ""
+    yield ", ".join(f"{n} {_plural(word, n)}" for word, n in counts if n) + "."
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    over = "" if finding.state == "open" else "  (over)"
+    yield from _wrapped(f"{_MARKS[finding.severity]} ", f"{finding.sentence}{over}")
+    where = [finding.rule]
+    if finding.series:
+        where.append(finding.series)
+    if finding.steps is not None:
+        first, last = finding.steps
+        where.append(f"step {first}" if first == last else f"steps {first} to {last}")
+    yield f"    {' · '.join(where)}"
+    if finding.evidence:
+        yield from _wrapped("    evidence: ", _evidence(finding.evidence))
+    if finding.advice:
+        yield from _wrapped("    try: ", finding.advice)
+
+
+def _evidence(evidence: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {value if isinstance(value, (str, int)) else format_number(value)}"
+        for name, value in evidence.items()
+    )
+
+
+def _wrapped(start: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent=start, subsequent_indent=" " * min(len(start), 4)
+    )
+
+
+def _plural(word: str, count: int) -> str:
+    word = {"info": "note"}.get(word, word)
+    return word if count == 1 else f"{word}s"
+
+
+def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
+    info = view.info
+    return {
+        "run": info.id,
+        "name": info.name,
+        "project": info.project,
+        "status": info.status.state,
+        "step": info.step,
+        "errors": sum(finding.severity == "error" for finding in found),
+        "warnings": sum(finding.severity == "warning" for finding in found),
+        "findings": [
+            {k: v for k, v in finding.record().items() if k != "log"} for finding in found
+        ],
+    }

@@ -1,0 +1,169 @@
+"""Tells people about findings and ends of a run where they are: chat, mail, desktop, webhook.
+
+Addresses are those of the apprise package (``slack://…``, ``mailto://…``, ``json://host/path``);
+``desktop`` stands for this machine's own notifications. They may hold passwords: they come through
+the environment and are never written down. What is sent is sent by a thread: a service that hangs
+holds up nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from epochal.health.finding import Finding
+
+# One message a minute at most; what comes in between travels together in the next.
+_PAUSE_S = 60.0
+_MOST_LINES = 20
+_GRAVITY = {"info": 0, "warning": 1, "error": 2, "off": 3}
+_DESKTOP = {"darwin": "macosx://", "win32": "windows://"}
+_MISSING = "alerts need the package 'apprise': pip install 'epochal[alerts]'"
+
+
+_ENDED = {
+    "finished": "finished",
+    "failed": "failed",
+    "interrupted": "been interrupted",
+    "terminated": "been terminated",
+}
+
+
+class Send(Protocol):
+    """Sends one message; gives the reason why it could not, None when it did."""
+
+    def __call__(self, title: str, body: str) -> str | None:
+        """Send it, however long that takes."""
+
+
+class Alerts:
+    """What people are to be told of one run, each thing once."""
+
+    def __init__(
+        self,
+        send: Send | None,
+        *,
+        run: str,
+        least: str = "warning",
+        on_failure: Callable[[str], object] = lambda _reason: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._send = send
+        self._run = run
+        self._least = _GRAVITY[least]
+        self._on_failure = on_failure
+        self._clock = clock
+        self._told: set[str] = set()
+        self._waiting: list[str] = []
+        self._sent_at: float | None = None
+        self._thread: threading.Thread | None = None
+        self._failure: str | None = None
+        self._is_over = False
+
+    @property
+    def command(self) -> str:
+        """The command that says what would have been sent."""
+        return "epochal doctor"
+
+    def finding(self, finding: Finding) -> None:
+        """Tell of a finding that is grave enough, once."""
+        if finding.state != "open" or _GRAVITY[finding.severity] < self._least:
+            return
+        if finding.id not in self._told:
+            self._told.add(finding.id)
+            self.say(f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip())
+
+    def finished(self, record: Mapping[str, Any]) -> None:
+        """Tell that the run has ended, and how."""
+        status, reason, step = (record.get(name) for name in ("status", "reason", "last_step"))
+        where = "" if step is None else f" after step {step}"
+        self.say(f"the run has {_ENDED.get(str(status), 'ended')}{where}" + _because(reason))
+
+    def say(self, line: str) -> None:
+        """Tell of something with the next message."""
+        if self._send is not None:
+            self._waiting.append(line)
+
+    def look(self) -> None:
+        """Send what is waiting, if the last message is old enough."""
+        is_due = self._sent_at is None or self._clock() - self._sent_at >= _PAUSE_S
+        if self._waiting and (is_due or self._is_over) and not self._is_sending:
+            self._begin()
+
+    def go_on(self) -> bool:
+        """Send the rest at once: the run has ended."""
+        self._is_over = True
+        self.look()
+        return self._is_sending
+
+    def stop(self) -> None:
+        """Time is up; the thread ends with the process."""
+
+    def left(self) -> str | None:
+        """What was not sent."""
+        if self._waiting or self._is_sending:
+            return "an alert was not sent in time"
+        return self._failure
+
+    @property
+    def _is_sending(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _begin(self) -> None:
+        lines, self._waiting = self._waiting, []
+        if len(lines) > _MOST_LINES:
+            lines = [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more"]
+        self._sent_at = self._clock()
+        self._thread = threading.Thread(target=self._deliver, args=("\n".join(lines),), daemon=True)
+        self._thread.start()
+
+    def _deliver(self, body: str) -> None:
+        assert self._send is not None
+        reason = self._send(f"Epochal: {self._run}", body)
+        if reason is not None and reason != self._failure:
+            self._failure = reason
+            self._on_failure(reason)
+
+
+def open_alerts(
+    addresses: Sequence[str],
+    *,
+    run: str,
+    least: str,
+    on_failure: Callable[[str], object],
+) -> Alerts:
+    """Alerts to these addresses; with none, alerts that go nowhere."""
+    send = _Apprise(addresses) if addresses else None
+    return Alerts(send, run=run, least=least, on_failure=on_failure)
+
+
+def _because(reason: Any) -> str:
+    return "." if not reason else f": {reason}"
+
+
+class _Apprise:
+    """Sends through the apprise package, loaded with the first message."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = [
+            _DESKTOP.get(sys.platform, "dbus://") if address == "desktop" else address
+            for address in addresses
+        ]
+
+    def __call__(self, title: str, body: str) -> str | None:
+        try:
+            import apprise
+        except ImportError:
+            return _MISSING
+        failed: list[str] = []
+        for address in self._addresses:
+            service = apprise.Apprise()
+            scheme = address.partition("://")[0]  # the rest may be a secret
+            if not service.add(address):
+                failed.append(f"{scheme}: the address is not one that apprise knows")
+            elif not service.notify(title=title, body=body):
+                failed.append(f"{scheme}: the message was not accepted")
+        return f"an alert could not be sent ({'; '.join(failed)})" if failed else None

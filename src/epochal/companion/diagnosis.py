@@ -1,0 +1,152 @@
+"""Has the health rules look at a run as it is written, and writes down what they find.
+
+Findings have ids that follow from what was read, so a companion that was started again reads the
+attempt from its beginning and writes only what is not there yet.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from epochal.companion.charge import Charge
+from epochal.companion.own_journal import OwnJournal
+from epochal.errors import FormatError
+from epochal.health.engine import Health
+from epochal.health.finding import Finding
+from epochal.journal.follow import Follower
+from epochal.journal.layout import FINDINGS, LOOP, read_json
+from epochal.record import Position, Record
+
+# So many that a fast run is kept up with, so few that one look does not hold up telemetry.
+_RECORDS_A_LOOK = 5000
+_RANK_WRITER = "rank-"
+
+# How much of a core catching up may take.
+_LOOK_FOR_S = 0.2
+
+OnFinding = Callable[[Finding], object]
+OnFinish = Callable[[Record], object]
+
+
+class Diagnosis:
+    """The findings of one attempt, from its first record to its last."""
+
+    def __init__(
+        self,
+        charge: Charge,
+        *,
+        on_finding: OnFinding = lambda _finding: None,
+        on_finish: OnFinish = lambda _record: None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._charge = charge
+        self._journal = OwnJournal(charge, name=FINDINGS, farewell="the run has ended")
+        self._follower = Follower(charge.folder)
+        self._health = Health(config=_config(charge))
+        self._on_finding = on_finding
+        self._on_finish = on_finish
+        self._clock = clock
+        self._written: set[tuple[str, str, str]] = set()
+        self._phase: str | None = None
+        self._is_behind = True
+
+    @property
+    def command(self) -> str:
+        """The command that says what is found, whenever it is asked."""
+        return f"epochal doctor {self._charge.folder.path}"
+
+    def look(self) -> None:
+        """Read on for a moment, and write what was found."""
+        until_s = time.monotonic() + _LOOK_FOR_S
+        self._is_behind = self._read_on()
+        while self._is_behind and time.monotonic() < until_s:
+            self._is_behind = self._read_on()
+        if not self._is_behind:
+            self._take(self._health.tick(self._clock()))
+
+    def go_on(self) -> bool:
+        """Read on after the run has ended; false when all of it has been seen."""
+        self._is_behind = self._read_on()
+        if not self._is_behind:
+            self._take(self._health.close())
+            self._journal.close()
+        return self._is_behind
+
+    def stop(self) -> None:
+        """Time is up; what was found so far is written."""
+        self._journal.close()
+
+    def left(self) -> str | None:
+        """Whether any of the run was not looked at."""
+        return "the end of the run was not diagnosed" if self._is_behind else None
+
+    def _read_on(self) -> bool:
+        """Whether there is more to read."""
+        found = self._follower.poll(limit=_RECORDS_A_LOOK)
+        for position, record in found:
+            if position.writer == FINDINGS:
+                self._remember(record)
+        # Writers are read one after another; rules see what happened in its order.
+        for position, record in sorted(found, key=_moment):
+            self._feed(position, record)
+        return len(found) >= _RECORDS_A_LOOK
+
+    def _feed(self, position: Position, record: Record) -> None:
+        if position.writer != FINDINGS and position.attempt == self._charge.attempt:
+            self._take(
+                self._health.feed(record, rank=rank_of(position.writer), writer=position.writer)
+            )
+            self._note_phase(record)
+            if record.get("log") == "finish" and position.writer == LOOP:
+                self._on_finish(record)
+
+    def _remember(self, record: Record) -> None:
+        if record.get("log") == "finding":
+            self._written.add(_key(record))
+        elif record.get("log") == "event" and record.get("name") == "phase":
+            self._phase = str(record.get("phase"))
+
+    def _take(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            record = finding.record()
+            if _key(record) in self._written:
+                continue
+            self._written.add(_key(record))
+            fields = {name: value for name, value in record.items() if name not in ("log", "t")}
+            self._journal.write("finding", fields, at=finding.t)
+            self._on_finding(finding)
+
+    def _note_phase(self, record: Record) -> None:
+        phase = self._health.phase
+        if phase == self._phase:
+            return
+        was = {} if self._phase is None else {"was": self._phase}
+        step = {"step": record["step"]} if "step" in record else {}
+        self._journal.event("phase", phase=phase, **was, **step)
+        self._phase = phase
+
+
+def rank_of(writer: str) -> int:
+    """The rank whose records a writer holds; 0 for the loop and for whoever has none."""
+    rank = writer.removeprefix(_RANK_WRITER)
+    return int(rank) if rank.isdigit() else 0
+
+
+def _key(record: Record) -> tuple[str, str, str]:
+    """What makes a finding another one than was written: that it closed or grew graver."""
+    return str(record.get("id")), str(record.get("state")), str(record.get("severity"))
+
+
+def _moment(item: tuple[Position, Record]) -> float:
+    at = item[1].get("t")
+    return float(at) if isinstance(at, (int, float)) else 0.0
+
+
+def _config(charge: Charge) -> dict[str, Any]:
+    try:
+        config = read_json(charge.folder.identity).get("config")
+    except (OSError, FormatError):
+        return {}
+    return config if isinstance(config, dict) else {}

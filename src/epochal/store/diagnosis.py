@@ -1,0 +1,109 @@
+"""Works out findings where nobody did while the run was written: no companion, or a killed one.
+
+An attempt whose findings' file was finished, or is being written, is covered by it. Any other is
+read through the health rules; their findings have the ids they would have had, so those that were
+written before a companion died are not told twice.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from epochal.health.engine import Health
+from epochal.health.finding import Finding
+from epochal.journal.layout import FINDINGS, LOOP
+from epochal.record import Position, Record
+from epochal.store.answers import Entry
+from epochal.store.part import Part
+from epochal.store.state import RunState
+
+# About a second's reading: a server answers other questions as well.
+RECORDS_A_LOOK = 50_000
+_WRITER = "diagnosis"
+
+
+class Diagnosis:
+    """The findings of a run's uncovered attempts, read on from where they were read to."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[int, _Attempt] = {}
+
+    def entries(self, state: RunState, *, is_live: bool, most: int | None) -> list[Entry]:
+        """Findings that no file of the run has; ``most`` bounds how many records are read now."""
+        written = _written(state)
+        covered = _covered(state, is_live=is_live)
+        found: list[Entry] = []
+        for number in sorted({part.name.attempt for part in state.parts} - covered):
+            attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
+            attempt.read_on(state.parts, most=most)
+            found += [entry for entry in attempt.found if _key(entry.record) not in written]
+        return found
+
+
+class _Attempt:
+    """One attempt and the rules that have read it so far."""
+
+    def __init__(self, number: int, config: dict[str, object]) -> None:
+        self._number = number
+        self._health = Health(config=config)
+        self._next: dict[tuple[str, int], int] = {}
+        self._is_closed = False
+        self.found: list[Entry] = []
+
+    def read_on(self, parts: Sequence[Part], *, most: int | None) -> None:
+        """Read what was not read before."""
+        mine = [part for part in parts if self._is_mine(part)]
+        merged = heapq.merge(*map(self._unread, mine), key=_moment)
+        rest = merged if most is None else islice(merged, most)
+        ranks = {(*part.name,): part.facts.origin.rank for part in mine}
+        has_ended = False
+        for position, record in rest:
+            self._next[position.writer, position.part] = position.ordinal + 1
+            rank = ranks[position[:3]]
+            self._take(self._health.feed(record, rank=rank, writer=position.writer))
+            has_ended |= record.get("log") == "finish" and position.writer == LOOP
+        if has_ended and not self._is_closed:
+            self._is_closed = True
+            self._take(self._health.close())
+
+    def _is_mine(self, part: Part) -> bool:
+        return part.name.attempt == self._number and part.name.writer != FINDINGS
+
+    def _unread(self, part: Part) -> Iterator[tuple[Position, Record]]:
+        return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
+
+    def _take(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            position = Position(_WRITER, self._number, 0, len(self.found))
+            self.found.append(Entry(position, 0, finding.record()))
+
+
+def _covered(state: RunState, *, is_live: bool) -> set[int]:
+    """The attempts whose findings are in the run's own files."""
+    parts = [part for part in state.parts if part.name.writer == FINDINGS]
+    newest = {state.attempts} if is_live else set()
+    return {
+        part.name.attempt
+        for part in parts
+        if part.facts.finish is not None or part.name.attempt in newest
+    }
+
+
+def _written(state: RunState) -> set[tuple[object, ...]]:
+    return {
+        _key(record)
+        for part in state.parts
+        if part.name.writer == FINDINGS
+        for record in part.read("finding", list(part.places("finding")))
+    }
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    return record.get("id"), record.get("state"), record.get("severity")
+
+
+def _moment(item: tuple[Position, Record]) -> float:
+    at = item[1].get("t")
+    return float(at) if isinstance(at, (int, float)) else 0.0

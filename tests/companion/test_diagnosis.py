@@ -1,0 +1,78 @@
+import math
+from pathlib import Path
+from typing import Any
+
+import epochal
+from epochal.companion.diagnosis import Diagnosis, rank_of
+from epochal.health.finding import Finding
+from epochal.journal.layout import FINDINGS, RunFolder
+from epochal.journal.reader import read_journal
+from epochal.run.run import Run
+from tests.doubles.companions import charge_of
+
+
+def started(folder: Path) -> Run:
+    return epochal.init("p", "a", dir=folder, console=False, companion=False)
+
+
+def findings_of(run: Run) -> list[dict[str, Any]]:
+    return [
+        record
+        for position, record in read_journal(RunFolder(run.dir))
+        if position.writer == FINDINGS and record["log"] == "finding"
+    ]
+
+
+def test_a_loss_that_is_no_number_is_found_with_the_record_that_says_so(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    diagnosis = Diagnosis(charge_of(run.dir))
+    run.log({"loss": 2.0}, step=1)
+    diagnosis.look()
+    assert findings_of(run) == []
+    run.log({"loss": math.nan}, step=2)
+    diagnosis.look()
+    run.finish()
+    (found,) = findings_of(run)
+    assert (found["rule"], found["severity"], found["steps"]) == ("nonfinite", "error", [2, 2])
+
+
+def test_a_companion_that_was_started_again_writes_nothing_twice(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    run.log({"loss": math.nan}, step=1)
+    Diagnosis(charge_of(run.dir)).look()
+    told: list[Finding] = []
+    again = Diagnosis(charge_of(run.dir), on_finding=told.append)
+    again.look()
+    run.finish()
+    assert again.go_on() is False
+    assert len(findings_of(run)) == 1
+    assert told == []
+
+
+def test_the_end_of_a_run_is_told(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    ends: list[dict[str, Any]] = []
+    diagnosis = Diagnosis(charge_of(run.dir), on_finish=ends.append)
+    run.log({"loss": 1.0})
+    run.finish("failed", reason="no more data")
+    diagnosis.go_on()
+    assert [(end["status"], end["reason"]) for end in ends] == [("failed", "no more data")]
+    assert diagnosis.left() is None
+
+
+def test_changes_of_phase_are_events(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    for step in range(300):
+        run.log({"loss": 10.0 * 0.99**step}, step=step)
+    run.finish()
+    Diagnosis(charge_of(run.dir)).go_on()
+    phases = [
+        record["phase"]
+        for position, record in read_journal(RunFolder(run.dir))
+        if position.writer == FINDINGS and record.get("name") == "phase"
+    ]
+    assert phases == ["warm-up", "converging"]
+
+
+def test_a_writer_says_its_rank() -> None:
+    assert [rank_of(name) for name in ("loop", "rank-0003", "telemetry-here")] == [0, 3, 0]
