@@ -1,0 +1,35 @@
+"""How strong a planted fault may be; the two halves of the judge draw from other ranges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Strengths:
+    """Ranges drawn from, on a log scale. Rows are step records, samples those of a track."""
+
+    rise: Range  # divergence: times the loss at its onset, in the end
+    rise_rows: Range
+    spike: Range  # loss spike: times the loss, added to it
+    explosion: Range  # times the usual gradient norm
+    vanishing: Range  # share of the usual gradient norm that is left
+    doubling_rows: Range  # gradient acceleration
+    clipped: Range  # gradient norm over the clipping limit
+    overfit: Range  # rise of the evaluation loss per evaluation, as a share
+    shock: Range  # no warm-up: rise of the loss over its start, as a share
+    peak_rise: Range  # rate too high: rise of the loss over its least, as a share
+    slower: Range  # throughput drop and straggler: times the usual step
+    waiting: Range  # share of a step spent waiting for input
+    clock: Range  # share of its clock a throttled GPU keeps
+    creep_per_min: Range  # share of what the process held, per minute
+    filling_s: Range  # until memory is full
+    sol: Range  # per cent of the speed of light
+    crowding: Range  # share of the largest possible imbalance E/k
+    alive: Range  # share of the experts a collapsed router still uses
+    weights_per_sample: Range  # growth of a weight norm
+    drift: Range  # of a replica's weights, as a share, when it is done
+    cliff: Range  # share of the loss lost at an epoch's end
+    clock_jump_s: Range
