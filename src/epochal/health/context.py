@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from epochal.health.curve import Curve
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
+from epochal.health.rate import LearningRate
+from epochal.health.thresholds_curves import CurveThresholds
 from epochal.record import Record
 
 # Kinds of which the newest record is kept for rules to look up.
@@ -20,7 +23,8 @@ class Context:
 
     ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
     ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
-    GPU id. ``open`` has the open findings by rule and subject. Times are Unix seconds.
+    GPU id. ``open`` has the open findings by rule and subject. ``curves`` are rank 0's, by role;
+    ``fresh`` those that the record at hand has a point of. Times are Unix seconds.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -37,6 +41,9 @@ class Context:
     ranks: set[int] = field(default_factory=set)
     open: dict[tuple[str, str], Finding] = field(default_factory=dict)
     phase: Phase = "warm-up"
+    curves: dict[str, Curve] = field(default_factory=dict)
+    fresh: dict[str, Curve] = field(default_factory=dict)
+    rate: LearningRate = field(default_factory=lambda: LearningRate(CurveThresholds()))
 
     @property
     def is_resumed(self) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 from epochal.health.catalogue import RULES
 from epochal.health.context import Context
+from epochal.health.curves import Curves
 from epochal.health.docket import Dockets
 from epochal.health.finding import Finding
 from epochal.health.phase import PhaseDetector
@@ -43,6 +44,7 @@ class Health:
     ) -> None:
         self.thresholds = thresholds or Thresholds()
         self.context = Context(config=dict(config or {}))
+        self._curves = Curves(self.context, self.thresholds.curves)
         self._rules = [rule(self.thresholds) for rule in (RULES if rules is None else rules)]
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}
         self._roles = Roles()
@@ -143,8 +145,11 @@ class Health:
             self._roles.define(seen.record)
         context.role_names = self._roles.names
         context.take(seen.record, seen.kind)
-        if seen.rank <= 0 and seen.step is not None and seen.kind != "span":
-            self._note_step(seen, seen.step)
+        context.fresh = {}
+        if seen.rank <= 0:
+            self._curves.note(seen)
+            if seen.step is not None and seen.kind != "span":
+                self._note_step(seen, seen.step)
 
     def _note_step(self, seen: Seen, step: int) -> None:
         context = self.context
@@ -177,6 +182,7 @@ class Health:
         if context.step is not None and context.step >= step:
             context.step = step - 1
         self._phase.cut(step)
+        self._curves.cut(step)
         context.phase = self._phase.phase
         for rule in self._rules:
             rule.cut(step, context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from epochal.health.thresholds_curves import CurveThresholds
 from epochal.health.thresholds_machine import MachineThresholds
 
 
@@ -11,6 +12,7 @@ from epochal.health.thresholds_machine import MachineThresholds
 class Thresholds:
     """What counts as wrong; windows are in logged points unless their name says otherwise."""
 
+    curves: CurveThresholds = field(default_factory=CurveThresholds)
     machine: MachineThresholds = field(default_factory=MachineThresholds)
 
     # -- phase label ------------------------------------------------------------------------------

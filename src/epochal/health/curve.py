@@ -1,0 +1,151 @@
+"""One curve as rules look at it: where it stands, how noisy it is, what stands out of it.
+
+Nothing is held against a fixed number: a level is a median of recent points, a width is the median
+distance from that level, and what stands out must also exceed everything that stood out before. A
+point that stands out is kept out of the level and enters the memory of distances only at the height
+of the bar, so that it does not hide the next one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+from epochal.health.blocks import Blocks
+from epochal.health.recent import Recent
+from epochal.health.thresholds_curves import CurveThresholds
+
+# The median distance from the middle of normal noise is 0.6745 standard deviations.
+_DEVIATION_PER_MEDIAN = 1.4826
+
+
+class Curve:
+    """The points of one series of rank 0 in order, with figures kept up to date.
+
+    ``level``, ``width``, ``bar`` and ``distance`` speak of the newest point against those before
+    it, None until there are enough; with ``is_log`` they are natural logarithms. ``start`` is the
+    level of the first points.
+    """
+
+    def __init__(
+        self, name: str, *, axis: str, thresholds: CurveThresholds, is_log: bool = False
+    ) -> None:
+        self.name = name
+        self.axis = axis
+        self.is_log = is_log
+        self.count = 0
+        self.points: deque[tuple[int, float]] = deque(maxlen=thresholds.memory)
+        self.blocks = Blocks(size=thresholds.block)
+        self.start: float | None = None
+        self.highest = -math.inf
+        self.lowest = math.inf
+        self.level: float | None = None
+        self.width: float | None = None
+        self.bar: float | None = None
+        self.distance: float | None = None
+        self.stands_out = False
+        self.outliers: deque[bool] = deque(maxlen=thresholds.spike_lasting_of)
+        self._thresholds = thresholds
+        self._settled = Recent(thresholds.level_points)
+        self._distances = Recent(thresholds.memory)
+        self._sizes = Recent(thresholds.memory)
+        self._first: list[float] = []
+        self._row_of_outliers = 0
+        self._grace = 0
+
+    # -- taking in --------------------------------------------------------------------------------
+
+    def push(self, position: int, value: float) -> None:
+        """Take in the newest point; it must be finite."""
+        scaled = math.log(max(value, 1e-300)) if self.is_log else value
+        self._judge(scaled)
+        self._learn(scaled)
+        self.count += 1
+        self.points.append((position, value))
+        self.blocks.push(position, value)
+        self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
+        if self.count <= self._thresholds.start:
+            self._first.append(value)
+            self.start = _median(self._first)
+
+    def expect_a_shift(self) -> None:
+        """For some points from now on a new level is no surprise (the learning rate jumped)."""
+        self._grace = self._thresholds.grace
+
+    def cut(self, position: int) -> None:
+        """Forget the points from a position on."""
+        gone = 0
+        while self.points and self.points[-1][0] >= position:
+            self.points.pop()
+            gone += 1
+        self.blocks.cut(position)
+        self._settled.drop_newest(gone)
+        self.count = max(len(self.points), self.count - gone)
+        self.outliers.clear()
+        self._row_of_outliers = 0
+        self.stands_out = False
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def recent_level(self, count: int) -> float:
+        """The median of the newest ``count`` points."""
+        size = len(self.points)
+        return _median([self.points[i][1] for i in range(max(0, size - count), size)])
+
+    def window(self, count: int) -> list[float]:
+        """The newest ``count`` values, oldest first."""
+        size = len(self.points)
+        return [self.points[i][1] for i in range(max(0, size - count), size)]
+
+    def material(self, level: float) -> float:
+        """The least change that is worth a word at a level, whatever the noise.
+
+        A share of the level where the curve never reached zero; else of the range it covered.
+        """
+        covered = self.highest - self.lowest
+        if self.lowest > 0:
+            return max(
+                self._thresholds.material_share * level,
+                self._thresholds.material_of_range * covered,
+            )
+        return self._thresholds.material_share * covered
+
+    # -- judging and learning ---------------------------------------------------------------------
+
+    def _judge(self, scaled: float) -> None:
+        thresholds = self._thresholds
+        if len(self._settled) < thresholds.level_least:
+            self.level = self.width = self.bar = self.distance = None
+            self.stands_out = False
+            return
+        level = self._settled.median()
+        self.level, self.distance = level, scaled - level
+        self.width = self._sizes.median() * _DEVIATION_PER_MEDIAN if len(self._sizes) else 0.0
+        least = 0.0 if self.is_log else self.material(level)
+        tail = self._distances.highest() if len(self._distances) else 0.0
+        # Few distances have not shown their tail yet.
+        caution = 1 + thresholds.spike_caution / max(1, len(self._distances))
+        self.bar = max(
+            thresholds.spike_widths * self.width, thresholds.spike_over_tail * tail * caution, least
+        )
+        self.stands_out = self._grace == 0 and self.distance > self.bar > 0
+
+    def _learn(self, scaled: float) -> None:
+        self._grace = max(0, self._grace - 1)
+        if self.distance is not None and self.bar is not None:
+            self.outliers.append(self.stands_out)
+            learned = min(self.distance, self.bar) if self.stands_out else self.distance
+            self._distances.push(learned)
+            self._sizes.push(abs(learned))
+        self._row_of_outliers = self._row_of_outliers + 1 if self.stands_out else 0
+        if self._row_of_outliers >= self._thresholds.accept:
+            self._settled = Recent(self._thresholds.level_points)
+            self._row_of_outliers = 0
+        elif not self.stands_out:
+            self._settled.push(scaled)
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    count = len(ordered)
+    return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2

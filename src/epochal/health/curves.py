@@ -1,0 +1,74 @@
+"""Keeps rank 0's curves of the loss, the evaluation loss and the gradient norm, and the rate."""
+
+from __future__ import annotations
+
+import math
+
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rate import LearningRate
+from epochal.health.seen import Seen
+from epochal.health.thresholds_curves import CurveThresholds
+from epochal.record import Axis
+
+_ROLES = ("loss", "eval_loss", "norm")
+
+
+class Curves:
+    """Feeds the curves in a context, once per record, before any rule looks at them."""
+
+    def __init__(self, context: Context, thresholds: CurveThresholds) -> None:
+        self._context = context
+        self._thresholds = thresholds
+        context.rate = LearningRate(thresholds)
+
+    def note(self, seen: Seen) -> None:
+        """Take in one record of rank 0."""
+        if not seen.roles:
+            return
+        axis, position = _place(seen)
+        if position is None:
+            return
+        self._note_rate(seen, position)
+        for role in _ROLES:
+            value = seen.roles.get(role)
+            if value is not None and math.isfinite(value):
+                curve = self._curve(role, axis)
+                if curve is not None:
+                    curve.push(position, value)
+                    self._context.fresh[role] = curve
+
+    def cut(self, step: int) -> None:
+        """A new attempt takes over at a step."""
+        for curve in self._context.curves.values():
+            if curve.axis == "step":
+                curve.cut(step)
+
+    def _note_rate(self, seen: Seen, position: int) -> None:
+        rate = seen.roles.get("lr")
+        if rate is None or not math.isfinite(rate):
+            return
+        if self._context.rate.push(position, rate):
+            for curve in self._context.curves.values():
+                curve.expect_a_shift()
+
+    def _curve(self, role: str, axis: Axis) -> Curve | None:
+        """The curve of a role; a new one when another series plays it, None for a coarser axis."""
+        curve = self._context.curves.get(role)
+        name = self._context.role_names[role]
+        if curve is not None and curve.name == name:
+            if curve.axis == axis:
+                return curve
+            if axis == "epoch":  # the same series was also logged by step, which tells more
+                return None
+        thresholds = self._thresholds
+        curve = Curve(name, axis=axis, thresholds=thresholds, is_log=role == "norm")
+        self._context.curves[role] = curve
+        return curve
+
+
+def _place(seen: Seen) -> tuple[Axis, int | None]:
+    if seen.kind == "epoch":
+        epoch = seen.record.get("epoch")
+        return "epoch", epoch if isinstance(epoch, int) else None
+    return "step", seen.step

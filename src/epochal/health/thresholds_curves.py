@@ -1,0 +1,156 @@
+"""The numbers by which curves are judged, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CurveThresholds:
+    """What counts as wrong with a curve; windows are in logged points, shares are of 1.
+
+    A width is a robust standard deviation of the points around their level.
+    """
+
+    # -- the curve itself -------------------------------------------------------------------------
+    # The level is a median of so many points: short enough to follow a fall, long enough to be
+    # known to a fifth of a width.
+    level_points: int = 31
+    # Before so many points nothing is said to stand out of them.
+    level_least: int = 20
+    # Heavy tails show themselves once in some hundred points, so that many are remembered.
+    memory: int = 1000
+    # Blocks of ten points keep a whole run: 512 of them, then twice as long ones.
+    block: int = 10
+    # The level a run starts from: a handful of points, since it may fall at once.
+    start: int = 8
+    # A change below a tenth of the level is not worth a word, however quiet the curve...
+    material_share: float = 0.1
+    # ...nor one that nobody would see in a picture of the whole run.
+    material_of_range: float = 0.005
+    # After the rate jumped (a warm restart) the loss may take so many points to its new level.
+    grace: int = 100
+    rate_jump: float = 1.5
+
+    # -- loss-spike -------------------------------------------------------------------------------
+    # Eight widths never happen in normal noise, about once in ten thousand in natural batches...
+    spike_widths: float = 8.0
+    # ...so it must also be twice as far out as anything before it.
+    spike_over_tail: float = 2.0
+    # Of few points the tail is not known yet: with so many the bar is twice as high.
+    spike_caution: float = 30.0
+    # A lone point is a batch; three of five are the model.
+    spike_lasting: int = 3
+    spike_lasting_of: int = 5
+    # What has stood out for so many points in a row is no spike but a new level.
+    accept: int = 60
+
+    # -- divergence -------------------------------------------------------------------------------
+    # The level now, against the best block of the run so far.
+    divergence_points: int = 20
+    divergence_least: int = 80
+    # A fifth above the best level is beyond what batches and schedules do to it...
+    divergence_share: float = 0.2
+    # ...as is a quarter of all that was gained...
+    divergence_of_gain: float = 0.25
+    # ...and five widths, and half as much again as any rise the run recovered from.
+    divergence_widths: float = 5.0
+    divergence_over_worst: float = 1.5
+
+    # -- gradients --------------------------------------------------------------------------------
+    # A tenfold norm is beyond the spread of healthy batches, which is two or three to both sides.
+    explosion_ratio: float = 8.0
+    # A hundredfold one leaves nothing of the weights, clipped or not.
+    explosion_grave: float = 100.0
+    # A growth too slow for a jump is an explosion when it passed all former levels so many times.
+    explosion_over_levels: float = 10.0
+    # Norms fall two- or threefold as a run settles, not thirtyfold.
+    vanishing_share: float = 0.03
+    # Unless the loss fell with them: a model that is right has no gradient.
+    vanishing_loss_share: float = 0.5
+    # The slope of the log of the norm over so many points...
+    acceleration_window: int = 40
+    # ...must multiply it by 2.5 within them...
+    acceleration_growth: float = 2.5
+    # ...and be so many of its standard errors.
+    acceleration_errors: float = 7.0
+    # Norms rise while the rate warms up.
+    acceleration_skip: int = 80
+
+    # -- always-clipped ---------------------------------------------------------------------------
+    clipped_window: int = 100
+    clipped_share: float = 0.95
+    # A norm three times the limit means that the limit sets the length of every step.
+    clipped_grave: float = 3.0
+
+    # -- plateau ----------------------------------------------------------------------------------
+    # Two windows of two hundred points, compared; three comparisons in a row, fifty points apart.
+    plateau_window: int = 200
+    plateau_every: int = 50
+    plateau_checks: int = 3
+    # A fall below a thousandth of the level (or of the range covered) per window is none.
+    plateau_share: float = 0.001
+    plateau_cooldown: int = 200
+
+    # -- never-fell -------------------------------------------------------------------------------
+    # Nothing learned in three hundred points is long past any warm-up...
+    never_fell_points: int = 300
+    # ...and in six hundred it is no patience any more.
+    never_fell_grave: int = 600
+    # Medians of fifty points are known to a fifth of a width; two of them to a quarter.
+    never_fell_sample: int = 50
+    never_fell_widths: float = 0.6
+    never_fell_share: float = 0.01
+    # Where the noise is a quarter of the level (rewards, games), a flat loss is not telling.
+    never_fell_noise: float = 0.25
+
+    # -- learning rate ----------------------------------------------------------------------------
+    # A first rate this close to the highest one was not warmed up.
+    warmup_share: float = 0.9
+    # The shock of cold moments comes at once: within so many points.
+    warmup_points: int = 120
+    # A tenth above where it started, and beyond the noise.
+    warmup_rise: float = 0.1
+    warmup_widths: float = 4.0
+    # The rate counts as at its peak above this share of it.
+    peak_share: float = 0.9
+    peak_points: int = 20
+    peak_rise: float = 0.08
+    peak_widths: float = 3.0
+
+    # -- evaluations ------------------------------------------------------------------------------
+    # Three evaluations above the best one, not two: two happen by chance once in four.
+    overfitting_evals: int = 3
+    overfitting_least: int = 5
+    # Together above it by so many of their widths and a percent of it.
+    overfitting_widths: float = 3.0
+    overfitting_share: float = 0.015
+    # The same figure so many times is not a measurement.
+    flat_evals: int = 4
+    flat_equal: float = 1e-6
+    # Flat within noise takes longer to tell.
+    flat_noisy_evals: int = 12
+    # An accuracy this close to one in num_classes is guessing.
+    chance_evals: int = 3
+    chance_share: float = 0.3
+    chance_most: float = 0.03
+    # Next to perfect in the first evaluations: nobody learns that fast.
+    too_good_accuracy: float = 0.99
+    too_good_loss: float = 0.02
+    too_good_evals: int = 3
+
+    # -- repeated-data ----------------------------------------------------------------------------
+    # Levels of so many points on both sides of an epoch's end.
+    cliff_points: int = 20
+    cliff_share: float = 0.08
+    cliff_widths: float = 1.5
+
+    # -- steps and clock --------------------------------------------------------------------------
+    # A stride this many times the usual one skipped something.
+    step_jump: float = 20.0
+    step_least: int = 20
+    # Clocks are set by some milliseconds all the time; a second is noticed in plots and rates.
+    clock_back_s: float = 1.0
+    # A gap that the step's own timer does not know of: the machine slept or its clock was set.
+    clock_ahead_s: float = 600.0
+    clock_ahead_ratio: float = 100.0
