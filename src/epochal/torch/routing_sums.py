@@ -1,0 +1,178 @@
+"""What routers did with some tokens, as sums that micro-steps and ranks can add up.
+
+One row per layer, where the router is, and nothing waits for it: for each of ``E`` experts the
+number of assignments, for each the sum of its probabilities, then the sums over tokens of the
+squared log-sum-exp of the logits, of the entropy and of the largest probability, and the number of
+tokens: ``2 E + 4`` numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from epochal.errors import UsageError
+
+Scoring = Literal["softmax", "sigmoid"]
+
+# The columns of a table of statistics, one row per layer.
+COLUMNS = (
+    "aux_loss",
+    "z_loss",
+    "expert_utilization",
+    "load_imbalance",
+    "active_experts",
+    "max_expert_fraction",
+    "min_active_expert_fraction",
+    "load_cv",
+    "router_entropy",
+    "router_confidence",
+)
+# Added up over layers; every other column is a mean.
+SUMMED = frozenset({"aux_loss", "z_loss"})
+
+
+@dataclass(frozen=True, slots=True)
+class Routing:
+    """One layer's tokens as its router saw them, all as (tokens, experts) tables."""
+
+    probs: Tensor
+    assigned: Tensor
+    logits: Tensor | None = None
+    mask: Tensor | None = None
+
+
+@torch.no_grad()
+def routing_of_logits(
+    logits: Tensor,
+    *,
+    top_k: int,
+    expert_index: Tensor | None = None,
+    mask: Tensor | None = None,
+    scoring: Scoring = "softmax",
+) -> Routing:
+    """A layer's routing from what its router computed, (…, experts)."""
+    table = _table(logits, name="router_logits")
+    probs = _shares(table.sigmoid()) if scoring == "sigmoid" else table.softmax(-1)
+    assigned = _assigned(probs, top_k=top_k, expert_index=expert_index)
+    return Routing(probs, assigned, logits=table, mask=_flat_mask(mask, len(table)))
+
+
+@torch.no_grad()
+def routing_of_probs(
+    probs: Tensor,
+    *,
+    top_k: int,
+    expert_index: Tensor | None = None,
+    mask: Tensor | None = None,
+) -> Routing:
+    """A layer's routing where only the probabilities are at hand."""
+    table = _shares(_table(probs, name="probs"))
+    assigned = _assigned(table, top_k=top_k, expert_index=expert_index)
+    return Routing(table, assigned, mask=_flat_mask(mask, len(table)))
+
+
+@torch.no_grad()
+def routing_of_weights(weights: Tensor) -> Routing:
+    """A layer that mixes all its experts: the weights are the assignments."""
+    table = _shares(_table(weights, name="weights"))
+    return Routing(table, table)
+
+
+@torch.no_grad()
+def routing_sums(routing: Routing) -> Tensor:
+    """The sums of one layer's tokens: ``2 E + 4`` numbers on its own device."""
+    probs, logits = routing.probs, routing.logits
+    tokens = len(probs)
+    per_token = torch.stack(
+        [
+            probs.new_zeros(tokens) if logits is None else logits.logsumexp(-1).square(),
+            torch.special.entr(probs).sum(-1),
+            probs.amax(-1) if tokens else probs.new_zeros(0),
+            probs.new_ones(tokens),
+        ],
+        dim=1,
+    )
+    everything = torch.cat([routing.assigned, probs, per_token], dim=1)
+    if routing.mask is not None:
+        # Not by multiplying: what is masked out may not be a number.
+        everything = torch.where(routing.mask.unsqueeze(1), everything, 0.0)
+    # In 32 bits a count stops at 16.8 million; Apple's GPUs have no other.
+    wide = torch.float32 if everything.device.type == "mps" else torch.float64
+    return everything.sum(0, dtype=wide)
+
+
+@torch.no_grad()
+def statistics_table(
+    sums: Tensor, *, experts: int, aux_coef: float, z_coef: float, has_logits: bool
+) -> tuple[Tensor, Tensor]:
+    """A row of statistics for each row of sums, in the order of ``COLUMNS``, and the load shares.
+
+    A layer that saw no token has NaN everywhere: it has no statistics.
+    """
+    counts, probs = sums[:, :experts], sums[:, experts : 2 * experts]
+    square, entropy, top, tokens = sums[:, 2 * experts :].unbind(1)
+    load = counts / counts.sum(1, keepdim=True)
+    mean_probs = probs / tokens.unsqueeze(1)
+    used = counts > 0
+    active = torch.where(tokens > 0, used.sum(1).to(sums.dtype), torch.nan)
+    highest = load.amax(1)
+    columns = [
+        aux_coef * experts * (load * mean_probs).sum(1),
+        z_coef * square / tokens if has_logits else torch.full_like(tokens, torch.nan),
+        active / experts,
+        highest * experts,
+        active,
+        highest,
+        torch.where(tokens > 0, torch.where(used, load, torch.inf).amin(1), torch.nan),
+        load.std(1, correction=0) * experts,
+        entropy / tokens / math.log(experts),
+        top / tokens,
+    ]
+    return torch.stack(columns, dim=1).to(torch.float32), load.to(torch.float32)
+
+
+def experts_of(sums: Tensor) -> int:
+    """How many experts a row of sums is of."""
+    return (sums.shape[-1] - 4) // 2
+
+
+def _table(values: Tensor, *, name: str) -> Tensor:
+    if values.dim() < 2 or values.shape[-1] < 2:
+        raise UsageError(
+            f"{name} of shape {tuple(values.shape)} must be (tokens, experts), with two or more "
+            "experts."
+        )
+    return values.detach().reshape(-1, values.shape[-1]).to(torch.float32)
+
+
+def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tensor:
+    """How often each token goes to each expert: counted row by row, where no two threads meet."""
+    tokens, experts = probs.shape
+    if expert_index is None:
+        if not 1 <= top_k <= experts:
+            raise UsageError(f"top_k={top_k} must be between 1 and the {experts} experts.")
+        index = probs.topk(top_k, dim=-1, sorted=False).indices
+    else:
+        index = expert_index.detach().reshape(-1, expert_index.shape[-1]).long()
+        if len(index) != tokens:
+            raise UsageError(f"expert_index is of {len(index)} tokens, the router of {tokens}.")
+    ones = torch.ones_like(index, dtype=probs.dtype)
+    return torch.zeros_like(probs).scatter_add_(1, index, ones)
+
+
+def _flat_mask(mask: Tensor | None, tokens: int) -> Tensor | None:
+    if mask is None:
+        return None
+    if mask.numel() != tokens:
+        raise UsageError(f"mask is of {mask.numel()} tokens, the router of {tokens}.")
+    return mask.detach().reshape(-1).to(torch.bool)
+
+
+def _shares(table: Tensor) -> Tensor:
+    tiny = torch.finfo(table.dtype).tiny
+    return table / table.sum(-1, keepdim=True).clamp(min=tiny)
