@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -163,16 +163,16 @@ def open_foreign(path: str | Path) -> Foreign | None:
     return None
 
 
-def open_all_foreign(path: str | Path) -> Sequence[Foreign]:
+def open_all_foreign(path: str | Path, *, without: Set[str] = frozenset()) -> Sequence[Foreign]:
     """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
 
-    Raises like ``open_foreign``, after every format was tried.
+    Formats named in ``without`` are not tried. Raises like ``open_foreign``, after all were.
     """
     place = Path(path).expanduser().absolute()
     found: list[Foreign] = []
     fault: FormatError | None = None
     for name, module in FORMATS.items():
-        if found and name in _ANYBODYS:
+        if name in without or (found and name in _ANYBODYS):
             continue
         try:
             source: Foreign | None = importlib.import_module(module).find(place)

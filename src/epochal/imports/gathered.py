@@ -6,6 +6,7 @@ run, polled like a journal. A point counts as one record, so a position in it is
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,21 +36,34 @@ class Column(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class GatheredAttempt:
-    """The batches of one attempt; ``others`` are its records that are not points, by ordinal."""
+    """The batches of one attempt; ``others`` are its records that are not points, by ordinal.
+
+    ``latest`` and ``furthest`` are the newest time and the highest step of its points.
+    """
 
     num_records: int = 0
     num_points: int = 0
     others: list[tuple[int, Record]] = field(default_factory=list)
+    latest: float | None = None
+    furthest: int | None = None
     _pieces: dict[str, list[Column]] = field(default_factory=dict)
 
     def add(self, batch: Batch) -> None:
         """Take in a batch."""
         for name, piece in _by_name(batch.points, self.num_records):
             self._pieces.setdefault(name, []).append(piece)
+        if len(batch.points):
+            self._note(batch.points)
         self.num_points += len(batch.points)
         first = self.num_records + len(batch.points)
         self.others.extend(enumerate(batch.records, first))
         self.num_records = first + len(batch.records)
+
+    def _note(self, points: Points) -> None:
+        latest, furthest = float(np.fmax.reduce(points.times)), int(points.steps.max())
+        if math.isfinite(latest):
+            self.latest = latest if self.latest is None else max(latest, self.latest)
+        self.furthest = furthest if self.furthest is None else max(furthest, self.furthest)
 
     @property
     def names(self) -> list[str]:

@@ -61,7 +61,8 @@ class RunInfo:
 
     ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
     are the highest of rank 0's newest attempt; ``damaged`` counts lines that could not be read;
-    ``problem`` is a sentence about a run that cannot be read, wholly or in part.
+    ``problem`` is a sentence about a run that cannot be read, wholly or in part; ``tracker`` is
+    whose files a run that is not ours is read from.
     """
 
     id: str
@@ -83,6 +84,7 @@ class RunInfo:
     hidden: bool = False
     config: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
+    tracker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

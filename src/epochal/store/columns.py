@@ -139,6 +139,11 @@ class Blocks:
         ordinals = np.concatenate([np.array(b.ordinals, dtype=np.int64) for b, _ in places])
         return _joined(pieces, ordinals)
 
+    def ordinals(self, key: SeriesKey) -> NDArray[np.int64]:
+        """The ordinals of a series' records, as ``piece`` has its points."""
+        found = [np.array(block.ordinals, dtype=np.int64) for block, _ in self._places[key]]
+        return np.sort(np.concatenate(found), kind="stable")
+
 
 def _joined(pieces: Sequence[Piece], ordinals: NDArray[np.int64]) -> Piece:
     """One piece of several of one part, in the order of their records."""

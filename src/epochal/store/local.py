@@ -1,27 +1,33 @@
-"""The store over run folders on this machine's file systems."""
+"""The store over run folders, and other trackers' files, on this machine's file systems."""
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
-from epochal.errors import UsageError
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.imports.foreign import Foreign, ForeignRun
 from epochal.journal.layout import RunFolder, is_run_folder
 from epochal.settings import cache_folder
 from epochal.store.adoption import asides_below
 from epochal.store.cached import CachedSegments
+from epochal.store.folder_source import FolderSource
+from epochal.store.foreign_places import ForeignPlaces, runs_at
+from epochal.store.foreign_source import ForeignSource, place_of
 from epochal.store.held import Held
 from epochal.store.index import Index
 from epochal.store.local_run import LocalRun
 from epochal.store.lookup import choose
 from epochal.store.selection import parse_order, parse_query
+from epochal.store.source import RunSource
 from epochal.store.store import RunView
+from epochal.store.survey import survey
 
 # Rows are written to the index this many at a time, or when a list is done.
 _WRITE_EVERY = 256
+_SHOWN = 8
 
 
 class LocalStore:
@@ -29,15 +35,19 @@ class LocalStore:
 
     With a ``cache`` folder, rows of runs are remembered there between processes, and copies of
     large unsealed parts are used from there; ``build`` has missing copies made, which is for
-    servers. Without one, everything is worked out anew.
+    servers. Without one, everything is worked out anew. A root may be a file of another tracker.
     """
 
     def __init__(self, *roots: str | Path, cache: Path | None = None, build: bool = False) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
-        self._runs: dict[Path, LocalRun] = {}
+        self._cache = cache
+        self._folders: dict[Path, FolderSource] = {}
+        self._foreign = ForeignPlaces()
+        # By place, as are the rows of the index.
+        self._runs: dict[str, LocalRun] = {}
         self._by_id: dict[str, LocalRun] = {}
-        # By folder, the id and version of each run that ``refresh`` has told of.
-        self._told: dict[Path, tuple[str, int]] = {}
+        # By place, the id and version of each run that ``refresh`` has told of.
+        self._told: dict[str, tuple[str, int]] = {}
         self._looked = False
         self._index = Index(cache)
         self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
@@ -93,7 +103,15 @@ class LocalStore:
         if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
             return self._at(path.absolute())
         runs = self.runs()
-        return self._by_id.get(key) or runs[choose(key, [run.brief() for run in runs])]
+        known = self._by_id.get(key)
+        if known is not None:
+            return known
+        try:
+            return runs[choose(key, [run.brief() for run in runs])]
+        except RunNotFoundError:
+            if not path.exists():
+                raise
+            return self._foreign_at(path.absolute())
 
     def find(self, run_id: str) -> LocalRun | None:
         """The run of exactly this id."""
@@ -107,17 +125,23 @@ class LocalStore:
         for run in known:  # the others have not been read yet
             run.refresh()
         self._tell_apart()
-        told = {path: (run.id, run.version) for path, run in self._runs.items()}
+        told = {place: (run.id, run.version) for place, run in self._runs.items()}
         before, self._told = self._told, told
         self._remember(at_least=_WRITE_EVERY)
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def remove(self, run: RunView) -> None:
-        """Delete a run's folder and everything in it."""
+        """Delete a run's folder and everything in it; other trackers' files are never deleted."""
         path = Path(run.info.folder)
+        if run.info.tracker is not None:
+            raise UsageError(
+                f"{run.info.name!r} lies in files of {run.info.tracker}, which are only read:"
+                f" delete {path} yourself, or hide the run."
+            )
         if not is_run_folder(path):
             raise UsageError(f"{path} is not a run folder, so it is not deleted.")
-        known = self._runs.pop(path, None)
+        known = self._runs.pop(str(path), None)
+        self._folders.pop(path, None)
         if known is not None:
             self._tell_apart()
             known.close()
@@ -126,12 +150,17 @@ class LocalStore:
 
     def _at(self, path: Path) -> LocalRun:
         """The run in a folder; one that this store does not list is read alone."""
-        known = self._runs.get(path)
+        known = self._runs.get(str(path))
         if known is None:
             folder = path.resolve()
             same = (run for run in self._runs.values() if run.path.resolve() == folder)
             known = next(same, None)
         return known or load_run(path, held=self._held)
+
+    def _foreign_at(self, path: Path) -> LocalRun:
+        """The one run of another tracker that lies in a file or folder."""
+        same = [run for run in self._runs.values() if run.path == path]
+        return same[0] if len(same) == 1 else _load_foreign(path, self._cache, held=self._held)
 
     def _look_once(self) -> None:
         if not self._looked:
@@ -139,32 +168,65 @@ class LocalStore:
             self._tell_apart()
 
     def _look(self) -> None:
-        found = {path for root in self._roots for path in _run_paths(root, self._runs)}
+        before = self._runs
+        found = [survey(root, self._folders) for root in self._roots]
+        self._runs = self._folder_runs({path for one in found for path in one.ours})
+        places = {path for one in found for path in one.others}
+        for source, run in self._foreign.runs(sorted(places)):
+            self._take_foreign(source, run, before)
+        gone = [place for place in before if place not in self._runs]
+        for place in gone:
+            before[place].close()
+        if not self._looked:
+            self._looked = True
+            self._recall()
+        else:
+            self._index.remove(gone)
+        self._leave_out_copied()
+
+    def _folder_runs(self, found: Set[Path]) -> dict[str, LocalRun]:
+        """The runs in folders of ours."""
         asides = {
             run: asides
             for root in {path.parent.parent for path in found}
             for run, asides in asides_below(root).items()
         }
-        gone = [path for path in self._runs if path not in found]
-        for path in gone:
-            self._runs.pop(path).close()
+        runs: dict[str, LocalRun] = {}
+        sources: dict[Path, FolderSource] = {}
         for path in found:
-            run = self._runs.get(path)
-            if run is None:
-                run = self._runs[path] = LocalRun(RunFolder(path), held=self._held)
-            run.asides = asides.get(path, ())
-        if not self._looked:
-            self._looked = True
-            self._recall()
-        else:
-            self._index.remove(map(str, gone))
+            source = self._folders.get(path) or FolderSource(RunFolder(path), held=self._held)
+            source.asides = asides.get(path, ())
+            sources[path] = source
+            place = source.place
+            runs[place] = self._runs.get(place) or LocalRun(source, held=self._held)
+        self._folders = sources
+        return runs
+
+    def _take_foreign(
+        self, source: Foreign, run: ForeignRun, before: Mapping[str, LocalRun]
+    ) -> None:
+        place = place_of(source, run)
+        known = before.get(place)
+        if known is None or not _reads(known.source, run):
+            known = LocalRun(ForeignSource(source, run, cache=self._cache), held=self._held)
+        self._runs[place] = known
+
+    def _leave_out_copied(self) -> None:
+        """A run that was imported is listed once, as the copy that was asked for."""
+        foreign = [run for run in self._runs.values() if run.tracker is not None]
+        if len(foreign) in (0, len(self._runs)):
+            return
+        ours = {run.own_id for run in self._runs.values() if run.tracker is None}
+        for run in foreign:
+            if run.own_id in ours:
+                self._runs.pop(run.place).close()
 
     def _tell_apart(self) -> None:
         """Give each run an id of its own; one that has it already keeps it."""
-        by_id = {run.id: run for run in self._by_id.values() if run.path in self._runs}
+        by_id = {run.id: run for run in self._by_id.values() if run.place in self._runs}
         known = set(map(id, by_id.values()))
         others = [run for run in self._runs.values() if id(run) not in known]
-        for run in sorted(others, key=lambda run: str(run.path)):
+        for run in sorted(others, key=lambda run: run.place):
             run.copy = 1
             while run.id in by_id:
                 run.copy += 1
@@ -175,10 +237,10 @@ class LocalStore:
         """Give every run the row that the index has of it."""
         for root in self._roots:
             gone = []
-            for path, (signature, encoded) in self._index.rows(root).items():
-                run = self._runs.get(Path(path))
+            for place, (signature, encoded) in self._index.rows(root).items():
+                run = self._runs.get(place)
                 if run is None:
-                    gone.append(path)
+                    gone.append(place)
                     continue
                 row = self._index.decode(encoded)
                 if row is not None:
@@ -189,64 +251,57 @@ class LocalStore:
         """Write the rows that have news; those of runs being written are not valid for long."""
         news = [run for run in self._runs.values() if run.has_news and run.is_settled]
         if len(news) >= at_least:
-            self._index.put((str(run.path), run.signature, run.row) for run in news)
+            self._index.put((run.place, run.signature, run.row) for run in news)
             for run in news:
                 run.has_news = False
 
 
 def open_store(*paths: str | Path, build: bool = False) -> LocalStore:
-    """The runs below some folders, with the user's cache; ``UsageError`` when one is not there."""
+    """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
+
+    A path may also be a file of another tracker.
+    """
     for path in paths:
-        if not Path(path).expanduser().is_dir():
-            raise UsageError(f"there is no folder {str(path)!r}.")
+        check_place(path)
     return LocalStore(*paths, cache=cache_folder(), build=build)
 
 
+def check_place(path: str | Path) -> None:
+    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return
+    if not place.exists():
+        raise UsageError(f"there is no folder {str(path)!r}.")
+    if not runs_at(place.absolute()):
+        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
+
+
 def load_run(folder: str | Path, *, held: Held | None = None) -> LocalRun:
-    """One run by its folder; raises ``UsageError`` when there is no run in it."""
+    """One run by its folder, or by the file or folder that another tracker left it in.
+
+    Raises ``UsageError`` when there is no run in it, or more than one.
+    """
     path = Path(folder).expanduser().absolute()
     if not is_run_folder(path):
-        raise UsageError(f"{str(folder)!r} is not a run folder: it has no run.json and no journal.")
+        return _load_foreign(path, cache_folder(), held=held)
     asides = asides_below(path.parent.parent).get(path, ())
-    return LocalRun(RunFolder(path), asides=asides, held=held)
+    return LocalRun(FolderSource(RunFolder(path), asides=asides, held=held), held=held)
 
 
-def _run_paths(root: Path, known: Mapping[Path, object]) -> Iterator[Path]:
-    """Every run folder below one: itself, a project's, or a tree of projects'."""
-    if is_run_folder(root):
-        yield root
-        return
-    for entry in _folders_in(root):
-        if entry in known or _may_hold_run(entry):
-            yield entry
-        else:
-            for inner in _folders_in(entry):
-                if inner in known or _may_hold_run(inner):
-                    yield inner
+def _load_foreign(path: Path, cache: Path | None, *, held: Held | None) -> LocalRun:
+    found = runs_at(path)
+    if not found:
+        raise UsageError(
+            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
+        )
+    if len(found) > 1:
+        names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise UsageError(f"{str(path)!r} holds {len(found)} runs: {names}{more}.")
+    source, run = found[0]
+    return LocalRun(ForeignSource(source, run, cache=cache), held=held)
 
 
-def _may_hold_run(path: Path) -> bool:
-    """Whether a folder is listed: it holds a run, or nobody can tell, which is then its problem."""
-    try:
-        return is_run_folder(path)
-    except OSError:
-        return True
-
-
-def _folders_in(path: Path) -> list[Path]:
-    try:
-        with os.scandir(path) as entries:
-            return [
-                Path(entry.path)
-                for entry in entries
-                if not entry.name.startswith(".") and _is_folder(entry)
-            ]
-    except OSError:  # gone, or not for us to look into
-        return []
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself, or into what cannot be looked into
-        return False
+def _reads(source: RunSource, run: ForeignRun) -> bool:
+    return isinstance(source, ForeignSource) and source.run is run

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
-from epochal.journal.layout import RunFolder
-from epochal.journal.reader import NewerFormatError
 from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
-from epochal.store.adoption import Aside
 from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey
+from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
-from epochal.store.identity import Identity
-from epochal.store.labels import write_labels
-from epochal.store.listing import Listing
-from epochal.store.loading import LoadedParts
 from epochal.store.naming import no_metric, resolve
 from epochal.store.row import Row, make_row
+from epochal.store.source import RunSource
 from epochal.store.state import RunState
 from epochal.store.status import derive_status
 
@@ -34,22 +29,17 @@ _MAX_ID = 200
 
 
 class LocalRun:
-    """A run in a folder; nothing of its journal is read before the first question about it."""
+    """A run and its source; nothing of it is read before the first question about it."""
 
-    def __init__(
-        self, folder: RunFolder, *, asides: Sequence[Aside] = (), held: Held | None = None
-    ) -> None:
-        self._folder = folder
-        self.asides = asides
+    def __init__(self, source: RunSource, *, held: Held | None = None) -> None:
+        self.source = source
         self._held = Held() if held is None else held
-        self._listing: Listing | None = None
-        self._files = Identity(folder)
-        self._parts = LoadedParts(self._held)
         self._state: RunState | None = None
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
         self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
         self._ended: tuple[Row, Status] | None = None
+        self._diagnosis = Diagnosis()
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
         # Counts up whenever the files are not as they were.
@@ -61,8 +51,9 @@ class LocalRun:
 
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
-        before, self._listing = self._listing, Listing(self._folder, self.asides)
-        if before is not None and before.signature == self._listing.signature:
+        before = self.source.signature
+        self.source.look()
+        if before is not None and before == self.source.signature:
             return False
         self.version += before is not None
         self._row = None
@@ -70,59 +61,53 @@ class LocalRun:
         self._summaries.clear()
         if self._state is None:
             return True
-        num_records = self._state.num_records
+        end = end_of(self._state)
         self._load()
-        return self._state.num_records != num_records
+        return end_of(self._state) != end
 
     def recall(self, signature: str, row: Row) -> None:
         """Take a row that the index kept, if the files are still as they were then."""
-        if self._listing is None:
-            self._listing = Listing(self._folder, self.asides)
-        if self._row is None and self._listing.signature == signature:
+        if self._row is None and self.signature == signature:
             self._row = row
 
     @property
     def signature(self) -> str:
         """What the row of this run is valid for."""
-        return self._known_listing().signature
+        self._look_once()
+        signature = self.source.signature
+        assert signature is not None
+        return signature
 
     @property
     def is_settled(self) -> bool:
         """Whether nothing was written to the run for a minute."""
-        return time.time() - self._known_listing().newest_s > _SETTLED_S
+        self._look_once()
+        return time.time() - self.source.newest_s > _SETTLED_S
 
     @property
     def held_bytes(self) -> int:
-        """How much of the journal is in memory."""
-        return self._parts.held_bytes
+        """How much of the run is in memory."""
+        return self.source.held_bytes
 
     def release(self) -> bool:
-        """Let go of what was read of the journal; it is read again when asked for."""
+        """Let go of what was read of the run; it is read again when asked for."""
         if self._state is None or not self.is_settled:
             return False
         self._row = self.row
         self._state = None
-        self._parts.close()
+        self.source.close()
         return True
 
     def close(self) -> None:
         """Let go of everything; the run is gone, or nobody will ask again."""
         self._state = None
-        self._parts.close()
+        self.source.close()
         self._held.series.drop(id(self))
         self._held.loaded.forget(self)
 
-    def _known_listing(self) -> Listing:
-        if self._listing is None:
+    def _look_once(self) -> None:
+        if self.source.signature is None:
             self.refresh()
-            assert self._listing is not None
-        return self._listing
-
-    @property
-    def _identity(self) -> Identity:
-        """What the small files say, as of the last look."""
-        self._files.refresh(self._known_listing())
-        return self._files
 
     def _known(self) -> RunState:
         if self._state is None:
@@ -131,19 +116,10 @@ class LocalRun:
         return self._state
 
     def _load(self) -> None:
-        changed = False
-        if self._identity.newer_format is None:
-            try:
-                changed = self._parts.poll(self._known_listing())
-                if self._parts.has_moved:  # sealed since the listing
-                    self._listing = Listing(self._folder, self.asides)
-                    changed |= self._parts.poll(self._listing)
-            except NewerFormatError as error:
-                self._parts.close()
-                self._identity.newer_format = str(error)
-                changed = True
+        self._look_once()
+        changed = self.source.poll()
         if changed or self._state is None:
-            self._state = RunState(self._parts.all)
+            self._state = RunState(self.source.parts)
             self._held.series.drop(id(self))
             self._held.loaded.grown(self)
 
@@ -151,8 +127,18 @@ class LocalRun:
 
     @property
     def path(self) -> Path:
-        """The run's folder."""
-        return self._folder.path
+        """The run's folder, or the file that another tracker keeps it in."""
+        return self.source.path
+
+    @property
+    def place(self) -> str:
+        """What tells it from every other run of this machine."""
+        return self.source.place
+
+    @property
+    def tracker(self) -> str | None:
+        """Whose files it is read from, where they are not ours; such a run is never written to."""
+        return self.source.tracker
 
     @property
     def own_id(self) -> str:
@@ -208,7 +194,7 @@ class LocalRun:
         return self._row
 
     def _make_row(self) -> Row:
-        state, said = self._known(), self._identity.said
+        state, said = self._known(), self.source.said
         return make_row(
             self.brief(),
             state,
@@ -216,8 +202,8 @@ class LocalRun:
             said=said,
             created=self.created,
             labels=self.labels,
-            problems=[*self._identity.problems, *self._parts.problems],
-            is_newer=self._identity.newer_format is not None,
+            problems=self.source.problems,
+            is_newer=self.source.is_newer,
             end=end_of(state),
         )
 
@@ -235,7 +221,12 @@ class LocalRun:
         if row.is_unreadable:
             return _UNREADABLE
         status = derive_status(
-            finish=row.finish, process=row.process, updated=row.updated, now=time.time()
+            finish=row.finish,
+            process=row.process,
+            updated=row.updated,
+            now=time.time(),
+            vanished=row.vanished,
+            source=row.source,
         )
         if status.state not in ("running", "waiting", "silent"):
             # What has ended stays so, and a process that is gone does not come back.
@@ -250,22 +241,25 @@ class LocalRun:
     @property
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
-        return dict(self._identity.said or self._known().header or {})
+        self._look_once()
+        return dict(self.source.said or self._known().header or {})
 
     @property
     def labels(self) -> Labels:
         """What people changed later."""
         if self._row is not None:
             return self._row.labels
-        return self._identity.labels
+        self._look_once()
+        return self.source.labels
 
     def relabel(self, labels: Labels) -> None:
         """Replace the labels, atomically."""
-        write_labels(self._folder, labels)
+        self.source.relabel(labels)
         self.refresh()
 
     def _said(self, field: str) -> Any:
-        said = self._identity.said
+        self._look_once()
+        said = self.source.said
         if said:
             return said.get(field)
         return (self._known().header or {}).get(field)
@@ -351,11 +345,7 @@ class LocalRun:
         named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
         if file not in named or Path(file).name != file:
             raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
-        path = self._folder.blobs / file
-        # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise UsageError(f"blob {file!r} is not a file.")
-        return path.read_bytes()
+        return self.source.blob(file)
 
     def messages(self) -> list[Entry]:
         """Messages of all ranks, by time."""
@@ -365,9 +355,14 @@ class LocalRun:
         """What happened, of all ranks, by time."""
         return by_time(self.entries("event", rank=None))
 
-    def findings(self) -> list[Entry]:
-        """What the health rules found, by time."""
-        return by_time(self.entries("finding", rank=None))
+    def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
+        """What the health rules found, by time; worked out here where no companion did.
+
+        At most so many records are read for that at one call, None for all: the next goes on.
+        """
+        is_live = self.status.state == "running"
+        worked_out = self._diagnosis.entries(self._known(), is_live=is_live, most=most)
+        return by_time([*self.entries("finding", rank=None), *worked_out])
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""

@@ -11,6 +11,7 @@ from epochal.record import Axis, Position
 from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number
+from epochal.store.entries import entries_of
 from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
@@ -22,7 +23,9 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
-    ``finish`` and ``process`` are what its status is derived from. ``summaries`` fills up with
+    ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone) and
+    ``source`` (where another tracker's run lies, or was copied from) are what its status is derived
+    from. ``summaries`` fills up with
     those that were asked for; it is the only field that changes.
     """
 
@@ -46,6 +49,8 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     is_unreadable: bool
     finish: dict[str, Any] | None
     process: dict[str, Any] | None
+    vanished: str | None
+    source: dict[str, Any] | None
     end: dict[str, Position]
     metrics: list[Metric]
     summaries: dict[str, list[Any]] = {}
@@ -72,7 +77,14 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             hidden=self.labels.hidden,
             config=self.config,
             problem=self.problem,
+            tracker=self.tracker,
         )
+
+    @property
+    def tracker(self) -> str | None:
+        """Whose files the run is read from, where they are not ours."""
+        source = self.source or {}
+        return source.get("format") if source.get("in_place") else None
 
     def summary(self, name: str, axis: Axis, rank: int) -> Summary | None:
         """A summary that was asked for before."""
@@ -109,7 +121,7 @@ def make_row(
     told = said or state.header or {}
     totals, config = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
-    process, finish = state.header or said or None, state.finish
+    process, finish, source = state.header or said or None, state.finish, told.get("source")
     return Row(
         id=own_id,
         name=brief.name,
@@ -131,9 +143,18 @@ def make_row(
         is_unreadable=is_newer or (not state.num_records and bool(problems)),
         finish=None if finish is None else _chosen(finish, ("status", "reason")),
         process=None if process is None else _chosen(process, PROCESS_FIELDS),
+        vanished=_vanished(state) if finish is None else None,
+        source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
         end=end,
         metrics=state.metrics,
     )
+
+
+def _vanished(state: RunState) -> str | None:
+    """What the companion of the newest attempt said when its process was gone."""
+    events = entries_of(state, ("event",), name="vanished", rank=None)
+    said = [e.record.get("sentence") for e in events if e.position.attempt == state.attempts]
+    return said[-1] if said and isinstance(said[-1], str) else None
 
 
 def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:

@@ -1,0 +1,134 @@
+"""Finds other trackers' files below the folders of a store, again and again as they come and go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from epochal.errors import FormatError
+from epochal.imports.foreign import (
+    Batch,
+    Extent,
+    Foreign,
+    ForeignRun,
+    Identity,
+    file_extent,
+    file_signature,
+    open_all_foreign,
+    stable_id,
+)
+from epochal.store.survey import contents
+
+# Files without a tracker's own layout are looked for so many folders deep.
+_DEPTH = 2
+# TensorBoard's folders are looked for at any depth, so once is enough for all folders below one.
+_DEEP = frozenset({"tensorboard"})
+# Looking through a large tree for nothing is repeated after so many times what it took.
+_LOOK_SHARE = 20.0
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(slots=True)
+class _Probed:
+    """What a folder turned out to hold, and when to look again."""
+
+    sources: dict[str, Foreign] = field(default_factory=dict)
+    look_after: float = 0.0
+
+
+class ForeignPlaces:
+    """The sources found so far; a run that stays keeps its place in its files."""
+
+    def __init__(self) -> None:
+        self._probed: dict[Path, _Probed] = {}
+
+    def runs(self, places: Iterable[Path]) -> Iterator[tuple[Foreign, ForeignRun]]:
+        """Every run of another tracker in some folders and files.
+
+        A file that is a tracker's and cannot be read is a run that has nothing but a problem.
+        """
+        for place in places:
+            for source in self._sources(place, depth=0, without=frozenset()):
+                try:
+                    found = source.runs()
+                except (FormatError, OSError) as error:
+                    source = UnreadableFile(source.path, source.label, str(error))
+                    found = source.runs()
+                for run in found:
+                    yield source, run
+
+    def _sources(self, path: Path, *, depth: int, without: Set[str]) -> Iterator[Foreign]:
+        found = self._at(path, without)
+        yield from found
+        if not found and depth < _DEPTH:
+            for folder in sorted(contents(path)[0]):
+                yield from self._sources(folder, depth=depth + 1, without=without | _DEEP)
+
+    def _at(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
+        """The sources in one place; the same objects as before for what was there before."""
+        probed = self._probed.setdefault(path, _Probed())
+        started = time.monotonic()
+        if started >= probed.look_after:
+            probed.sources = {
+                source.label: probed.sources.get(source.label, source)
+                for source in _opened(path, without)
+            }
+            ended = time.monotonic()
+            probed.look_after = ended + max(_LOOK_EVERY_S, (ended - started) * _LOOK_SHARE)
+        return list(probed.sources.values())
+
+
+def runs_at(path: Path) -> Sequence[tuple[Foreign, ForeignRun]]:
+    """The runs of other trackers in one file or folder."""
+    return [(source, run) for source in _opened(path, frozenset()) for run in source.runs()]
+
+
+class UnreadableFile:
+    """A file that is a tracker's and cannot be read: one run that says so, and its source."""
+
+    key = "."
+
+    def __init__(self, path: Path, label: str, problem: str) -> None:
+        self.path = path
+        self.label = label
+        self.problems = [problem]
+
+    def runs(self) -> Sequence[ForeignRun]:
+        """Itself."""
+        return [self]
+
+    @property
+    def identity(self) -> Identity:
+        """Named after the file."""
+        name, project = self.path.name, self.path.parent.name or "unreadable"
+        return Identity(id=stable_id("unreadable", self.path), name=name, project=project)
+
+    def signature(self) -> object:
+        """Size and time of the file, and what is wrong with it."""
+        return file_signature(self.path), self.problems
+
+    def extent(self) -> Extent:
+        """Size and time of the file."""
+        return file_extent(self.path)
+
+    def read_new(self) -> Iterator[Batch]:
+        """Nothing can be read."""
+        return iter(())
+
+    def rewind(self) -> None:
+        """Nothing was read."""
+
+    def blob(self, file: str) -> bytes:
+        """There are none."""
+        raise KeyError(file)
+
+
+def _opened(path: Path, without: Set[str]) -> Sequence[Foreign]:
+    try:
+        return open_all_foreign(path, without=without)
+    except FileNotFoundError:  # gone between two looks
+        return []
+    except (FormatError, OSError) as error:
+        return [UnreadableFile(path, "an unknown tracker", str(error))]
