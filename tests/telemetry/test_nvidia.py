@@ -319,3 +319,13 @@ def test_a_light_reading_asks_for_nothing_dear_and_leaves_the_next_full_one_whol
     clock.now_s, gpu.energy, gpu.samples = 110.0, 6_000_000, [(1, 10), (2, 20), (3, 40)]
     (full,) = source.sample()
     assert (full.power, full.gpu_util, full.energy) == (600_000, 30.0, 6)
+
+
+def test_the_drivers_memory_of_use_is_given_in_the_order_of_time() -> None:
+    nvml = FakeNvml()
+    nvml.gpus[0].samples = [(2_000_000, 40), (1_000_000, 30), (3_000_000, 50)]
+    source = NvidiaSource("0", nvml=nvml)
+    assert source.recent_use(1.5)[0] == [(2.0, 40.0), (3.0, 50.0)]
+    assert source.recent_use(9.0) == {}
+    source.close()
+    assert source.recent_use(0.0) == {}

@@ -28,6 +28,7 @@ _LOOK_FOR_S = 0.2
 
 OnFinding = Callable[[Finding], object]
 OnFinish = Callable[[Record], object]
+OnRecord = Callable[[Position, Record], object]
 
 
 class Diagnosis:
@@ -39,6 +40,7 @@ class Diagnosis:
         *,
         on_finding: OnFinding = lambda _finding: None,
         on_finish: OnFinish = lambda _record: None,
+        on_record: OnRecord = lambda _position, _record: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._charge = charge
@@ -47,6 +49,7 @@ class Diagnosis:
         self._health = Health(config=_config(charge))
         self._on_finding = on_finding
         self._on_finish = on_finish
+        self._on_record = on_record
         self._clock = clock
         self._written: set[tuple[str, str, str]] = set()
         self._phase: str | None = None
@@ -99,6 +102,7 @@ class Diagnosis:
                 self._health.feed(record, rank=rank_of(position.writer), writer=position.writer)
             )
             self._note_phase(record)
+            self._on_record(position, record)
             if record.get("log") == "finish" and position.writer == LOOP:
                 self._on_finish(record)
 

@@ -22,6 +22,7 @@ from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
 from epochal.companion.charge import Charge, parse
 from epochal.companion.clockwork import Clockwork
+from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.durable import SYNC_EVERY_S, Durable
 from epochal.companion.evidence import Witness
@@ -31,6 +32,7 @@ from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import HOST_EVERY_S, Telemetry, own_processes
+from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
 from epochal.settings import read_settings
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.used import UsedGpus
@@ -57,10 +59,15 @@ class Companion:
         self._sealing = Sealing(charge.folder)
         self.relay = Relay(charge.folder, self.journal)
         self._alerts = _alerts_of(charge, self.journal)
+        self._cpu = CpuRing(charge.parent)
+        self._telemetry, history = _telemetry_of(charge, self.journal)
+        self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
         self._diagnosis = Diagnosis(
-            charge, on_finding=self._alerts.finding, on_finish=self._alerts.finished
+            charge,
+            on_finding=self._alerts.finding,
+            on_finish=self._alerts.finished,
+            on_record=self._timeline.take,
         )
-        self._telemetry = _telemetry_of(charge, self.journal)
         self._is_told_to_stop = False
 
     def stop(self) -> None:
@@ -88,10 +95,13 @@ class Companion:
             clockwork.every(_LOOK_EVERY_S, self.relay.look)
             clockwork.every(_LOOK_EVERY_S, self._diagnosis.look)
             clockwork.every(_LOOK_EVERY_S, self._alerts.look)
+            clockwork.every(_LOOK_EVERY_S, self._timeline.look)
+            self._cpu.start()
             self.relay.look()
         while how is None:
             self._bell.wait(min(_LOOK_EVERY_S, clockwork.run_due()))
             how = self._look()
+        self._cpu.stop()
         return how
 
     def _look(self) -> Ending | None:
@@ -187,7 +197,7 @@ def _alerts_of(charge: Charge, journal: OwnJournal) -> Alerts:
     )
 
 
-def _telemetry_of(charge: Charge, journal: OwnJournal) -> Telemetry:
+def _telemetry_of(charge: Charge, journal: OwnJournal) -> tuple[Telemetry, GpuHistory]:
     # Ranks may each be shown one GPU; beside them all of the node's are looked at.
     visible = NvidiaSource()
     ids = [model.id for model in visible.gpu_models()]
@@ -195,10 +205,8 @@ def _telemetry_of(charge: Charge, journal: OwnJournal) -> Telemetry:
     if charge.shares_node:
         visible.close()
         gpus = NvidiaSource(EVERY_GPU)
-    return Telemetry(
-        charge,
-        journal,
-        gpus=gpus,
-        used=UsedGpus(ids, others=charge.shares_node),
-        own_pids=lambda: own_processes(charge),
+    used = UsedGpus(ids, others=charge.shares_node)
+    telemetry = Telemetry(
+        charge, journal, gpus=gpus, used=used, own_pids=lambda: own_processes(charge)
     )
+    return telemetry, recent_use_of(gpus, lambda: used.ids)

@@ -98,6 +98,16 @@ class NvidiaSource:
         depth: Depth = "quick" if self._quick else "light" if light else "full"
         return tuple(device.sample(depth) for device in chosen)
 
+    def recent_use(
+        self, since: float, *, only: Collection[int] | None = None
+    ) -> dict[int, list[tuple[float, float]]]:
+        """How busy each GPU was since a moment, as the driver remembers; empty once closed."""
+        if self._closed or not self.probe():
+            return {}
+        chosen = [one for one in self._devices or () if only is None or one.index in only]
+        found = {one.index: one.recent_use(since) for one in chosen}
+        return {gpu: samples for gpu, samples in found.items() if samples}
+
     def pids(self) -> dict[int, frozenset[int] | None]:
         """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
         if self._closed:

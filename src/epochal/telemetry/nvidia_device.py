@@ -229,6 +229,17 @@ class NvidiaDevice:
         rates = self._ask("utilization")
         return None if rates is None else float(getattr(rates, which))
 
+    def recent_use(self, since: float) -> list[tuple[float, float]]:
+        """The driver's own samples of use since a moment: Unix seconds and percent, some 14 s."""
+        kind = "NVML_GPU_UTILIZATION_SAMPLES"
+        since_us = round(since * 1e6)
+        answer = self._call(kind, "nvmlDeviceGetSamples", getattr(self._nvml, kind), since_us)
+        if answer is None:
+            return []
+        value_type, samples = answer
+        read = [(s.timeStamp / 1e6, self._sample_value(s, value_type)) for s in samples]
+        return sorted((at, use) for at, use in read if at > since and 0 <= use <= 100)
+
     def _mean_use(self, kind: str, use_now: float | None) -> float | None:
         # The driver keeps about 14 s of samples: over a longer time this is the mean of its end.
         since = self._seen_us.get(kind)
