@@ -38,25 +38,19 @@ class Ailing:
         """Count anew; what is named stays named until a sample clears it."""
         self._streaks.clear()
 
-    def verdicts(self, describe: Callable[[str, Sequence[str]], Verdict]) -> Iterator[Verdict]:
+    def verdicts(
+        self, subject: Callable[[str], str], describe: Callable[[Sequence[str]], Verdict]
+    ) -> Iterator[Verdict]:
         """A verdict on the part that is named, and one that clears it when it has recovered.
 
-        ``describe`` makes the first, of the part and of all that ail.
+        ``subject`` is what a part is called in findings; ``describe`` makes the verdict on all the
+        parts that ail, the one that is named first.
         """
         names = self.names()
         if self._lead is not None and self._lead not in names:
-            yield Verdict(self._lead, holds=False)
+            yield Verdict(subject(self._lead), holds=False)
             self._lead = None
         if self._lead is None and names:
             self._lead = names[0]
         if self._lead is not None:
-            yield describe(self._lead, names)
-
-
-def and_others(names: Sequence[str]) -> str:
-    """How many there are beside the first: ``" (and 3 more: a, b, …)"``, or nothing."""
-    others = names[1:]
-    if not others:
-        return ""
-    shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-    return f" (and {len(others)} more: {shown})"
+            yield describe([self._lead, *(name for name in names if name != self._lead)])

@@ -9,7 +9,7 @@ _MIB = 1024**2
 
 @dataclass(frozen=True, slots=True)
 class MachineThresholds:
-    """What counts as wrong; shares are of 1, windows in records unless their name says otherwise."""
+    """What counts as wrong; shares are of 1, windows in records unless a name says otherwise."""
 
     # -- throughput-drop --------------------------------------------------------------------------
     # Compilation, caches and the first full queue of a GPU make the first records untypical.
@@ -151,7 +151,6 @@ class MachineThresholds:
     weight_growth: float = 2.0
     # A quarter of what it was, and still falling: decay has won over learning.
     weight_fall: float = 0.25
-    weight_fall_window: float = 0.8
     # Norms that began this far below their later size were not initialised to mean anything.
     weight_from_share: float = 0.05
 

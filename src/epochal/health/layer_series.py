@@ -1,0 +1,42 @@
+"""The series that watching a model writes for each of its parameters and layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSeries:
+    """A family of series, one for each layer: what stands before and after the layer's name."""
+
+    prefix: str
+    suffix: str = ""
+
+    def of(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The finite values of the family, by layer."""
+        return {
+            name[len(self.prefix) : len(name) - len(self.suffix)]: value
+            for name, value in values.items()
+            if name.startswith(self.prefix) and name.endswith(self.suffix) and math.isfinite(value)
+        }
+
+    def name(self, layer: str) -> str:
+        """The series of one layer."""
+        return f"{self.prefix}{layer}{self.suffix}"
+
+
+GRADIENT_NORMS = LayerSeries("grads/", "/norm")
+WEIGHT_NORMS = LayerSeries("params/", "/norm")
+UPDATE_RATIOS = LayerSeries("update_ratio/")
+ACTIVATION_ZEROS = LayerSeries("activations/", "/zeros")
+
+
+def named(layers: Sequence[str]) -> str:
+    """Layers in a sentence: ``h.0.mlp (and 3 more: a, b, c)``."""
+    others = layers[1:]
+    if not others:
+        return layers[0]
+    shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
+    return f"{layers[0]} (and {len(others)} more: {shown})"

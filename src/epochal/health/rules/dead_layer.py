@@ -1,0 +1,91 @@
+"""A layer that learns nothing: no gradient reaches it, or it puts out zeros only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.ailing import Ailing
+from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, named
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+class DeadLayer(Rule):
+    """Gradients that are zero, or activations that are nearly all zero, at every watched step."""
+
+    name: ClassVar[str] = "dead-layer"
+    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        needed = thresholds.machine.dead_samples
+        self._without_gradient = Ailing(needed=needed)
+        self._silent = Ailing(needed=needed)
+        self._step = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge a watched step; other records hold none of the series."""
+        if seen.step is None:
+            return
+        self._step = seen.step
+        gradients = GRADIENT_NORMS.of(seen.values)
+        zeros = ACTIVATION_ZEROS.of(seen.values)
+        # With one layer there is no other to tell a dead layer from a vanished gradient by.
+        if len(gradients) > 1:
+            yield from self._judge_gradients(gradients)
+        if zeros:
+            yield from self._judge_activations(zeros)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Count anew."""
+        self._without_gradient.forget()
+        self._silent.forget()
+
+    def _judge_gradients(self, gradients: Mapping[str, float]) -> Iterable[Verdict]:
+        largest, usual = max(gradients.values()), median(gradients.values())
+        bar = (usual or largest) * self.thresholds.machine.dead_gradient_share
+        for layer, norm in gradients.items():
+            # Where none has a gradient the training as a whole stands still: no matter of layers.
+            self._without_gradient.note(layer, ails=largest > 0 and norm <= bar, step=self._step)
+        yield from self._without_gradient.verdicts(GRADIENT_NORMS.name, self._describe_gradient)
+
+    def _judge_activations(self, zeros: Mapping[str, float]) -> Iterable[Verdict]:
+        for layer, share in zeros.items():
+            ails = share >= self.thresholds.machine.dead_activation_zeros
+            self._silent.note(layer, ails=ails, step=self._step)
+        yield from self._silent.verdicts(ACTIVATION_ZEROS.name, self._describe_silence)
+
+    def _describe_gradient(self, layers: Sequence[str]) -> Verdict:
+        since = self._without_gradient.since(layers[0])
+        return Verdict(
+            GRADIENT_NORMS.name(layers[0]),
+            holds=True,
+            sentence=f"No gradient has reached {named(layers)} since step {since:,}: "
+            "what gets none does not learn.",
+            steps=(since, self._step),
+            evidence={"layers": len(layers), "since_step": since},
+            advice="Check that its output is used in the loss and not detached, and that what "
+            "follows it is not saturated or all negative; if it died during training, lower the "
+            "learning rate or warm it up longer.",
+        )
+
+    def _describe_silence(self, layers: Sequence[str]) -> Verdict:
+        since = self._silent.since(layers[0])
+        least = 100 * self.thresholds.machine.dead_activation_zeros
+        return Verdict(
+            ACTIVATION_ZEROS.name(layers[0]),
+            holds=True,
+            sentence=f"The output of {named(layers)} has been more than {least:.1f} % zeros since "
+            f"step {since:,}: its units are dead.",
+            steps=(since, self._step),
+            evidence={"layers": len(layers), "since_step": since, "zeros_pct": least},
+            advice="Lower the learning rate or warm it up longer, or use an activation whose slope "
+            "is nowhere zero (GELU, SiLU, leaky ReLU).",
+        )

@@ -1,0 +1,92 @@
+"""A layer whose weights do not change while the others' do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.ailing import Ailing
+from epochal.health.layer_series import GRADIENT_NORMS, UPDATE_RATIOS, WEIGHT_NORMS, named
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+class FrozenLayer(Rule):
+    """Weights that get a gradient and stay as they are; without a gradient it is only noted.
+
+    A layer whose gradient is zero is left to the rule on dead layers.
+    """
+
+    name: ClassVar[str] = "frozen-layer"
+    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        needed = thresholds.machine.frozen_samples
+        self._unchanged = Ailing(needed=needed)
+        self._without_gradient = Ailing(needed=needed)
+        self._norms: dict[str, float] = {}
+        self._step = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge a watched step by its update ratios, else by the norms of the weights."""
+        if seen.step is None:
+            return
+        moves = UPDATE_RATIOS.of(seen.values) or self._moves(seen.values)
+        # When nothing moves the rate is zero or the loop does not step: no matter of layers.
+        if not moves or not any(moves.values()):
+            return
+        self._step = seen.step
+        gradients = GRADIENT_NORMS.of(seen.values)
+        for layer, move in moves.items():
+            gradient = gradients.get(layer)
+            stands = move == 0
+            self._unchanged.note(layer, ails=stands and bool(gradient), step=self._step)
+            self._without_gradient.note(layer, ails=stands and gradient is None, step=self._step)
+        yield from self._unchanged.verdicts(UPDATE_RATIOS.name, self._describe)
+        if gradients:
+            yield from self._without_gradient.verdicts(WEIGHT_NORMS.name, self._describe_chosen)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Count anew."""
+        self._unchanged.forget()
+        self._without_gradient.forget()
+        self._norms.clear()
+
+    def _moves(self, values: Mapping[str, float]) -> dict[str, float]:
+        """How far each norm went since the last watched step: exactly nothing if not trained."""
+        norms = WEIGHT_NORMS.of(values)
+        moves = {n: abs(norm - self._norms[n]) for n, norm in norms.items() if n in self._norms}
+        self._norms.update(norms)
+        return moves
+
+    def _describe(self, layers: Sequence[str]) -> Verdict:
+        since = self._unchanged.since(layers[0])
+        return Verdict(
+            UPDATE_RATIOS.name(layers[0]),
+            holds=True,
+            sentence=f"The weights of {named(layers)} have not changed since step {since:,}, "
+            "although they get a gradient.",
+            steps=(since, self._step),
+            evidence={"layers": len(layers), "since_step": since},
+            advice="Check that these parameters are in the optimizer and that their group's rate "
+            "is not 0. In 16-bit weights, updates below the precision vanish: keep a 32-bit copy.",
+        )
+
+    def _describe_chosen(self, layers: Sequence[str]) -> Verdict:
+        since = self._without_gradient.since(layers[0])
+        return Verdict(
+            WEIGHT_NORMS.name(layers[0]),
+            holds=True,
+            severity="info",
+            sentence=f"{named(layers)} gets no gradient and has not changed since step {since:,}.",
+            steps=(since, self._step),
+            evidence={"layers": len(layers), "since_step": since},
+            advice="If it was frozen on purpose all is well; otherwise set requires_grad, and see "
+            "that the layer takes part in the forward pass.",
+        )

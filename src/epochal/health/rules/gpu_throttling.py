@@ -1,0 +1,165 @@
+"""A GPU that is held below its clock: by heat, by its power limit, by something else."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from epochal.health.finding import Severity
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds_machine import MachineThresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_AT_FULL_SPEED = frozenset({"", "idle", "no cap", "not supported"})
+_THERMAL = "thermal cap"
+_POWER = "power cap"
+_REASONS = {_THERMAL: "heat", _POWER: "its power limit"}
+_ADVICE = {
+    _THERMAL: "Check fans, airflow and room temperature; a lower power limit loses less speed than "
+    "heat does.",
+    _POWER: "Compare the power limit with the board's default (nvidia-smi -q -d POWER); if it is "
+    "the default, the work is dense and this is as fast as the board goes.",
+}
+_OTHER_ADVICE = (
+    "Look for locked application clocks, a sync boost group or a hardware slowdown "
+    "(nvidia-smi -q -d PERFORMANCE)."
+)
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """One GPU: what it was capped by and since when; clocks at which it worked uncapped."""
+
+    free_clocks: deque[float] = field(default_factory=lambda: deque(maxlen=60))
+    word: str = ""
+    since: float | None = None
+
+
+class GpuThrottling(Rule):
+    """A cap that lasts and costs clock; the loss is against the greatest clock, or the usual one.
+
+    Data-centre GPUs touch their power limit in dense work by design: that alone is not a fault.
+    """
+
+    name: ClassVar[str] = "gpu-throttling"
+    kinds: ClassVar[frozenset[str]] = frozenset({"gpu", "event"})
+    release = 2
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._gpus: dict[tuple[int, str], _Gpu] = {}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge a GPU's record; an event only tells when a cap began."""
+        record = seen.record
+        if seen.kind == "event":
+            if record.get("name") == "gpu-throttle":
+                gpu = self._gpu(seen)
+                word = _word(record.get("throttle"))
+                if word and not gpu.word:
+                    gpu.since = seen.t
+                gpu.word = word
+            return ()
+        word = _word(record.get("throttle"))
+        clock, greatest = _clock(record, "clock"), _clock(record, "max_clock")
+        if clock is None:
+            return ()
+        return self._judge(seen, self._gpu(seen), word, clock, greatest)
+
+    def _gpu(self, seen: Seen) -> _Gpu:
+        key = (seen.rank, f"{seen.writer}/{seen.record.get('id', 0)}")
+        return self._gpus.setdefault(key, _Gpu())
+
+    def _judge(
+        self, seen: Seen, gpu: _Gpu, word: str, clock: float, greatest: float | None
+    ) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        subject = f"gpu/{seen.record.get('id', 0)}/clock"
+        use = seen.record.get("gpu_util")
+        works = not isinstance(use, (int, float)) or use >= limits.throttle_min_util_pct
+        if not word:
+            if works:
+                gpu.free_clocks.append(clock)
+            gpu.word, gpu.since = "", None
+            yield Verdict(subject, holds=False)
+            return
+        if not works:
+            return
+        interval_s = seen.record.get("interval_s")
+        covered_s = float(interval_s) if isinstance(interval_s, (int, float)) else 0.0
+        gpu.since = seen.t - covered_s if gpu.since is None else gpu.since
+        gpu.word = word
+        usual = _usual(gpu.free_clocks, limits)
+        if not _costs(word, clock, greatest, usual, limits):
+            yield Verdict(subject, holds=False)
+        elif seen.t - gpu.since >= limits.throttle_lasting_s:
+            yield _described(subject, seen, word, clock, usual or greatest, gpu.since)
+
+
+def _clock(record: Any, name: str) -> float | None:
+    value = record.get(name)
+    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) and value not in _AT_FULL_SPEED else ""
+
+
+def _usual(clocks: deque[float], limits: MachineThresholds) -> float | None:
+    return median(clocks) if len(clocks) >= limits.throttle_baseline_min else None
+
+
+def _costs(
+    word: str,
+    clock: float,
+    greatest: float | None,
+    usual: float | None,
+    limits: MachineThresholds,
+) -> bool:
+    """Whether the clock is lower than this cap explains by design."""
+    if usual is not None and word != _THERMAL and clock < (1 - limits.throttle_fall_share) * usual:
+        return True
+    share = {
+        _THERMAL: limits.throttle_thermal_share,
+        _POWER: limits.throttle_power_share,
+    }.get(word, limits.throttle_other_share)
+    bound = max((c for c in (greatest, usual) if c is not None), default=None)
+    if bound is None:
+        return word == _THERMAL  # heat is worth a word even where no clock can be compared
+    return clock < (1 - share) * bound
+
+
+def _described(
+    subject: str, seen: Seen, word: str, clock: float, full: float | None, since: float
+) -> Verdict:
+    gpu = seen.record.get("id", 0)
+    reason = _REASONS.get(word, "a cap of its driver or board")
+    evidence: dict[str, float | int | str] = {"reason": word, "clock_mhz": clock}
+    cost = ""
+    severity: Severity = "warning"
+    if full is not None and full > 0:
+        lost = 100 * (1 - clock / full)
+        evidence |= {"full_mhz": full, "lost_pct": round(lost, 1)}
+        cost = f" instead of {full:.0f}, {lost:.0f} % less"
+        severity = "error" if lost >= 50 else "warning"
+    temperature = seen.record.get("temperature")
+    heat = ""
+    if isinstance(temperature, (int, float)):
+        evidence["temperature"] = temperature
+        heat = f" at {temperature:.0f} °C"
+    return Verdict(
+        subject,
+        holds=True,
+        severity=severity,
+        sentence=f"GPU {gpu} is held back by {reason}{heat}: it runs at {clock:.0f} MHz{cost}, for "
+        f"{seen.t - since:.0f} s so far.",
+        evidence=evidence,
+        advice=_ADVICE.get(word, _OTHER_ADVICE),
+    )

@@ -1,0 +1,162 @@
+"""A training that waits for its data."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import fmean, median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_DATA = "phase/data"
+_UTIL = "gpu_util"
+_ADVICE = (
+    "Give the loader more workers and prefetching, decode or tokenise beforehand, keep the data on "
+    "a local disk, and copy from pinned memory without blocking."
+)
+
+
+class InputBound(Rule):
+    """Too large a share of the time goes by without work for want of input.
+
+    Timed phases tell it surely. Without them a GPU that is half idle beside busy CPUs does, and
+    without GPU figures the time that passes between steps.
+    """
+
+    name: ClassVar[str] = "input-bound"
+    kinds: ClassVar[frozenset[str]] = frozenset({"phases", "gpu", "system", "step"})
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        limits = thresholds.machine
+        self._num_phases: dict[int, int] = {}
+        self._use: dict[str, deque[float]] = {}
+        self._cpu: deque[float] = deque(maxlen=limits.input_records)
+        self._core: deque[float] = deque(maxlen=limits.input_records)
+        self._pauses: deque[float] = deque(maxlen=limits.input_pause_records)
+        self._last: tuple[int, float] | None = None
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge by phases; by telemetry and steps only while there are no phases."""
+        if seen.kind == "phases":
+            return self._see_phases(seen)
+        if self._num_phases:
+            return ()
+        if seen.kind == "system":
+            return self._see_system(seen)
+        if seen.kind == "gpu":
+            return self._see_gpu(seen)
+        return self._see_step(seen) if seen.rank <= 0 else ()
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew: the first batches of an attempt wait for workers to start."""
+        self._num_phases.clear()
+        self._pauses.clear()
+        self._use.clear()
+        self._last = None
+
+    # -- timed phases -----------------------------------------------------------------------------
+
+    def _see_phases(self, seen: Seen) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        count = self._num_phases[seen.rank] = self._num_phases.get(seen.rank, 0) + 1
+        wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
+        if count <= limits.input_skip_phases or not isinstance(wall_ms, (int, float)):
+            return
+        if data_ms is None or wall_ms <= 0:
+            return
+        share = data_ms / wall_ms
+        subject = _DATA if seen.rank <= 0 else f"{_DATA} of rank {seen.rank}"
+        if share < limits.input_wait_share:
+            yield Verdict(subject, holds=False)
+            return
+        whose = "" if seen.rank <= 0 else f" of rank {seen.rank}"
+        yield Verdict(
+            subject,
+            holds=True,
+            severity="error" if share >= limits.input_wait_grave else "warning",
+            sentence=f"{100 * share:.0f} % of each step{whose} is spent waiting for data "
+            f"({data_ms:.1f} of {wall_ms:.1f} ms).",
+            steps=_covered(seen),
+            evidence={"data_ms": data_ms, "wall_ms": float(wall_ms), "share": round(share, 3)},
+            advice=_ADVICE,
+        )
+
+    # -- telemetry --------------------------------------------------------------------------------
+
+    def _see_system(self, seen: Seen) -> Iterable[Verdict]:
+        for name, kept in (("cpu_pct", self._cpu), ("process_cpu_pct", self._core)):
+            value = seen.values.get(f"system/{name}")
+            if value is not None:
+                kept.append(value)
+        return ()
+
+    def _see_gpu(self, seen: Seen) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        name = f"gpu/{seen.record.get('id', 0)}/{_UTIL}"
+        value = seen.values.get(name)
+        if value is None:
+            return
+        use = self._use.setdefault(name, deque(maxlen=limits.input_records))
+        use.append(value)
+        if len(use) < limits.input_records or len(self._cpu) < limits.input_records:
+            return
+        cpu, core = fmean(self._cpu), fmean(self._core) if self._core else 0.0
+        is_starved = max(use) < limits.input_gpu_util_pct and (
+            min(self._cpu) >= limits.input_cpu_pct
+            or (bool(self._core) and min(self._core) >= limits.input_core_pct)
+        )
+        if not is_starved:
+            yield Verdict(name, holds=False)
+            return
+        yield Verdict(
+            name,
+            holds=True,
+            sentence=f"The GPU works {fmean(use):.0f} % of the time while the CPUs run at "
+            f"{cpu:.0f} % and the run's own processes at {core:.0f} % of a core: the host does not "
+            "keep it fed.",
+            evidence={"gpu_util_pct": fmean(use), "cpu_pct": cpu, "process_cpu_pct": core},
+            advice=f"{_ADVICE} Time the phases of a step (run.phase) to see which it is.",
+        )
+
+    # -- pauses between steps ---------------------------------------------------------------------
+
+    def _see_step(self, seen: Seen) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        duration_ms, last = seen.values.get("train/duration_ms"), self._last
+        if seen.step is None or duration_ms is None:
+            return
+        self._last = (seen.step, seen.t)
+        if last is None or seen.step <= last[0] or duration_ms <= 0:
+            return
+        wall_ms = 1000 * (seen.t - last[1]) / (seen.step - last[0])
+        if wall_ms <= 0:
+            return
+        self._pauses.append(1 - duration_ms / wall_ms)
+        if len(self._pauses) < limits.input_pause_records:
+            return
+        share = median(self._pauses)
+        if share < limits.input_pause_share:
+            yield Verdict("train/duration_ms", holds=False)
+            return
+        yield Verdict(
+            "train/duration_ms",
+            holds=True,
+            sentence=f"{100 * share:.0f} % of the time passes between the steps, where a loop "
+            "usually waits for data.",
+            evidence={"share": round(share, 3), "duration_ms": duration_ms, "wall_ms": wall_ms},
+            advice=f"{_ADVICE} Time the phases of a step (run.phase) to see what it is.",
+        )
+
+
+def _covered(seen: Seen) -> tuple[int, int] | None:
+    if seen.step is None:
+        return None
+    steps = seen.record.get("steps")
+    return max(0, seen.step - (steps if isinstance(steps, int) else 1) + 1), seen.step

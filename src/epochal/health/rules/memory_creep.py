@@ -1,0 +1,136 @@
+"""Memory that grows and grows: a leak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_bytes, format_duration
+from epochal.health.growth import Growth, GrowthWatch
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_HOST = ("system/rss", "system/children_rss")
+_HOST_ADVICE = (
+    "Look for tensors kept with their graph (log loss.item() or detach), lists that only grow, and "
+    "workers that hold large Python objects; count live tensors at two steps and compare."
+)
+_GPU_ADVICE = (
+    "Look for tensors kept with their graph (log loss.item() or detach), caches keyed by shape, "
+    "and lengths that keep growing; count live tensors at two steps and compare."
+)
+
+
+class MemoryCreep(Rule):
+    """The floor of a process's or GPU's memory rises in every part of a window, without slowing.
+
+    Each figure is watched over two windows, ten minutes and an hour of telemetry at first.
+    """
+
+    name: ClassVar[str] = "memory-creep"
+    kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu", "allocator"})
+    release = 6
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._watches: dict[str, _TwoWindows] = {}
+        self._children: dict[str, float] = {}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Take in the figures of one record, each judged for itself."""
+        started = context.started if context.started is not None else seen.t
+        if seen.t - started < self.thresholds.machine.creep_skip_s:
+            return
+        for name, value in seen.values.items():
+            if name in _HOST or name.endswith(("/dram_used", "/device")):
+                yield self._judge(seen, name, value)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew: a new attempt is a new process."""
+        self._watches.clear()
+        self._children.clear()
+
+    def _judge(self, seen: Seen, name: str, value: float) -> Verdict:
+        key = f"{seen.rank}/{seen.writer}/{name}"
+        subject = name if seen.rank <= 0 else f"{name} of rank {seen.rank}"
+        watch = self._watches.get(key)
+        if watch is None:
+            watch = self._watches[key] = _TwoWindows(self.thresholds)
+        if name == "system/children_rss" and self._has_other_children(key, seen):
+            watch.clear()
+        growth = watch.observe(seen.t, value)
+        if growth is None or not self._matters(growth):
+            return Verdict(subject, holds=False)
+        hourly = 3600 * growth.per_second
+        return Verdict(
+            subject,
+            holds=True,
+            sentence=f"{_what(name, seen)} grew from {format_bytes(growth.before)} to "
+            f"{format_bytes(growth.after)} within {format_duration(growth.until - growth.since)} "
+            f"and keeps growing, by {format_bytes(hourly)} an hour.",
+            evidence={
+                "before_bytes": growth.before,
+                "now_bytes": growth.after,
+                "per_hour_bytes": round(hourly),
+            },
+            advice=_HOST_ADVICE if name in _HOST else _GPU_ADVICE,
+        )
+
+    def _matters(self, growth: Growth) -> bool:
+        limits = self.thresholds.machine
+        return growth.rise >= max(limits.creep_min_bytes, limits.creep_share * growth.before)
+
+    def _has_other_children(self, key: str, seen: Seen) -> bool:
+        """Whether workers came or went, which is no growth."""
+        children = seen.values.get("system/children", 0.0)
+        before = self._children.get(key, children)
+        self._children[key] = children
+        return children != before
+
+
+class _TwoWindows:
+    """One figure over a short and a long window; what one of them finds stands until it is over."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        limits = thresholds.machine
+        self._short, self._long = (
+            GrowthWatch(
+                window=limits.creep_window,
+                blocks=limits.creep_blocks,
+                swing=limits.creep_swing,
+                second_half=limits.creep_second_half,
+            )
+            for _ in range(2)
+        )
+        self._factor = limits.creep_long_factor
+        self._group: list[float] = []
+
+    def observe(self, t: float, value: float) -> Growth | None:
+        """Take in one sample; gives the growth of the shorter window, else of the longer."""
+        self._short.push(t, value)
+        self._group.append(value)
+        if len(self._group) == self._factor:
+            self._long.push(t, min(self._group))
+            self._group.clear()
+        return self._short.growth() or self._long.growth()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._short.clear()
+        self._long.clear()
+        self._group.clear()
+
+
+def _what(name: str, seen: Seen) -> str:
+    whose = "" if seen.rank <= 0 else f" of rank {seen.rank}"
+    if name == "system/rss":
+        return f"The memory of the training process{whose}"
+    if name == "system/children_rss":
+        return f"The memory of the process's workers{whose}"
+    if name.endswith("/dram_used"):
+        return f"The memory in use on GPU {seen.record.get('id', 0)}"
+    return f"The device memory {name.removeprefix('memory/').removesuffix('/device')}{whose}"

@@ -1,0 +1,122 @@
+"""Memory that is about to run out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_bytes, format_duration
+from epochal.health.growth import GrowthWatch
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """One memory: its series, what it is called, used and total bytes."""
+
+    series: str
+    called: str
+    used: float
+    total: float
+
+    @property
+    def share(self) -> float:
+        return self.used / self.total
+
+
+class MemoryFull(Rule):
+    """A memory that grows and will reach its limit soon, or a host's that is all but full.
+
+    A full GPU is no fault by itself: allocators keep what they once had.
+    """
+
+    name: ClassVar[str] = "memory-full"
+    kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu"})
+    release = 3
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._watches: dict[str, GrowthWatch] = {}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the memory that one record tells of."""
+        store = _store(seen)
+        if store is None:
+            return ()
+        limits = self.thresholds.machine
+        watch = self._watches.get(f"{seen.rank}/{seen.writer}/{store.series}")
+        if watch is None:
+            watch = self._watches[f"{seen.rank}/{seen.writer}/{store.series}"] = GrowthWatch(
+                window=limits.full_window,
+                blocks=limits.creep_blocks,
+                swing=limits.creep_swing,
+                second_half=limits.creep_second_half,
+            )
+        watch.push(seen.t, store.used)
+        return (self._judge(seen, store, watch),)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew: a new attempt is a new process."""
+        self._watches.clear()
+
+    def _judge(self, seen: Seen, store: _Store, watch: GrowthWatch) -> Verdict:
+        limits = self.thresholds.machine
+        growth = watch.growth()
+        if growth is not None and growth.rise >= limits.full_share * store.total:
+            left_s = (store.total - store.used) / growth.per_second
+            if store.share >= limits.full_from_share and left_s <= limits.full_soon_s:
+                return self._will_be_full(store, left_s, growth.per_second)
+        if seen.kind == "system" and store.share >= limits.full_ram_share:
+            return self._is_full(store)
+        return Verdict(store.series, holds=False)
+
+    def _will_be_full(self, store: _Store, left_s: float, per_second: float) -> Verdict:
+        is_near = left_s <= self.thresholds.machine.full_very_soon_s
+        return Verdict(
+            store.series,
+            holds=True,
+            severity="error" if is_near else "warning",
+            sentence=f"{store.called} will be full in {format_duration(left_s)}: "
+            f"{format_bytes(store.used)} of {format_bytes(store.total)} are used, and "
+            f"{format_bytes(60 * per_second)} more each minute.",
+            evidence={
+                "used_bytes": store.used,
+                "total_bytes": store.total,
+                "left_s": round(left_s),
+                "per_minute_bytes": round(60 * per_second),
+            },
+            advice="Save a checkpoint now. Then find what grows (see memory-creep), or use a "
+            "smaller batch, shorter sequences or activation checkpointing.",
+        )
+
+    def _is_full(self, store: _Store) -> Verdict:
+        is_grave = store.share >= self.thresholds.machine.full_ram_grave
+        return Verdict(
+            store.series,
+            holds=True,
+            severity="error" if is_grave else "warning",
+            sentence=f"{store.called} is {100 * store.share:.0f} % full: "
+            f"{format_bytes(store.total - store.used)} of {format_bytes(store.total)} are left.",
+            evidence={"used_bytes": store.used, "total_bytes": store.total},
+            advice="Use fewer loader workers or smaller prefetch queues, and close other programs: "
+            "the system kills the largest process when none is left.",
+        )
+
+
+def _store(seen: Seen) -> _Store | None:
+    if seen.kind == "system":
+        series, called, total = "system/ram_used", "The machine's memory", "system/ram_total"
+    else:
+        prefix = f"gpu/{seen.record.get('id', 0)}"
+        series, total = f"{prefix}/dram_used", f"{prefix}/dram_total"
+        called = f"The memory of GPU {seen.record.get('id', 0)}"
+    used, bound = seen.values.get(series), seen.values.get(total)
+    if used is None or bound is None or bound <= 0:
+        return None
+    return _Store(series, called, used, bound)

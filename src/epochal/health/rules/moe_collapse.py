@@ -1,0 +1,100 @@
+"""A router that has settled on a few experts and left the others out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.experts import Routing
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_FIGURES = ("expert_utilization", "load_imbalance", "router_entropy")
+_SUBJECT = "moe/expert_utilization"
+
+
+class MoeCollapse(Rule):
+    """Fewer than half of the experts used, together with a large imbalance or no doubt left.
+
+    Half of the experts idle is a matter of balance; the rest says that it will not mend itself.
+    """
+
+    name: ClassVar[str] = "moe-collapse"
+    kinds: ClassVar[frozenset[str]] = frozenset({"moe", "step"})
+    every_rank: ClassVar[bool] = False
+    patience = 2
+    release = 5
+    cooldown_steps = 100
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._routing = Routing()
+        self._recent = {
+            name: deque[float](maxlen=thresholds.machine.moe_recent) for name in _FIGURES
+        }
+        self._count = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge by the medians of the last records."""
+        limits = self.thresholds.machine
+        found = {name: seen.values.get(f"moe/{name}") for name in _FIGURES}
+        if all(value is None for value in found.values()):
+            return
+        self._routing.learn(seen.values, seen.record, context.config)
+        self._count += 1
+        for name, value in found.items():
+            if value is not None and value == value:
+                self._recent[name].append(value)
+        use = self._level("expert_utilization")
+        if self._count <= limits.moe_skip or use is None:
+            return
+        yield self._judge(use, self._level("load_imbalance"), self._level("router_entropy"))
+
+    def cut(self, step: int, context: Context) -> None:
+        """Forget the last records."""
+        for kept in self._recent.values():
+            kept.clear()
+
+    def _level(self, name: str) -> float | None:
+        kept = self._recent[name]
+        return median(kept) if len(kept) == kept.maxlen else None
+
+    def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
+        limits = self.thresholds.machine
+        poor = self._bar()
+        is_uneven = imbalance is not None and imbalance >= poor
+        is_certain = entropy is not None and entropy <= limits.moe_entropy
+        if use >= limits.moe_utilization_grave or not (is_uneven or is_certain):
+            return Verdict(_SUBJECT, holds=False)
+        evidence: dict[str, float | int | str] = {"utilization": use}
+        parts = []
+        if imbalance is not None:
+            evidence["imbalance"] = imbalance
+            parts.append(f"the busiest gets {format_number(imbalance)} times the mean load")
+        if entropy is not None:
+            evidence["router_entropy"] = entropy
+            parts.append(f"the router's entropy is {format_number(entropy)} of what it could be")
+        return Verdict(
+            _SUBJECT,
+            holds=True,
+            severity="error",
+            sentence=f"Routing has collapsed: only {100 * use:.0f} % of the experts get tokens, "
+            f"{' and '.join(parts)}.",
+            evidence=evidence,
+            advice="Go back to a checkpoint from before, with a larger weight of the balancing and "
+            "z losses, a lower rate for the router, or noise on its logits: a collapsed router "
+            "gives the idle experts no gradient to come back by.",
+        )
+
+    def _bar(self) -> float:
+        """What counts as uneven here: with half of the experts idle twice the mean is the least."""
+        largest = self._routing.largest_imbalance
+        least = self.thresholds.machine.moe_imbalance_least
+        return least if largest is None else min(least, max(0.75 * largest, 1.0))

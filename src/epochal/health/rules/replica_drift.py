@@ -1,0 +1,157 @@
+"""Ranks that should hold the same model and no longer do."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.layer_series import WEIGHT_NORMS
+from epochal.health.rank_table import RankTable
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds_machine import MachineThresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_ADVICE = (
+    "Check that every rank takes part in every exchange (no branch that skips it, no unused "
+    "parameters), that seeds differ only for the data, and that buffers are broadcast; restart "
+    "from the last checkpoint at which the ranks agreed."
+)
+
+
+@dataclass(slots=True)
+class _Equal:
+    """A figure that may be the same on every rank: learned first, then held to it."""
+
+    table: RankTable = field(default_factory=RankTable)
+    learned: int = 0
+    is_equal: bool = True
+    streak: int = 0
+    since: int = 0
+
+    def observe(self, step: int, spread: float, limits: MachineThresholds) -> bool:
+        """Whether it was the same once and has been apart for several steps."""
+        if self.learned < limits.drift_learn:
+            self.learned += 1
+            self.is_equal = self.is_equal and spread <= limits.drift_equal
+            return False
+        if not self.is_equal:
+            return False
+        if spread <= limits.drift_apart:
+            self.streak = 0
+            return False
+        self.since = step if self.streak == 0 else self.since
+        self.streak += 1
+        return self.streak >= limits.drift_lasting
+
+
+class ReplicaDrift(Rule):
+    """Norms that were the same on all ranks and differ, or a rank whose loss leaves the others'.
+
+    Losses of ranks differ by their data, so a rank is held against how far it stood from the
+    others before. Norms that differ from the beginning are those of sharded weights: not judged.
+    """
+
+    name: ClassVar[str] = "replica-drift"
+    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    release = 20
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._norms: dict[str, _Equal] = {}
+        self._losses = RankTable()
+        self._early: dict[int, list[float]] = {}
+        self._recent: dict[int, deque[float]] = {}
+        self._levels: deque[float] = deque(maxlen=thresholds.machine.drift_window)
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Put the record beside those of the other ranks at its step, and judge a complete row."""
+        if seen.step is None or seen.rank < 0 or len(context.ranks) < 2:
+            return
+        for name, value in self._equals(seen, context):
+            row = self._norms.setdefault(name, _Equal()).table.push(seen.step, seen.rank, value)
+            if row is not None:
+                yield self._judge_norm(name, seen.step, row)
+        loss = seen.roles.get("loss")
+        if loss is not None:
+            row = self._losses.push(seen.step, seen.rank, loss)
+            if row is not None:
+                yield from self._judge_losses(context.role_names["loss"], row)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Learn anew: a new attempt starts from equal weights."""
+        self._norms.clear()
+        self._losses.clear()
+        for kept in (self._early, self._recent, self._levels):
+            kept.clear()
+
+    @staticmethod
+    def _equals(seen: Seen, context: Context) -> Iterable[tuple[str, float]]:
+        for role in ("norm", "loss"):
+            if role in seen.roles:
+                yield context.role_names[role], seen.roles[role]
+        for layer, norm in WEIGHT_NORMS.of(seen.values).items():
+            yield WEIGHT_NORMS.name(layer), norm
+
+    def _judge_norm(self, name: str, step: int, row: Mapping[int, float]) -> Verdict:
+        least, most = min(row.values()), max(row.values())
+        scale = max(abs(least), abs(most))
+        spread = (most - least) / scale if scale > 0 else 0.0
+        figure = self._norms[name]
+        if not figure.observe(step, spread, self.thresholds.machine):
+            return Verdict(name, holds=False)
+        return Verdict(
+            name,
+            holds=True,
+            severity="error",
+            sentence=f"The ranks have drifted apart: {name} was the same on all of them and has "
+            f"differed since step {figure.since:,}, by {100 * spread:.2g} % now "
+            f"({format_number(least)} to {format_number(most)}).",
+            steps=(figure.since, step),
+            evidence={"spread": spread, "least": least, "most": most, "ranks": len(row)},
+            advice=_ADVICE,
+        )
+
+    def _judge_losses(self, name: str, row: Mapping[int, float]) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        total = sum(row.values())
+        self._levels.append(abs(total / len(row)))
+        for rank, loss in row.items():
+            apart = loss - (total - loss) / (len(row) - 1)
+            early = self._early.setdefault(rank, [])
+            if len(early) < limits.drift_window:
+                early.append(apart)
+                continue
+            recent = self._recent.setdefault(rank, deque(maxlen=limits.drift_window))
+            recent.append(apart)
+            if len(recent) == limits.drift_window:
+                yield self._judge_rank(f"{name} of rank {rank}", rank, early, recent, len(row))
+
+    def _judge_rank(
+        self, subject: str, rank: int, early: list[float], recent: deque[float], num_ranks: int
+    ) -> Verdict:
+        limits = self.thresholds.machine
+        move = fmean(recent) - fmean(early)
+        stray = (stdev(early) ** 2 / len(early) + stdev(recent) ** 2 / len(recent)) ** 0.5
+        level = fmean(self._levels)
+        bar = max(limits.drift_deviations * stray, limits.drift_share * level)
+        # Of two ranks each stands as far from the other: the one above is the one that suffers.
+        if abs(move) <= bar or (num_ranks == 2 and move < 0):
+            return Verdict(subject, holds=False)
+        more = "above" if move > 0 else "below"
+        return Verdict(
+            subject,
+            holds=True,
+            sentence=f"Rank {rank} drifts away from the others: its loss is on average "
+            f"{format_number(abs(fmean(recent)))} {more} theirs over the last "
+            f"{limits.drift_window} records; at first it was {format_number(abs(fmean(early)))}.",
+            evidence={"apart": fmean(recent), "at_first": fmean(early), "level": level},
+            advice=_ADVICE,
+        )

@@ -1,0 +1,136 @@
+"""A run that has stopped saying anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_duration
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.series.window import RecentMedian
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_COMPANION = ("telemetry", "findings")
+_IDLE_PCT = 5.0
+
+
+class SilentRun(Rule):
+    """No record of the training for much longer than usual, while the run has not ended.
+
+    The clock tells it live; in a finished journal, the telemetry that went on meanwhile.
+    """
+
+    name: ClassVar[str] = "silent-run"
+    kinds: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._gaps = RecentMedian()
+        self._longest = 0.0
+        self._num_records = 0
+        self._last: float | None = None
+        self._last_step: int | None = None
+        self._has_ended = False
+        self._cpu_pct: float | None = None
+        self._use: dict[str, float] = {}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Learn how often the training speaks; judge by the time of the companion's records."""
+        if seen.writer.startswith(_COMPANION):
+            self._note_machine(seen)
+            return self._judge(seen.t)
+        if seen.rank > 0:
+            return ()
+        if seen.kind in ("run", "resume", "finish"):
+            self._begin(has_ended=seen.kind == "finish")
+            self._last = seen.t
+        else:
+            self._hear(seen)
+        return (Verdict("", holds=False),) if (self.name, "") in context.open else ()
+
+    def tick(self, now: float, context: Context) -> Iterable[Verdict]:
+        """Judge by the clock."""
+        return self._judge(now)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Learn anew."""
+        self._begin(has_ended=False)
+
+    def _begin(self, *, has_ended: bool) -> None:
+        self._gaps = RecentMedian()
+        self._longest = 0.0
+        self._num_records = 0
+        self._last = None
+        self._has_ended = has_ended
+
+    def _hear(self, seen: Seen) -> None:
+        if self._last is not None and seen.t > self._last:
+            gap_s = seen.t - self._last
+            # Records of one moment (a step, its histograms) are one word.
+            self._gaps.push(gap_s)
+            self._longest = max(self._longest, gap_s)
+        self._last = seen.t if self._last is None else max(self._last, seen.t)
+        self._last_step = seen.step if seen.step is not None else self._last_step
+        self._num_records += 1
+        self._has_ended = False
+
+    def _note_machine(self, seen: Seen) -> None:
+        if seen.kind == "system":
+            self._cpu_pct = seen.values.get("system/process_cpu_pct")
+        elif seen.kind == "gpu":
+            use = seen.values.get(f"gpu/{seen.record.get('id', 0)}/gpu_util")
+            if use is not None:
+                self._use[f"{seen.writer}/{seen.record.get('id', 0)}"] = use
+
+    def _judge(self, now: float) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        usual = self._gaps.median()
+        if self._last is None or usual is None or self._has_ended:
+            return
+        if self._num_records < limits.silent_min_records:
+            return
+        silent_s = now - self._last
+        bar = max(
+            limits.silent_min_s,
+            limits.silent_gaps * usual,
+            limits.silent_longest * self._longest,
+        )
+        if silent_s <= bar:
+            return
+        last = "" if self._last_step is None else f" (the last was of step {self._last_step:,})"
+        yield Verdict(
+            "",
+            holds=True,
+            severity="error" if silent_s > limits.silent_grave * bar else "warning",
+            sentence=f"Nothing has been logged for {format_duration(silent_s)}{last}; usually a "
+            f"record comes every {format_duration(usual)}.{self._machine()}",
+            evidence=self._evidence(silent_s, usual),
+            advice="Look where the process stands (py-spy dump --pid …). A rank that waits for "
+            "another in an exchange, a loader that hangs and a full disk are usual reasons.",
+        )
+
+    def _machine(self) -> str:
+        if self._cpu_pct is None and not self._use:
+            return ""
+        use = max(self._use.values(), default=0.0)
+        if (self._cpu_pct or 0.0) < _IDLE_PCT and use < _IDLE_PCT:
+            return " Its processes do nothing."
+        shown = [] if self._cpu_pct is None else [f"{self._cpu_pct:.0f} % of a core"]
+        shown += [f"{use:.0f} % of a GPU"] if self._use else []
+        return f" Its processes use {' and '.join(shown)}."
+
+    def _evidence(self, silent_s: float, usual: float) -> dict[str, float | int | str]:
+        evidence: dict[str, float | int | str] = {
+            "silent_s": round(silent_s, 1),
+            "usual_s": round(usual, 3),
+            "longest_s": round(self._longest, 1),
+        }
+        if self._cpu_pct is not None:
+            evidence["process_cpu_pct"] = self._cpu_pct
+        if self._use:
+            evidence["gpu_util_pct"] = max(self._use.values())
+        return evidence

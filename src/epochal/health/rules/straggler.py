@@ -1,0 +1,95 @@
+"""One rank that makes all the others wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.series.window import RecentMedian
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_SYNC = "phase/sync"
+_DURATION = "train/duration_ms"
+
+
+class Straggler(Rule):
+    """A rank whose own work takes longer than the other ranks'.
+
+    With timed phases its work is the step without the exchange, in which the others wait for it;
+    without them, the duration of its steps.
+    """
+
+    name: ClassVar[str] = "straggler"
+    kinds: ClassVar[frozenset[str]] = frozenset({"step", "phases"})
+    patience = 3
+    release = 3
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._work: dict[str, dict[int, RecentMedian]] = {"phases": {}, "step": {}}
+        self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Take in one rank's time; judge when the rank has given several new ones."""
+        work_ms = self._work_ms(seen)
+        if work_ms is None or seen.rank < 0:
+            return ()
+        limits = self.thresholds.machine
+        ranks, counts = self._work[seen.kind], self._counts[seen.kind]
+        if seen.rank not in ranks:
+            ranks[seen.rank] = RecentMedian(limits.straggler_window)
+        ranks[seen.rank].push(work_ms)
+        count = counts[seen.rank] = counts.get(seen.rank, 0) + 1
+        every = limits.straggler_min if seen.kind == "step" else 1
+        # Phases are means over many steps already, and the surer of the two.
+        if count % every or (seen.kind == "step" and self._work["phases"]):
+            return ()
+        if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
+            return ()
+        return (self._judge(seen.rank, {rank: _level(kept) for rank, kept in ranks.items()}),)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Measure anew: a new attempt may have other machines."""
+        for kind in ("phases", "step"):
+            self._work[kind].clear()
+            self._counts[kind].clear()
+
+    @staticmethod
+    def _work_ms(seen: Seen) -> float | None:
+        if seen.kind == "step":
+            return seen.values.get(_DURATION)
+        wall_ms = seen.record.get("wall_ms")
+        if not isinstance(wall_ms, (int, float)):
+            return None
+        return float(wall_ms) - seen.values.get(_SYNC, 0.0)
+
+    def _judge(self, rank: int, levels: Mapping[int, float]) -> Verdict:
+        limits = self.thresholds.machine
+        others = [level for other, level in levels.items() if other != rank]
+        usual, own = median(others), levels[rank]
+        spread = median(abs(level - usual) for level in others)
+        bar = max(limits.straggler_share * usual, usual + limits.straggler_deviations * spread)
+        subject = f"rank {rank}"
+        if usual <= 0 or own <= bar:
+            return Verdict(subject, holds=False)
+        more = 100 * (own / usual - 1)
+        return Verdict(
+            subject,
+            holds=True,
+            sentence=f"Rank {rank} takes {format_number(own)} ms a step where the other ranks take "
+            f"{format_number(usual)}: all wait for it, {more:.0f} % longer.",
+            evidence={"rank": rank, "own_ms": own, "usual_ms": usual, "ranks": len(levels)},
+            advice="Compare its GPU's clock and temperature, its data and its neighbours on the "
+            "machine with the others'; give ranks batches of equal length.",
+        )
+
+
+def _level(kept: RecentMedian) -> float:
+    return kept.median() or 0.0

@@ -1,0 +1,188 @@
+"""A training that has become slower than it was."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_count, format_number
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_DURATION = "train/duration_ms"
+_ADMIT_BELOW = 0.5  # with more slow records than this, they are no longer part of what is usual
+_REFRESH_EVERY = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Speed:
+    t: float
+    step: int
+    value: float
+    is_slow: bool
+
+
+class ThroughputDrop(Rule):
+    """Throughput well below the run's own usual one, for half a minute or several records.
+
+    Without a throughput the duration of the steps is taken, and without that the time between
+    records. What is usual is a median of records that were not slow, so that pauses for evaluation
+    and saving neither count as a drop nor teach one.
+    """
+
+    name: ClassVar[str] = "throughput-drop"
+    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._source = ""
+        self._usual: deque[float] = deque(maxlen=thresholds.machine.throughput_baseline)
+        self._forget()
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge one record against the usual throughput."""
+        if seen.step is None:
+            return
+        value = self._speed(seen, seen.step, context)
+        if value is None:
+            return
+        self._skipped += 1
+        if self._skipped <= self.thresholds.machine.throughput_skip:
+            return
+        self._push(_Speed(seen.t, seen.step, value, value < self._bar))
+        if self._median > 0:
+            yield self._verdict()
+
+    def cut(self, step: int, context: Context) -> None:
+        """Learn anew what is usual: a resumed run may have another machine or batch."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._usual.clear()
+        self._recent: deque[_Speed] = deque()
+        self._num_slow = 0
+        self._median = self._bar = 0.0
+        self._admitted = self._skipped = 0
+        self._last: tuple[int, float] | None = None
+        self._is_down = False
+        self._since: int | None = None
+
+    # -- what is measured -------------------------------------------------------------------------
+
+    def _speed(self, seen: Seen, step: int, context: Context) -> float | None:
+        source, value = self._reading(seen, step, context)
+        if value is None or not math.isfinite(value) or value <= 0:
+            return None
+        if source != self._source:
+            self._forget()
+            self._source = source
+        return value
+
+    def _reading(self, seen: Seen, step: int, context: Context) -> tuple[str, float | None]:
+        role = context.role_names.get("throughput")
+        if role is not None:
+            return role, seen.roles.get("throughput")
+        duration_ms = seen.values.get(_DURATION)
+        if duration_ms is not None:
+            return _DURATION, 1000 / duration_ms if duration_ms > 0 else None
+        if self._source == _DURATION:
+            return self._source, None
+        return "", self._pace(step, seen.t)
+
+    def _pace(self, step: int, t: float) -> float | None:
+        """Steps per second since the last record with an earlier step."""
+        last = self._last
+        if last is None or step < last[0]:
+            self._last = (step, t)
+            return None
+        if step == last[0] or t <= last[1]:
+            return None
+        self._last = (step, t)
+        return (step - last[0]) / (t - last[1])
+
+    # -- what is usual ----------------------------------------------------------------------------
+
+    def _push(self, speed: _Speed) -> None:
+        limits = self.thresholds.machine
+        self._recent.append(speed)
+        self._num_slow += speed.is_slow
+        while (
+            len(self._recent) > limits.throughput_recent_min
+            and self._recent[0].t < speed.t - limits.throughput_recent_s
+        ):
+            self._retire(self._recent.popleft())
+        if self._median == 0 and len(self._recent) > limits.throughput_baseline_min:
+            self._retire(self._recent.popleft())
+
+    def _retire(self, old: _Speed) -> None:
+        self._num_slow -= old.is_slow
+        if self._median > 0 and self._num_slow > _ADMIT_BELOW * len(self._recent):
+            return
+        self._usual.append(old.value)
+        self._admitted += 1
+        enough = len(self._usual) >= self.thresholds.machine.throughput_baseline_min
+        if enough and (self._median == 0 or self._admitted % _REFRESH_EVERY == 0):
+            self._learn()
+
+    def _learn(self) -> None:
+        ordered = sorted(self._usual)
+        self._median = ordered[len(ordered) // 2]
+        twentieth = ordered[len(ordered) // 20]
+        self._bar = min(self.thresholds.machine.throughput_share * self._median, twentieth)
+
+    # -- the verdict ------------------------------------------------------------------------------
+
+    def _verdict(self) -> Verdict:
+        limits = self.thresholds.machine
+        count, share = len(self._recent), self._num_slow / len(self._recent)
+        if self._is_down:
+            self._is_down = share >= limits.throughput_release_share
+        elif self._has_lasted():
+            is_long = count >= 2 * limits.throughput_recent_min
+            self._is_down = share >= (limits.throughput_slow_share if is_long else 1.0)
+        if not self._is_down:
+            self._since = None
+            return Verdict(self._source, holds=False)
+        if self._since is None:
+            self._since = next(speed.step for speed in self._recent if speed.is_slow)
+        return self._described(self._since)
+
+    def _has_lasted(self) -> bool:
+        limits = self.thresholds.machine
+        if len(self._recent) < limits.throughput_recent_min:
+            return False
+        spans = self._recent[-1].t - self._recent[0].t
+        return spans >= 0.5 * limits.throughput_recent_s
+
+    def _described(self, since: int) -> Verdict:
+        slow = sorted(speed.value for speed in self._recent if speed.is_slow)
+        now, usual = slow[len(slow) // 2], self._median
+        less = 100 * (1 - now / usual)
+        return Verdict(
+            self._source,
+            holds=True,
+            sentence=f"Throughput fell by {less:.0f} %, from {_shown(usual)} to {_shown(now)} "
+            f"{self._unit()}, at step {since:,}.",
+            steps=(since, self._recent[-1].step),
+            evidence={"usual": usual, "now": now, "less_pct": round(less, 1)},
+            advice="Look at the system panel at that time: GPU clocks, CPU load, memory and disk. "
+            "Other programs on the machine, slow storage and longer inputs are usual reasons.",
+        )
+
+    def _unit(self) -> str:
+        name = self._source.rpartition("/")[2]
+        if name.startswith(("tokens", "samples")):
+            return name.partition("_")[0] + "/s"
+        return "steps/s" if self._source in ("", _DURATION) else f"({name})"
+
+
+def _shown(value: float) -> str:
+    return format_count(value) if value >= 1000 else format_number(value)

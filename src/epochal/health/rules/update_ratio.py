@@ -1,0 +1,106 @@
+"""Updates that are too large or too small for the weights they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.ailing import Ailing
+from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, named
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_ALL = "update_ratio"
+
+
+class UpdateRatio(Rule):
+    """The norm of an update over the norm of its weights, out of range for several watched steps.
+
+    Too large is judged layer by layer. Too small is judged by the median of all, and only while the
+    rate is near its peak: small updates in some layers, or at the end of a schedule, are healthy.
+    """
+
+    name: ClassVar[str] = "update-ratio"
+    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        needed = thresholds.machine.update_samples
+        self._large = Ailing(needed=needed)
+        self._small = Ailing(needed=needed)
+        self._ratios: Mapping[str, float] = {}
+        self._usual = 0.0
+        self._peak_lr = 0.0
+        self._step = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge a watched step."""
+        lr = context.last.get("lr")
+        self._peak_lr = max(self._peak_lr, lr or 0.0)
+        ratios = UPDATE_RATIOS.of(seen.values)
+        if seen.step is None or not ratios:
+            return
+        self._step, self._ratios = seen.step, ratios
+        weighty = self._weighty(ratios, WEIGHT_NORMS.of(seen.values))
+        for layer in ratios:
+            ails = layer in weighty and ratios[layer] > self.thresholds.machine.update_ratio_high
+            self._large.note(layer, ails=ails, step=self._step)
+        yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
+        moving = [ratio for ratio in ratios.values() if ratio > 0]
+        if moving:
+            self._usual = median(moving)
+            low = self._usual < self.thresholds.machine.update_ratio_low
+            self._small.note(_ALL, ails=low and self._is_near_peak(lr), step=self._step)
+            yield from self._small.verdicts(str, self._describe_small)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Count anew."""
+        self._large.forget()
+        self._small.forget()
+
+    def _weighty(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
+        """The layers whose norm is large enough to measure an update by."""
+        if not norms:
+            return {layer for layer in ratios if not layer.endswith("bias")}
+        bar = self.thresholds.machine.update_min_norm_share * max(norms.values())
+        return {
+            layer for layer in ratios if norms.get(layer, bar) >= bar and not layer.endswith("bias")
+        }
+
+    def _is_near_peak(self, lr: float | None) -> bool:
+        if lr is None:
+            return False
+        return lr >= self.thresholds.machine.update_lr_share * self._peak_lr > 0
+
+    def _describe_large(self, layers: Sequence[str]) -> Verdict:
+        since, ratio = self._large.since(layers[0]), self._ratios.get(layers[0], 0.0)
+        return Verdict(
+            UPDATE_RATIOS.name(layers[0]),
+            holds=True,
+            sentence=f"Each step changes {named(layers)} by more than a tenth of its weights' norm "
+            f"({100 * ratio:.0f} % now), since step {since:,}.",
+            steps=(since, self._step),
+            evidence={"ratio": ratio, "usual": 1e-3, "layers": len(layers), "since_step": since},
+            advice="Lower the learning rate (about 0.1 % of the norm a step is usual), warm it up "
+            "longer, or clip the gradients.",
+        )
+
+    def _describe_small(self, layers: Sequence[str]) -> Verdict:
+        since = self._small.since(layers[0])
+        return Verdict(
+            _ALL,
+            holds=True,
+            sentence=f"Steps hardly change the weights: the update is {format_number(self._usual)} "
+            f"of their norm in the median layer, since step {since:,}.",
+            steps=(since, self._step),
+            evidence={"ratio": self._usual, "usual": 1e-3, "since_step": since},
+            advice="Raise the learning rate (about 0.1 % of the norm a step is usual), or look for "
+            "a loss or a gradient scaled down by mistake.",
+        )

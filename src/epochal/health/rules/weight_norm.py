@@ -1,0 +1,150 @@
+"""Weights that blow up or fade away."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.ailing import Ailing
+from epochal.health.layer_series import WEIGHT_NORMS, named
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.strides import PACES, StridedPast
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+# What programs call the norm of all weights together.
+_WHOLE = frozenset(
+    {"weight_norm", "param_norm", "params_norm", "train/weight_norm", "train/param_norm"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Where a norm came from, at which step, and where it is."""
+
+    step: int
+    before: float
+    now: float
+
+
+class WeightNorm(Rule):
+    """The norm of a layer's weights (or of all) that doubles, or fades to a quarter, steadily.
+
+    Norms that start near zero (biases, zero-initialised branches) are judged from where they get.
+    """
+
+    name: ClassVar[str] = "weight-norm"
+    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._growing = Ailing(needed=1)
+        self._fading = Ailing(needed=1)
+        self._pasts: dict[str, StridedPast] = {}
+        # What was found at each pace stands until it is judged at that pace again.
+        self._found: dict[tuple[str, int], str] = {}
+        self._moves: dict[str, _Move] = {}
+        self._peaks: dict[str, float] = {}
+        self._peak_lr = 0.0
+        self._step = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge a record that holds norms of weights."""
+        if seen.step is None:
+            return
+        lr = seen.roles.get("lr", context.last.get("lr", 0.0))
+        # While the rate still rises, weights leave their initial size faster and faster.
+        warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
+        norms = {WEIGHT_NORMS.name(n): norm for n, norm in WEIGHT_NORMS.of(seen.values).items()}
+        whole = {n: v for n, v in seen.values.items() if n in _WHOLE and math.isfinite(v)}
+        if not norms and not whole:
+            return
+        self._step = seen.step
+        bar = self.thresholds.machine.weight_from_share * max(norms.values(), default=0.0)
+        for name, norm in (*norms.items(), *whole.items()):
+            self._judge(name, norm, 0.0 if name in whole else bar, warms_up=warms_up)
+        yield from self._growing.verdicts(str, self._describe_growth)
+        yield from self._fading.verdicts(str, self._describe_fall)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Forget the norms that are void."""
+        self._growing.forget()
+        self._fading.forget()
+        self._found.clear()
+        for past in self._pasts.values():
+            past.cut(step)
+
+    def _judge(self, name: str, norm: float, bar: float, *, warms_up: bool) -> None:
+        limits = self.thresholds.machine
+        past = self._pasts.setdefault(name, StridedPast(limits.weight_window))
+        peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
+        for pace, points in past.push(self._step, norm):
+            step, before = points[0]
+            values = [value for _, value in points]
+            self._found.pop((name, pace), None)
+            if not warms_up and before > bar and _keeps_growing(values, limits.weight_growth):
+                self._found[name, pace] = "growing"
+                self._moves[name] = _Move(step, before, norm)
+            elif bar < peak and norm <= limits.weight_fall * peak and _keeps_falling(values):
+                self._found[name, pace] = "fading"
+                self._moves[name] = _Move(step, peak, norm)
+        found = {self._found.get((name, pace)) for pace in PACES}
+        self._growing.note(name, ails="growing" in found, step=self._step)
+        self._fading.note(name, ails="fading" in found, step=self._step)
+
+    def _describe_growth(self, names: Sequence[str]) -> Verdict:
+        move = self._moves[names[0]]
+        return Verdict(
+            names[0],
+            holds=True,
+            sentence=f"The weights of {named(_layers(names))} grow without slowing down: norm "
+            f"{format_number(move.before)} at step {move.step:,}, {format_number(move.now)} at "
+            f"step {self._step:,}.",
+            steps=(move.step, self._step),
+            evidence={"before": move.before, "now": move.now, "layers": len(names)},
+            advice="Lower the learning rate, add weight decay, or normalise what feeds these "
+            "layers.",
+        )
+
+    def _describe_fall(self, names: Sequence[str]) -> Verdict:
+        move = self._moves[names[0]]
+        return Verdict(
+            names[0],
+            holds=True,
+            sentence=f"The weights of {named(_layers(names))} fade away: norm "
+            f"{format_number(move.now)} at step {self._step:,}, "
+            f"{100 * move.now / move.before:.0f} % of the {format_number(move.before)} it was.",
+            steps=(move.step, self._step),
+            evidence={"peak": move.before, "now": move.now, "layers": len(names)},
+            advice="Lower the weight decay, and leave biases and normalisation layers out of it.",
+        )
+
+
+def _layers(names: Sequence[str]) -> list[str]:
+    return [
+        "the model"
+        if name in _WHOLE
+        else name[len(WEIGHT_NORMS.prefix) : len(name) - len(WEIGHT_NORMS.suffix)]
+        for name in names
+    ]
+
+
+def _keeps_growing(values: Sequence[float], factor: float) -> bool:
+    """By the factor overall, in every step, and at the end nearly as fast as at the beginning."""
+    if values[0] <= 0 or values[-1] < factor * values[0]:
+        return False
+    rates = [math.log(after / before) for before, after in pairwise(values) if before > 0]
+    half = len(rates) // 2
+    return min(rates) > 0 and sum(rates[-half:]) >= 0.7 * sum(rates[:half])
+
+
+def _keeps_falling(values: Sequence[float]) -> bool:
+    return all(before > after for before, after in pairwise(values))
