@@ -37,8 +37,9 @@ if TYPE_CHECKING:
 class Checkpoints:
     """Saves a training as it goes, and once more when it is asked to stop.
 
-    ``where`` is a run (its folder ``checkpoints`` is used, and each save is recorded) or a folder.
-    Every rank makes one, in a ``with`` block, and calls `step` after every step::
+    ``where`` is a run (its folder ``checkpoints`` is used, unless `folder` names another, and each
+    save is recorded) or a folder. Every rank makes one, in a ``with`` block, and calls `step` after
+    every step::
 
         with Checkpoints(run, state, every=1000) as checkpoints:
             restored = checkpoints.restore()
@@ -56,6 +57,7 @@ class Checkpoints:
         where: Run | str | os.PathLike[str],
         state: TrainingState,
         *,
+        folder: str | os.PathLike[str] | None = None,
         every: int | None = None,
         keep: Retention | None = None,
         mode: Mode = "min",
@@ -69,9 +71,12 @@ class Checkpoints:
             raise UsageError(f"every must be at least 1 or None, got {every}.")
         self._run: Run | None
         if isinstance(where, (str, os.PathLike)):
+            if folder is not None:
+                raise UsageError("folder goes with a run: where is a folder already.")
             self._run, self.folder = None, Path(where)
         else:
-            self._run, self.folder = where, where.dir / FOLDER
+            self._run = where
+            self.folder = where.dir / FOLDER if folder is None else Path(folder)
         self.losses = LossHistory()
         self._state = state
         self._every = every
@@ -90,16 +95,23 @@ class Checkpoints:
             sweep(self.folder)
         self._signals = SignalWatch(signals)
 
-    def restore(self, which: Pointer | int | str | None = None) -> Restored | None:
+    def restore(
+        self,
+        which: Pointer | int | str | None = None,
+        *,
+        source: str | os.PathLike[str] | None = None,
+    ) -> Restored | None:
         """Go on from a checkpoint, by default the latest; None when there is none at all.
 
-        One that is asked for by name must exist.
+        One that is asked for by name must exist. `source` is another training's folder of
+        checkpoints: this one then begins where that one was, and saves in its own.
         """
-        has_any = self._ranks.on_first(lambda: bool(list_manifests(self.folder)))
+        folder = self.folder if source is None else Path(source)
+        has_any = self._ranks.on_first(lambda: bool(list_manifests(folder)))
         if which is None and not has_any:
             return None
         restored = load_state(
-            self.folder,
+            folder,
             self._state,
             which="latest" if which is None else which,
             run=self._run,
@@ -107,7 +119,8 @@ class Checkpoints:
             losses=self.losses,
             ranks=self._ranks,
         )
-        self._is_ours, self._knows_best = True, False
+        if folder == self.folder:
+            self._is_ours, self._knows_best = True, False
         return restored
 
     def step(

@@ -75,6 +75,7 @@ class Watch:
         gradients: bool,
         updates: bool,
         activations: bool,
+        step: int | None = None,
     ) -> None:
         self._run = run
         self._every = every
@@ -83,7 +84,7 @@ class Watch:
         self._wants_updates = updates
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
-        self._step = run.step + 1
+        self._step = run.step + 1 if step is None else step
         self._before: list[torch.Tensor] | None = None
         self._taking: _Taken | None = None
         self._pending: list[_Taken] = []
@@ -255,12 +256,14 @@ def watch(
     gradients: bool = True,
     updates: bool = True,
     activations: bool = False,
+    step: int | None = None,
 ) -> Watch:
     """Record a model's parameters and gradients every ``every`` optimizer steps, from the first on.
 
     ``run`` is the current run when not given. ``updates`` keeps a copy of the weights during a
     watched step. ``activations`` puts forward hooks on the leaf modules, which a compiled model
-    does not run. The watch ends with the run, or with ``remove()``.
+    does not run. ``step`` is the number of the next optimizer step, by default the run's last one
+    + 1. The watch ends with the run, or with ``remove()``.
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
@@ -276,6 +279,7 @@ def watch(
         gradients=gradients,
         updates=updates,
         activations=activations,
+        step=step,
     )
 
 

@@ -1,0 +1,67 @@
+"""The command line: what is asked for is found out once, on rank 0, and told to every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.console.verbosity import error as say_error
+from epochal.console.verbosity import msg
+from epochal.errors import EpochalError
+from epochal.recipes.gpt2.estimate import estimate
+from epochal.recipes.gpt2.flags import Asked, read_command
+from epochal.recipes.gpt2.place import Place, taken_place
+from epochal.recipes.gpt2.resuming import Origin, describe_checkpoints, find_origin, shape_of
+from epochal.recipes.gpt2.setup import set_up
+from epochal.recipes.gpt2.train import train
+from epochal.torch.checkpoint import load_checkpoint
+from epochal.torch.rank_agreement import Ranks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, estimate or list; gives the exit code: 2 when what was asked for cannot be done."""
+    try:
+        asked = read_command(arguments)
+        if asked.list_checkpoints:
+            lines = list(describe_checkpoints(asked.flags()))
+            msg("%s", "\n".join(lines) or "There are no checkpoints yet.")
+            return 0
+        with taken_place(asked.flags().device) as place:
+            _start(asked, place)
+    except EpochalError as error:
+        say_error("%s", f"gpt2: {error}")
+        return 2
+    return 0
+
+
+def _start(asked: Asked, place: Place) -> None:
+    origin: Origin | None = None
+    if asked.resume is not None:
+        flags, resume = asked.flags(), asked.resume
+        origin = Ranks.present().on_first(lambda: find_origin(resume, flags))
+        if origin is None and place.rank == 0:
+            msg("%s", "There is no checkpoint yet: the training begins at step 0.")
+    flags = asked.flags(_saved(asked, origin))
+    training = set_up(flags, place)
+    if flags.init_from is not None and origin is None:
+        load_checkpoint(weights_of(Path(flags.init_from)), training.model)
+    if asked.estimate:
+        for line in estimate(training):
+            if place.rank == 0:
+                msg("%s", line)
+        return
+    train(training, origin=origin, goes_on=asked.resume is not None)
+
+
+def _saved(asked: Asked, origin: Origin | None) -> Mapping[str, Any] | None:
+    """What flags are taken over: all of a training that goes on, the sizes of borrowed weights."""
+    if origin is not None:
+        return origin.manifest.config
+    source = asked.flags().init_from
+    return None if source is None else shape_of(Path(source))
+
+
+def weights_of(path: Path) -> Path:
+    """The file of weights of a checkpoint; a file is itself."""
+    return path / "model.safetensors" if path.is_dir() else path

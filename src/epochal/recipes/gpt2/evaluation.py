@@ -1,0 +1,62 @@
+"""How the model is judged: validation loss, HellaSwag, and what it writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from epochal.recipes.gpt2 import hellaswag
+from epochal.recipes.gpt2.data import Batches
+from epochal.recipes.gpt2.model import GPT
+from epochal.recipes.gpt2.place import Place
+from epochal.recipes.gpt2.plain_log import PlainLog
+from epochal.recipes.gpt2.sampling import draw_samples
+from epochal.recipes.gpt2.tokens import Tokenizer
+from epochal.run.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Everything an evaluation needs; without a tokenizer only the loss is measured."""
+
+    model: GPT
+    batches: Batches
+    place: Place
+    num_batches: int
+    tokenizer: Tokenizer | None
+    examples: Sequence[hellaswag.Example]
+    prompt: str
+
+    def evaluate(self, run: Run, plain: PlainLog, *, step: int, epoch: float) -> float:
+        """Judge the model as it is after a step, on all ranks, and record it; gives the loss."""
+        begun = time.perf_counter()
+        loss, num_tokens = self.validation_loss()
+        duration_ms = (time.perf_counter() - begun) * 1000.0
+        metrics: dict[str, float] = {}
+        if self.tokenizer is not None and self.examples and step:
+            choice = hellaswag.measure(self.model, self.tokenizer, self.examples, place=self.place)
+            metrics = {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
+            plain.add(step, "hellaswag", choice.acc_norm)
+        run.log_eval(step, epoch, num_tokens, duration_ms, loss, metrics=metrics)
+        plain.add(step, "val", loss)
+        if self.tokenizer is not None and self.place.rank == 0:
+            texts = draw_samples(self.model, self.tokenizer, place=self.place, prompt=self.prompt)
+            run.log_text("sample", "\n\n".join(texts), step)
+        plain.flush()
+        return loss
+
+    @torch.no_grad()
+    def validation_loss(self) -> tuple[float, int]:
+        """The mean over all tokens of all ranks, and how many those were."""
+        total = torch.zeros((), dtype=torch.float64, device=self.place.device)
+        count = 0
+        for batch in self.batches.validation(self.num_batches):
+            with self.place.autocast():
+                loss = self.model(batch.inputs, batch.targets)
+            total += loss.double() * batch.num_targets
+            count += batch.num_targets
+        summed, counted = self.place.sums([float(total), count])
+        return (summed / counted if counted else float("nan")), int(counted)

@@ -1,0 +1,137 @@
+"""Which checkpoint a training goes on from, and whether that makes it the same run or a new one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.format import UNKNOWN, format_bytes, format_duration, format_number
+from epochal.journal.layout import slugify
+from epochal.recipes.gpt2.flags import Flags
+from epochal.settings import read_settings
+from epochal.torch.manifest import (
+    FOLDER,
+    MANIFEST,
+    Manifest,
+    find,
+    list_manifests,
+    pointed,
+    read_manifest,
+)
+
+# Under this name a checkpoint keeps the name of the run it is of.
+RUN_NAME = "run_name"
+_OF_WEIGHTS = ("vocab_size", "context_length", "num_layers", "embd_size", "num_heads", "tokenizer")
+_POINTERS = ("latest", "best")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The checkpoint a training goes on from."""
+
+    folder: Path
+    manifest: Manifest
+
+    @property
+    def run_name(self) -> str:
+        """The name of the run it is of."""
+        return self.manifest.external.get(RUN_NAME, self.folder.name)
+
+    @property
+    def next_step(self) -> int:
+        """The first step that is not in it."""
+        return self.manifest.step + 1
+
+    @property
+    def home(self) -> Path | None:
+        """The project's folder of the run it is of; None when checkpoints lie elsewhere."""
+        run_folder = self.folder.absolute().parent
+        return run_folder.parent if (run_folder / "run.json").is_file() else None
+
+    def facts(self) -> dict[str, Any]:
+        """Where a run was forked, for that run's configuration."""
+        return {
+            "run": self.run_name,
+            "run_id": self.manifest.run_id,
+            "step": self.manifest.step,
+            "checkpoint": str((self.folder / self.manifest.name).absolute()),
+        }
+
+
+def find_origin(resume: str, flags: Flags) -> Origin | None:
+    """The checkpoint that is meant: the named run's own first, else the newest of all runs.
+
+    None only for ``latest`` when there is none at all. Raises LookupError or UsageError for one
+    that does not exist.
+    """
+    if resume not in _POINTERS:
+        return _at_path(Path(resume))
+    folders = [folder for folder in checkpoint_folders(flags) if list_manifests(folder)]
+    own = [f for f in folders if flags.run_name in (None, _run_name(f))]
+    candidates = [_pointed(folder, resume) for folder in own or folders]
+    known = [origin for origin in candidates if origin is not None]
+    if known:
+        return max(known, key=lambda origin: origin.manifest.saved)
+    if resume == "latest":
+        return None
+    raise UsageError(f"--resume {resume}: no checkpoint has a metric yet; use latest or a path.")
+
+
+def checkpoint_folders(flags: Flags) -> list[Path]:
+    """Every folder that may hold the checkpoints of a run."""
+    if flags.checkpoint_dir is not None:
+        root = Path(flags.checkpoint_dir)
+        return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    project = Path(flags.dir or read_settings().dir) / slugify(flags.project)
+    return sorted(path for path in project.glob(f"*/{FOLDER}") if path.is_dir())
+
+
+def describe_checkpoints(flags: Flags) -> Iterator[str]:
+    """One line for every checkpoint of every run, oldest run first."""
+    for folder in checkpoint_folders(flags):
+        latest, best = (pointed(folder, pointer) for pointer in ("latest", "best"))
+        manifests = list_manifests(folder)
+        if manifests:
+            total = sum(manifest.size_bytes for manifest in manifests)
+            yield f"{_run_name(folder)}: {len(manifests)} checkpoints, {format_bytes(total)}"
+        for m in manifests:
+            loss = UNKNOWN if m.metric is None else format_number(m.metric)
+            marks = [name for name, at in (("latest", latest), ("best", best)) if at == m.name]
+            age = format_duration(max(0.0, time.time() - m.saved))
+            yield (
+                f"  {m.name:<12} {m.kind:<9} val loss {loss:<8} {format_bytes(m.size_bytes):>9}"
+                f"  {age} ago  {folder / m.name}{'  ' if marks else ''}{', '.join(marks)}"
+            )
+
+
+def shape_of(path: Path) -> dict[str, Any]:
+    """The sizes and the tokenizer of a checkpoint's weights; a bare file does not say."""
+    if not (path / MANIFEST).is_file():
+        return {}
+    config = read_manifest(path).config
+    return {name: config[name] for name in _OF_WEIGHTS if name in config}
+
+
+def _at_path(path: Path) -> Origin:
+    if (path / MANIFEST).is_file():
+        return Origin(path.parent, read_manifest(path))
+    folder = path / FOLDER if (path / FOLDER).is_dir() else path
+    if not list_manifests(folder):
+        raise UsageError(
+            f"--resume {path} is neither latest nor best nor a checkpoint: see --list_checkpoints."
+        )
+    return Origin(folder, read_manifest(find(folder, "latest")))
+
+
+def _pointed(folder: Path, pointer: str) -> Origin | None:
+    if pointer == "best" and pointed(folder, "best") is None:
+        return None
+    return Origin(folder, read_manifest(find(folder, pointer)))
+
+
+def _run_name(folder: Path) -> str:
+    return Origin(folder, list_manifests(folder)[-1]).run_name

@@ -1,0 +1,188 @@
+"""The loop. What watches it: `init`, `log_step`, `watch`, `Checkpoints`, and the judge."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epochal.recipes.gpt2.clock import StepClock
+from epochal.recipes.gpt2.flags import Flags
+from epochal.recipes.gpt2.plain_log import PlainLog
+from epochal.recipes.gpt2.resuming import RUN_NAME, Origin
+from epochal.recipes.gpt2.setup import Training
+from epochal.run.run import Run
+from epochal.run.start import init
+from epochal.torch.checkpoints import Checkpoints
+from epochal.torch.clip import ClipStats, clip_grad_norm
+from epochal.torch.optimizer import set_lr
+from epochal.torch.retention import Retention
+from epochal.torch.training_state import TrainingState
+from epochal.torch.watching import watch
+
+
+def train(training: Training, *, origin: Origin | None = None, goes_on: bool = False) -> Run:
+    """Train from the first step, or from where a checkpoint was, to the last; gives the run.
+
+    `goes_on` has a run of the same name go on even where there is no checkpoint of it yet.
+    """
+    flags, judge = training.flags, training.judge
+    first = 0 if origin is None else origin.next_step
+    with (
+        open_run(training, origin, goes_on=goes_on) as run,
+        open_checkpoints(training, run) as checkpoints,
+        open_plain_log(training, run, first_step=first) as plain,
+    ):
+        if origin is not None:
+            checkpoints.restore(origin.manifest.name, source=origin.folder)
+        introduce(training, run, first_step=first)
+        if first == 0:
+            judge.evaluate(run, plain, step=0, epoch=0.0)
+        clock, clipping = StepClock(training.place), ClipStats()
+        for step in range(first, flags.last_step):
+            lr = training.schedule.lr(step)
+            set_lr(training.optimizer, lr)
+            loss, num_tokens = accumulate_gradients(training, clock)
+            norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
+            training.optimizer.step()
+            training.optimizer.zero_grad(set_to_none=True)
+
+            clipped, epoch = clipping.metrics(), (step + 1) / flags.steps_per_epoch
+            run.log_step(
+                *(step, epoch, num_tokens, clock.lap_ms(), norm, loss, lr),
+                norm_clipped=clipped["norm_clipped"],
+                metrics={"Gradient/clip_rate": clipped["clip_rate"]},
+            )
+            plain.add(step, "train", loss)
+            with clock.paused(when=is_milestone(step, flags)):
+                metric = None
+                if is_due(step, flags, every=flags.eval_freq):
+                    metric = judge.evaluate(run, plain, step=step, epoch=epoch)
+                keep(checkpoints, flags, step=step, loss=loss, metric=metric)
+    return run
+
+
+def accumulate_gradients(training: Training, clock: StepClock) -> tuple[Tensor, int]:
+    """Forward and backward over one step's batches; gives the loss over all ranks, and tokens.
+
+    Each batch weighs as much as it has targets, so that the step is the mean over all of them,
+    however they are spread over batches and ranks. Gradients are exchanged once, with the last.
+    """
+    place = training.place
+    batches = [training.batches.next() for _ in range(training.accumulation)]
+    targets_per_rank = sum(batch.all_targets for batch in batches) / place.world_size
+    loss = torch.zeros((), device=place.device)
+    for number, batch in enumerate(batches, 1):
+        is_last = number == len(batches)
+        with place.together(training.trained, when=is_last):
+            with place.autocast():
+                part = training.trained(batch.inputs, batch.targets)
+            part = part * (batch.num_targets / targets_per_rank)
+            if is_last:
+                clock.mark()
+            part.backward()
+        loss += part.detach()
+    return place.mean(loss), sum(batch.all_tokens for batch in batches)
+
+
+def is_due(step: int, flags: Flags, *, every: int) -> bool:
+    """Whether something done every so many steps is done after this one, or it is the last."""
+    return (step + 1) % every == 0 or step + 1 == flags.last_step
+
+
+def is_milestone(step: int, flags: Flags) -> bool:
+    """Whether this step is followed by an evaluation or a checkpoint."""
+    cadences = (flags.eval_freq, flags.checkpoint_freq, flags.steps_per_epoch)
+    return any(is_due(step, flags, every=every) for every in cadences)
+
+
+def keep(
+    checkpoints: Checkpoints, flags: Flags, *, step: int, loss: Tensor, metric: float | None
+) -> None:
+    """End a step: a checkpoint where one is due, at the end of an epoch, and at the very end."""
+    epoch = (step + 1) / flags.steps_per_epoch
+    if epoch.is_integer():
+        checkpoints.losses.add(step, loss)
+        checkpoints.save(step, kind="epoch", epoch=epoch, metric=metric)
+    elif step + 1 == flags.last_step:
+        checkpoints.losses.add(step, loss)
+        checkpoints.save(step, epoch=epoch, metric=metric)
+    else:
+        checkpoints.step(step, loss=loss, epoch=epoch, metric=metric)
+
+
+def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run:
+    """The run: the one a checkpoint is of, if it has that name or none is given, else a new one."""
+    flags = training.flags
+    is_same = origin is not None and flags.run_name in (None, origin.run_name)
+    name = flags.run_name or (origin.run_name if origin is not None else default_name())
+    config: dict[str, Any] = {
+        **flags.hyperparameters(),
+        "parameters": training.model.num_parameters,
+        "world_size": training.place.world_size,
+    }
+    if origin is not None and not is_same:
+        config["forked_from"] = origin.facts()
+    reporting: dict[str, Any] = (
+        {} if flags.tensorboard_dir is None else {"tensorboard_dir": flags.tensorboard_dir}
+    )
+    root, project = flags.dir, flags.project
+    if origin is not None and is_same and origin.home is not None:
+        root, project = str(origin.home.parent), origin.home.name
+    return init(
+        project,
+        name,
+        dir=root,
+        config=config,
+        resume="allow" if is_same or (origin is None and goes_on) else "never",
+        resume_step=0 if origin is None else origin.next_step,
+        total_steps=flags.num_steps,
+        num_epochs=flags.num_epochs,
+        report_to=flags.trackers or None,
+        **reporting,
+    )
+
+
+def open_checkpoints(training: Training, run: Run) -> Checkpoints:
+    """The checkpoints, in the run's folder or in one of its name below ``--checkpoint_dir``."""
+    flags = training.flags
+    place = flags.checkpoint_dir
+    state = TrainingState(training.model, optimizer=training.optimizer, data=training.batches)
+    return Checkpoints(
+        run,
+        state,
+        folder=None if place is None else Path(place) / run.dir.name,
+        every=flags.checkpoint_freq,
+        keep=Retention(rolling=flags.keep_checkpoints, emergency=flags.keep_emergency_checkpoints),
+        external={RUN_NAME: run.name},
+    )
+
+
+def open_plain_log(training: Training, run: Run, *, first_step: int) -> PlainLog:
+    """The plain log of rank 0: ``log.txt`` in the run's folder, or ``<run>.txt`` in another."""
+    folder = training.flags.logdir
+    path = run.dir / "log.txt" if folder is None else Path(folder) / f"{run.dir.name}.txt"
+    is_written = training.place.rank == 0 and run.is_recorded
+    return PlainLog(path if is_written else None, first_step=first_step)
+
+
+def introduce(training: Training, run: Run, *, first_step: int) -> None:
+    """Say what is trained on what, have the model watched, and show the run where that is asked."""
+    flags = training.flags
+    for split in training.splits:
+        run.log_dataset(split.name, files=split.files, tokens=split.num_tokens, seed=flags.seed)
+    run.define("hellaswag_accuracy", goal="max")
+    run.define("hellaswag_acc", goal="max")
+    if training.place.rank == 0:
+        if flags.histogram_freq:
+            watch(training.model, run, every=flags.histogram_freq, step=first_step)
+        if flags.serve is not None:
+            run.serve(flags.serve or None)
+
+
+def default_name() -> str:
+    """The name of a run that was given none."""
+    return time.strftime("gpt2_train_%Y%m%d-%H%M%S")
