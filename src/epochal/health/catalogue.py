@@ -18,8 +18,8 @@ from epochal.health.rules.straggler import Straggler
 from epochal.health.rules.throughput_drop import ThroughputDrop
 from epochal.health.rules.update_ratio import UpdateRatio
 from epochal.health.rules.weight_norm import WeightNorm
+from epochal.health.rules_on_curves import CURVE_RULES
 
-CURVE_RULES: tuple[type[Rule], ...] = ()
 MACHINE_RULES: tuple[type[Rule], ...] = (
     DeadLayer,
     FrozenLayer,

@@ -24,7 +24,7 @@ class Curve:
 
     ``level``, ``width``, ``bar`` and ``distance`` speak of the newest point against those before
     it, None until there are enough; with ``is_log`` they are natural logarithms. ``start`` is the
-    level of the first points.
+    level of the first points, ``shifted_at`` where a shift was last expected.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Curve:
         self.bar: float | None = None
         self.distance: float | None = None
         self.stands_out = False
+        self.shifted_at: int | None = None
         self.outliers: deque[bool] = deque(maxlen=thresholds.spike_lasting_of)
         self._thresholds = thresholds
         self._settled = Recent(thresholds.level_points)
@@ -71,6 +72,7 @@ class Curve:
     def expect_a_shift(self) -> None:
         """For some points from now on a new level is no surprise (the learning rate jumped)."""
         self._grace = self._thresholds.grace
+        self.shifted_at = self.points[-1][0] if self.points else None
 
     def cut(self, position: int) -> None:
         """Forget the points from a position on."""
@@ -84,6 +86,11 @@ class Curve:
         self.outliers.clear()
         self._row_of_outliers = 0
         self.stands_out = False
+
+    @property
+    def is_shifting(self) -> bool:
+        """Whether a new level is expected just now."""
+        return self._grace > 0
 
     # -- asking -----------------------------------------------------------------------------------
 

@@ -1,0 +1,25 @@
+"""A straight line through evenly spaced values, with how sure its slope is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class LineFit(NamedTuple):
+    """The least-squares slope per point and its standard error, for independent noise."""
+
+    slope: float
+    slope_error: float
+
+
+def fit_line(values: Sequence[float]) -> LineFit:
+    """Fit a line through at least three values."""
+    count = len(values)
+    middle = (count - 1) / 2
+    mean = math.fsum(values) / count
+    across = count * (count * count - 1) / 12  # the sum of squared distances from the middle
+    slope = math.fsum((i - middle) * value for i, value in enumerate(values)) / across
+    left = math.fsum((v - mean - slope * (i - middle)) ** 2 for i, v in enumerate(values))
+    return LineFit(slope, math.sqrt(left / (count - 2) / across))

@@ -1,0 +1,72 @@
+"""How far a curve stands above its best level, and how far it ever did and came back."""
+
+from __future__ import annotations
+
+from epochal.health.curve import Curve
+
+
+class Rise:
+    """Follows one curve: its best block, the level now, and the worst rise that was undone.
+
+    The newest two blocks cannot be the best: they are what is judged. After a shift that was to be
+    expected only what came after it counts.
+    """
+
+    def __init__(self, *, points: int) -> None:
+        self.best: float | None = None
+        self.best_at = 0
+        self.level = 0.0
+        self.worst = 0.0
+        self._points = points
+        self._highest = 0.0
+        self._num_blocks = 0
+        self._curve: Curve | None = None
+
+    @property
+    def height(self) -> float:
+        """How far the level is above the best; 0 while there is no best."""
+        return 0.0 if self.best is None else self.level - self.best
+
+    def follow(self, curve: Curve) -> bool:
+        """Take in the newest point; False while nothing can be said."""
+        if curve is not self._curve:
+            self._curve = curve
+            self.worst = 0.0
+            self.forget()
+        elif curve.is_shifting:
+            self.forget()
+        self._look_for_best(curve)
+        if self.best is None or curve.is_shifting:
+            return False
+        self.level = curve.recent_level(self._points)
+        # A rise undone by more than half is one that this run recovers from.
+        self._highest = max(self._highest, self.height)
+        if self.height < self._highest / 2:
+            self.worst = max(self.worst, self._highest)
+            self._highest = max(self.height, 0.0)
+        return True
+
+    def forget(self) -> None:
+        """Look for the best anew; the worst is remembered."""
+        self.best, self._num_blocks, self._highest = None, 0, 0.0
+
+    def is_falling(self, curve: Curve) -> bool:
+        """Whether the newer half of the level's points lies a width below the older half."""
+        half = self._points // 2
+        window = curve.window(2 * half)
+        older, newer = sorted(window[:half])[half // 2], sorted(window[half:])[half // 2]
+        return older - newer > (curve.width or 0.0)
+
+    def _look_for_best(self, curve: Curve) -> None:
+        count = len(curve.blocks)
+        if count == self._num_blocks:
+            return
+        since = curve.shifted_at
+        # Blocks are joined when they are too many, and then looked at again from the first.
+        begin = max(0, self._num_blocks - 2) if self.best is not None else 0
+        self._num_blocks = count
+        for index in range(min(begin, max(0, count - 2)), count - 2):
+            block = curve.blocks[index]
+            fits = since is None or block.first > since
+            if fits and (self.best is None or block.level < self.best):
+                self.best, self.best_at = block.level, block.last

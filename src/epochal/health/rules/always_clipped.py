@@ -1,0 +1,65 @@
+"""Nearly every step is clipped: the limit sets the step, not the gradient."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from statistics import median
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import percent, times
+
+_CLIPPED = "train/norm_clipped"
+_EVERY = 10  # steps between two looks at the window
+
+
+class AlwaysClipped(Rule):
+    """The norm after clipping is below the one before it at nearly all of the newest steps."""
+
+    name = "always-clipped"
+    kinds = frozenset({"step", "metrics"})
+    every_rank = False
+    release = 3
+    cooldown_steps = 500
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._ratios: deque[float] = deque(maxlen=thresholds.curves.clipped_window)
+        self._count = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest steps."""
+        norm, clipped = seen.roles.get("norm"), seen.values.get(_CLIPPED)
+        if norm is None or clipped is None or not (norm >= 0 and clipped >= 0):
+            return ()
+        self._ratios.append(norm / clipped if clipped > 0 else 1.0)
+        self._count += 1
+        if self._count % _EVERY or len(self._ratios) < self.thresholds.curves.clipped_window:
+            return ()
+        share = sum(ratio > 1.0001 for ratio in self._ratios) / len(self._ratios)
+        name = context.role_names["norm"]
+        if share < self.thresholds.curves.clipped_share:
+            return (Verdict(name, False),)
+        typical = median(self._ratios)
+        return (
+            Verdict(
+                name,
+                True,
+                "warning" if typical >= self.thresholds.curves.clipped_grave else "info",
+                f"Gradients were clipped at {percent(share)} of the last {len(self._ratios)} "
+                f"steps, typically {times(typical)} times down to {format_number(clipped)}.",
+                evidence={"share": share, "ratio": typical, "limit": clipped},
+                advice=(
+                    "Raise the clipping limit to about the usual norm, or lower the learning rate "
+                    "if the norms are larger than they should be."
+                ),
+            ),
+        )
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew: a resumed run may clip otherwise."""
+        self._ratios.clear()

@@ -1,0 +1,77 @@
+"""The loss rises, and does not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rise import Rise
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import CURVE_KINDS, place, steps_of
+
+
+class Divergence(Rule):
+    """The level of the loss stands far above the best of the run, and is not falling again.
+
+    Far is measured in the loss itself, in what was gained, in its noise, and in the rises that this
+    run has recovered from (a game between two networks swings; that is its nature). After a jump of
+    the learning rate only what came after counts.
+    """
+
+    name = "divergence"
+    kinds = CURVE_KINDS
+    every_rank = False
+    patience = 10
+    release = 20
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._rise = Rise(points=thresholds.curves.divergence_points)
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest level of the loss."""
+        curve = context.fresh.get("loss")
+        if curve is None or not self._rise.follow(curve):
+            return ()
+        if curve.count < self.thresholds.curves.divergence_least:
+            return ()
+        if not self._is_far(curve) or self._rise.is_falling(curve):
+            return (Verdict(curve.name, False),)
+        rise, position = self._rise, curve.points[-1][0]
+        best = rise.best or 0.0
+        return (
+            Verdict(
+                curve.name,
+                True,
+                "error",
+                f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
+                f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not come "
+                "back.",
+                steps=steps_of(curve, rise.best_at, position),
+                evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
+                advice=(
+                    "Stop, go back to a checkpoint before the rise, and go on with half the "
+                    "learning rate or stronger gradient clipping."
+                ),
+            ),
+        )
+
+    def cut(self, step: int, context: Context) -> None:
+        """The best level is looked for again in what is left."""
+        self._rise.forget()
+
+    def _is_far(self, curve: Curve) -> bool:
+        thresholds = self.thresholds.curves
+        best = self._rise.best or 0.0
+        gained = max(0.0, (curve.start if curve.start is not None else best) - best)
+        size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
+        return self._rise.height > max(
+            thresholds.divergence_share * size,
+            thresholds.divergence_of_gain * gained,
+            thresholds.divergence_widths * (curve.width or 0.0),
+            thresholds.divergence_over_worst * self._rise.worst,
+        )

@@ -1,0 +1,55 @@
+"""The accuracy is that of guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from epochal.health.context import Context
+from epochal.health.evaluations import is_accuracy, is_evaluation, num_classes
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import percent
+
+
+class EvalAtChance(Rule):
+    """An accuracy next to one in the number of classes, evaluation after evaluation.
+
+    It needs the number of classes in the configuration (``num_classes``, ``num_labels``, …).
+    """
+
+    name = "eval-at-chance"
+    kinds = frozenset({"eval", "metrics", "epoch"})
+    every_rank = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self.patience = thresholds.curves.chance_evals
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge every accuracy of an evaluation."""
+        names = [n for n in seen.values if is_accuracy(n) and is_evaluation(n, seen.kind)]
+        classes = num_classes(context.config) if names else None
+        if classes is None:
+            return ()
+        return [self._verdict(name, seen.values[name], classes) for name in names]
+
+    def _verdict(self, name: str, value: float, classes: int) -> Verdict:
+        thresholds = self.thresholds.curves
+        # Some programs log per cent; one in many classes is a share in either case.
+        accuracy = value / 100 if value > 1 else value
+        chance = 1 / classes
+        if abs(accuracy - chance) > min(thresholds.chance_most, thresholds.chance_share * chance):
+            return Verdict(name, False)
+        return Verdict(
+            name,
+            True,
+            "warning",
+            f"{name} is {percent(accuracy)}: no better than guessing among {classes:,} classes "
+            f"({percent(chance)}).",
+            evidence={"accuracy": accuracy, "chance": chance, "classes": classes},
+            advice=(
+                "Check that labels and inputs of the evaluation belong together, that it uses the "
+                "trained weights, and that the training loss falls at all."
+            ),
+        )

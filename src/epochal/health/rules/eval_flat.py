@@ -1,0 +1,89 @@
+"""An evaluation gives the same figure again and again."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.evaluations import is_evaluation
+from epochal.health.line_fit import fit_line
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+
+class EvalFlat(Rule):
+    """The same value to the last digits at several evaluations: a warning, for nothing is measured.
+
+    A metric that only wanders within its noise, over many evaluations, is a note.
+    """
+
+    name = "eval-flat"
+    kinds = frozenset({"eval", "metrics", "epoch"})
+    every_rank = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._values: dict[str, deque[float]] = {}
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge every metric of an evaluation."""
+        verdicts: list[Verdict] = []
+        for name, value in seen.values.items():
+            if not is_evaluation(name, seen.kind) or value != value:
+                continue
+            values = self._values.get(name)
+            if values is None:
+                size = self.thresholds.curves.flat_noisy_evals
+                values = self._values[name] = deque(maxlen=size)
+            values.append(value)
+            verdict = self._judge(name, values)
+            if verdict is not None:
+                verdicts.append(verdict)
+        return verdicts
+
+    def cut(self, step: int, context: Context) -> None:
+        """A resumed run evaluates some steps again, with the same result."""
+        self._values.clear()
+
+    def _judge(self, name: str, values: Sequence[float]) -> Verdict | None:
+        thresholds = self.thresholds.curves
+        if len(values) < thresholds.flat_evals:
+            return None
+        last = list(values)[-thresholds.flat_evals :]
+        if max(last) - min(last) <= thresholds.flat_equal * max(abs(v) for v in last):
+            if last[-1] in (0.0, 1.0):
+                return None  # a share or count at its end can stay there by right
+            return Verdict(
+                name,
+                True,
+                "warning",
+                f"{name} was {format_number(last[-1])} at each of the last {len(last)} "
+                "evaluations.",
+                evidence={"value": last[-1], "evaluations": len(last)},
+                advice=(
+                    "Check that the evaluation uses the model being trained (not a copy), that its "
+                    "data is not empty, and that the weights change."
+                ),
+            )
+        if len(values) == thresholds.flat_noisy_evals and _wanders(values):
+            return self._wandering(name, values)
+        return Verdict(name, False)
+
+    def _wandering(self, name: str, values: Sequence[float]) -> Verdict:
+        return Verdict(
+            name,
+            True,
+            "info",
+            f"{name} has not moved beyond its noise for {len(values)} evaluations: between "
+            f"{format_number(min(values))} and {format_number(max(values))}.",
+            evidence={"lowest": min(values), "highest": max(values), "evaluations": len(values)},
+            advice="Nothing more is gained here: stop, lower the rate, or change model or data.",
+        )
+
+
+def _wanders(values: Sequence[float]) -> bool:
+    fit = fit_line(values)
+    return abs(fit.slope) < fit.slope_error

@@ -1,0 +1,71 @@
+"""The gradient norm grows by the same factor again and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.line_fit import fit_line
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import CURVE_KINDS, place, times
+
+_EVERY = 4  # points between two fits: a slope over forty hardly changes with one
+
+
+class GradientAcceleration(Rule):
+    """The log of the norm climbs along a line: exponential growth, before it explodes.
+
+    Logs make the slope a growth factor, and one high norm an outlier of one point.
+    """
+
+    name = "gradient-acceleration"
+    kinds = CURVE_KINDS
+    every_rank = False
+    patience = 2
+    release = 5
+    cooldown_steps = 100
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._steepest = 0.0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the slope of the newest norms."""
+        thresholds = self.thresholds.curves
+        curve = context.fresh.get("norm")
+        if curve is None or curve.count % _EVERY or curve.is_shifting:
+            return ()
+        if curve.count < thresholds.acceleration_skip:
+            return ()
+        window = curve.window(thresholds.acceleration_window)
+        if len(window) < thresholds.acceleration_window:
+            return ()
+        fit = fit_line([math.log(max(value, 1e-300)) for value in window])
+        growth = fit.slope * (len(window) - 1)
+        bar = max(math.log(thresholds.acceleration_growth), 1.5 * self._steepest)
+        if growth < bar or fit.slope < thresholds.acceleration_errors * fit.slope_error:
+            self._steepest = max(self._steepest * 0.999, min(growth, bar))
+            return (Verdict(curve.name, False),)
+        return (self._verdict(curve, window, math.exp(growth)),)
+
+    def _verdict(self, curve: Curve, window: list[float], factor: float) -> Verdict:
+        first, last = curve.points[-len(window)][0], curve.points[-1][0]
+        doubling = (last - first) * math.log(2) / math.log(factor)
+        return Verdict(
+            curve.name,
+            True,
+            "warning",
+            f"The gradient norm keeps growing: {times(factor)} times from {place(curve, first)} to "
+            f"{place(curve, last)}, doubling about every {doubling:,.0f} {curve.axis}s, now "
+            f"{format_number(window[-1])}.",
+            evidence={"factor": factor, "norm": window[-1], "doubling": doubling},
+            advice=(
+                "Lower the learning rate or clip gradients before it explodes; weight decay or "
+                "normalisation keeps weights from feeding the growth."
+            ),
+        )

@@ -1,0 +1,71 @@
+"""The gradient norm leaves its range upwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.finding import Severity
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.words import CURVE_KINDS, place, times
+
+
+class GradientExplosion(Rule):
+    """Norms many times the usual one, lasting; or a level far above every earlier level.
+
+    The norm is that before clipping where both are logged. A single high norm is only a note.
+    """
+
+    name = "gradient-explosion"
+    kinds = CURVE_KINDS
+    every_rank = False
+    release = 20
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest norm against those before it."""
+        curve = context.fresh.get("norm")
+        if curve is None or curve.level is None or curve.distance is None:
+            return ()
+        usual, newest = math.exp(curve.level), curve.points[-1][1]
+        ratio = math.exp(min(curve.distance, 700.0))
+        lasting = sum(curve.outliers)
+        thresholds = self.thresholds.curves
+        if curve.stands_out and ratio >= thresholds.explosion_ratio:
+            is_lasting = lasting >= thresholds.spike_lasting
+            return (self._verdict(curve, usual, newest, ratio, is_lasting=is_lasting),)
+        before = self._former_high(curve)
+        now = curve.recent_level(thresholds.spike_lasting_of)
+        if before is not None and now > thresholds.explosion_over_levels * before > 0:
+            return (self._verdict(curve, before, now, now / before, is_lasting=True),)
+        return (Verdict(curve.name, False),)
+
+    def _former_high(self, curve: Curve) -> float | None:
+        """The highest level of a block before the newest ones; None while there are few."""
+        blocks = curve.blocks.last(len(curve.blocks))[:-2]
+        return max((block.level for block in blocks), default=None) if len(blocks) >= 4 else None
+
+    def _verdict(
+        self, curve: Curve, usual: float, value: float, ratio: float, *, is_lasting: bool
+    ) -> Verdict:
+        position = curve.points[-1][0]
+        grave = ratio >= self.thresholds.curves.explosion_grave
+        severity: Severity = "info" if not is_lasting else "error" if grave else "warning"
+        what = "The gradient norm exploded" if is_lasting else "The gradient norm jumped once"
+        return Verdict(
+            curve.name,
+            True,
+            severity,
+            f"{what}: {format_number(value)} at {place(curve, position)}, {times(ratio)} times the "
+            f"usual {format_number(usual)}.",
+            evidence={"norm": value, "usual": usual, "ratio": ratio},
+            advice=(
+                "Clip gradients to about the usual norm, lower the learning rate, and look at the "
+                "batches of these steps."
+                if is_lasting
+                else "One unusual batch does this; gradient clipping makes it harmless."
+            ),
+        )

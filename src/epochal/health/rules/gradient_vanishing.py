@@ -1,0 +1,70 @@
+"""The gradient norm falls away while the loss does not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.words import CURVE_KINDS, place, times
+
+
+class GradientVanishing(Rule):
+    """A norm a small share of what it used to be, and a loss that did not fall with it."""
+
+    name = "gradient-vanishing"
+    kinds = CURVE_KINDS
+    every_rank = False
+    patience = 5
+    release = 20
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest level of the norm."""
+        curve = context.fresh.get("norm")
+        if curve is None or len(curve.blocks) < 5:
+            return ()
+        usual = self._usual(curve)
+        now = curve.recent_level(10)
+        if now > self.thresholds.curves.vanishing_share * usual:
+            return (Verdict(curve.name, False),)
+        if self._is_learned(context.curves.get("loss")):
+            return (Verdict(curve.name, False),)
+        position = curve.points[-1][0]
+        ratio = usual / now if now > 0 else math.inf
+        return (
+            Verdict(
+                curve.name,
+                True,
+                "warning",
+                f"The gradient norm fell to {format_number(now)} at {place(curve, position)}, "
+                f"{_share(ratio)} the usual {format_number(usual)}; the loss did not fall with it.",
+                evidence={"norm": now, "usual": usual},
+                advice=(
+                    "Look for saturated activations, a detached graph or a loss scale that "
+                    "underflows; try bfloat16, normalisation or residual connections."
+                ),
+            ),
+        )
+
+    def _usual(self, curve: Curve) -> float:
+        levels = sorted(block.level for block in curve.blocks.last(len(curve.blocks))[:-1])
+        return levels[len(levels) // 2]
+
+    def _is_learned(self, loss: Curve | None) -> bool:
+        """Whether the loss came so close to its floor that it has no gradient left to give."""
+        if loss is None or loss.start is None or loss.lowest <= 0:
+            return False
+        share = self.thresholds.curves.vanishing_loss_share
+        return loss.recent_level(10) < share * self._former(loss)
+
+    def _former(self, loss: Curve) -> float:
+        levels = sorted(block.level for block in loss.blocks.last(len(loss.blocks))[:-1])
+        return levels[len(levels) // 2] if levels else loss.start or 0.0
+
+
+def _share(ratio: float) -> str:
+    return "nothing of" if math.isinf(ratio) else f"{times(ratio)} times less than"

@@ -1,0 +1,63 @@
+"""The loss jumps: one batch, or the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.words import CURVE_KINDS, place, times
+
+
+class LossSpike(Rule):
+    """A loss far out of its own noise and beyond all that stood out of it before.
+
+    A single point is worth a note; several of a few in a row are worth a warning.
+    """
+
+    name = "loss-spike"
+    kinds = CURVE_KINDS
+    every_rank = False
+    release = 10
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest loss against those before it."""
+        curve = context.fresh.get("loss")
+        if curve is None or curve.distance is None:
+            return ()
+        if not curve.stands_out:
+            return (Verdict(curve.name, False),)
+        return (self._verdict(curve),)
+
+    def _verdict(self, curve: Curve) -> Verdict:
+        thresholds = self.thresholds.curves
+        position, value = curve.points[-1]
+        level, width = curve.level or 0.0, curve.width or 0.0
+        lasting = sum(curve.outliers)
+        is_lasting = lasting >= thresholds.spike_lasting
+        noise = f", {times((value - level) / width)} times its usual noise" if width > 0 else ""
+        sentence = (
+            f"The loss jumped from {format_number(level)} to {format_number(value)} at "
+            f"{place(curve, position)}{noise}"
+        )
+        sentence += (
+            f", and stood out at {lasting} of the last {len(curve.outliers)} points."
+            if is_lasting
+            else "."
+        )
+        return Verdict(
+            curve.name,
+            True,
+            "warning" if is_lasting else "info",
+            sentence,
+            evidence={"value": value, "level": level, "width": width, "lasting": lasting},
+            advice=(
+                "Look at the batches of these steps; if spikes repeat, clip gradients lower or "
+                "lower the learning rate."
+                if is_lasting
+                else "One unusual batch does this; look at its data if it repeats."
+            ),
+        )

@@ -1,0 +1,76 @@
+"""The loss rises while the learning rate is at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rise import Rise
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import CURVE_KINDS, percent, place, steps_of
+
+
+class LearningRateTooHigh(Rule):
+    """The rate has reached its peak, and the loss climbs from its best level under it.
+
+    It needs the learning rate in the record. A rise smaller than what the run recovered from before
+    is its nature.
+    """
+
+    name = "lr-too-high"
+    kinds = CURVE_KINDS
+    every_rank = False
+    patience = 10
+    release = 20
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._rise = Rise(points=thresholds.curves.peak_points)
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest level of the loss."""
+        curve = context.fresh.get("loss")
+        if curve is None or not self._rise.follow(curve):
+            return ()
+        thresholds, rate = self.thresholds.curves, context.rate
+        is_at_peak = rate.is_near_peak(thresholds.peak_share)
+        if not is_at_peak or not self._is_high(curve) or self._rise.is_falling(curve):
+            return (Verdict(curve.name, False),)
+        rise, position = self._rise, curve.points[-1][0]
+        best = rise.best or 0.0
+        return (
+            Verdict(
+                curve.name,
+                True,
+                "warning",
+                f"The loss rises while the learning rate is at its peak of "
+                f"{format_number(rate.latest or 0.0)}: from {format_number(best)} at "
+                f"{place(curve, rise.best_at)} to {format_number(rise.level)} at "
+                f"{place(curve, position)}{_share(rise.height, best)}.",
+                steps=steps_of(curve, rise.best_at, position),
+                evidence={"best": best, "level": rise.level, "rate": rate.latest or 0.0},
+                advice="Halve the peak learning rate, or let it warm up for longer.",
+            ),
+        )
+
+    def cut(self, step: int, context: Context) -> None:
+        """The best level is looked for again in what is left."""
+        self._rise.forget()
+
+    def _is_high(self, curve: Curve) -> bool:
+        thresholds = self.thresholds.curves
+        best = self._rise.best or 0.0
+        size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
+        return self._rise.height > max(
+            thresholds.peak_rise * size,
+            thresholds.peak_widths * (curve.width or 0.0),
+            thresholds.divergence_over_worst * self._rise.worst,
+        )
+
+
+def _share(height: float, best: float) -> str:
+    return f" (+{percent(height / best)})" if best > 0 else ""

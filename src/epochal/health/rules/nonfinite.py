@@ -1,0 +1,148 @@
+"""A figure is no longer a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.finding import Severity
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+# Series that a watched model has one of for every tensor: one finding for all of them.
+_FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/")
+_LASTING = 3  # a loss scaler finds its scale within a step or two
+
+
+class NonFinite(Rule):
+    """NaN or infinity in any series, said in the record it first appears in.
+
+    In the loss it is an error. In the gradient norm it may be a loss scaler at work, which skips
+    such steps: a note, and a warning when it goes on. A series that never had a number is a note.
+    """
+
+    name = "nonfinite"
+    kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
+    release = 5
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._last: dict[str, tuple[float, int | None]] = {}  # the last number, by subject
+        self._in_row: dict[str, int] = {}  # records in a row without one, of what ever had none
+        self._tensor: str | None = None  # the first tensor known to be bad, and where
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge every value of a record."""
+        if seen.kind == "event":
+            self._note_event(seen.record)
+            return ()
+        bad = [name for name, value in seen.values.items() if not math.isfinite(value)]
+        self._note_tensor(bad, seen)
+        grouped = _grouped(bad, seen.rank)
+        verdicts = [self._bad(subject, grouped[subject], seen, context) for subject in grouped]
+        if self._in_row:
+            verdicts.extend(self._recovered(seen, grouped))
+        self._note_finite(seen)
+        return verdicts
+
+    # -- what was seen ----------------------------------------------------------------------------
+
+    def _note_finite(self, seen: Seen) -> None:
+        """Remember the last number of each series that is not one of a tensor's."""
+        for name, value in seen.values.items():
+            if math.isfinite(value) and not name.startswith(_FAMILIES):
+                subject = name if seen.rank <= 0 else _subject(name, seen.rank)
+                self._last[subject] = (value, seen.step)
+
+    def _note_tensor(self, bad: list[str], seen: Seen) -> None:
+        first = next((name for name in bad if name.startswith(_FAMILIES)), None)
+        if first is not None and self._tensor is None:
+            self._tensor = f"{first} (step {seen.step:,})" if seen.step is not None else first
+
+    def _note_event(self, record: Mapping[str, object]) -> None:
+        if record.get("name") == "nonfinite-gradient" and self._tensor is None:
+            parameter, step = record.get("parameter"), record.get("at_step")
+            where = f" (step {step:,})" if isinstance(step, int) else ""
+            self._tensor = f"the gradient of {parameter}{where}"
+
+    # -- what is said -----------------------------------------------------------------------------
+
+    def _recovered(self, seen: Seen, bad: Mapping[str, list[str]]) -> list[Verdict]:
+        found = {_subject(name, seen.rank) for name in seen.values}
+        finite = sorted(subject for subject in self._in_row if subject in found - bad.keys())
+        for subject in finite:
+            self._in_row[subject] = 0
+        if not any(self._in_row.values()):
+            self._tensor = None
+        return [Verdict(subject, False) for subject in finite]
+
+    def _bad(self, subject: str, names: list[str], seen: Seen, context: Context) -> Verdict:
+        in_row = self._in_row[subject] = self._in_row.get(subject, 0) + 1
+        last = self._last.get(subject)
+        value = seen.values[names[0]]
+        word = "NaN" if math.isnan(value) else "infinite"
+        where = f" at step {seen.step:,}" if seen.step is not None else ""
+        who = _title(names[0], context)
+        sentence = f"{who} became {word}{where}{_rank(seen.rank)}"
+        if len(names) > 1:
+            sentence += f", with {len(names) - 1:,} more like it"
+        if last is not None:
+            before = f" at step {last[1]:,}" if last[1] is not None else ""
+            sentence += f"; the last number was {format_number(last[0])}{before}"
+        if self._tensor is not None and not names[0].startswith(_FAMILIES):
+            sentence += f". First seen in {self._tensor}"
+        return Verdict(
+            subject,
+            True,
+            _severity(names[0], in_row, context, had_number=last is not None),
+            sentence + ".",
+            evidence={"value": str(value), "series": names[0], "count": len(names)},
+            advice=_advice(names[0], context),
+        )
+
+
+def _severity(name: str, in_row: int, context: Context, *, had_number: bool) -> Severity:
+    if context.role_names.get("loss") == name:
+        return "error"
+    if context.role_names.get("norm") == name or name.startswith("grads/"):
+        return "warning" if in_row >= _LASTING else "info"
+    return "warning" if had_number or name.startswith(_FAMILIES) else "info"
+
+
+def _subject(name: str, rank: int) -> str:
+    family = next((family for family in _FAMILIES if name.startswith(family)), None)
+    return (family or name) + _rank(rank)
+
+
+def _grouped(bad: list[str], rank: int) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name in bad:
+        grouped.setdefault(_subject(name, rank), []).append(name)
+    return grouped
+
+
+def _rank(rank: int) -> str:
+    return f" (rank {rank})" if rank > 0 else ""
+
+
+def _title(name: str, context: Context) -> str:
+    titles = {"loss": "The loss", "norm": "The gradient norm", "eval_loss": "The evaluation loss"}
+    for role, title in titles.items():
+        if context.role_names.get(role) == name:
+            return title
+    return name
+
+
+def _advice(name: str, context: Context) -> str:
+    if context.role_names.get("norm") == name or name.startswith("grads/"):
+        return (
+            "With float16 and a loss scaler single steps like this are skipped; otherwise lower "
+            "the learning rate, clip gradients, or train in bfloat16."
+        )
+    return (
+        "Go back to the last checkpoint before it; lower the learning rate, clip gradients, and "
+        "look for a division by zero, log(0) or overflow in float16."
+    )

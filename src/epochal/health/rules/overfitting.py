@@ -1,0 +1,103 @@
+"""The training loss falls on while the evaluation loss rises."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import CURVE_KINDS, percent, place, steps_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Eval:
+    position: int
+    loss: float
+    train: float
+
+
+class Overfitting(Rule):
+    """Several evaluations in a row above the best one, together beyond its noise; training falls.
+
+    Where both losses rise the run diverges, and another rule says so.
+    """
+
+    name = "overfitting"
+    kinds = CURVE_KINDS
+    every_rank = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._evals: list[_Eval] = []
+        self._curve: Curve | None = None
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the newest evaluations beside the training loss."""
+        curve, train = context.fresh.get("eval_loss"), context.curves.get("loss")
+        if curve is None or train is None or not train.count:
+            return ()
+        if curve is not self._curve:
+            self._curve, self._evals = curve, []
+        position, loss = curve.points[-1]
+        self._evals.append(_Eval(position, loss, train.recent_level(30)))
+        if len(self._evals) < self.thresholds.curves.overfitting_least:
+            return ()
+        best = min(self._evals, key=lambda one: one.loss)
+        since = self._evals[self._evals.index(best) + 1 :]
+        if not self._is_rising(best, since, curve, train):
+            return (Verdict(curve.name, False),)
+        return (self._verdict(curve, best, since),)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Forget the evaluations from a step on."""
+        if self._curve is not None and self._curve.axis == "step":
+            self._evals = [one for one in self._evals if one.position < step]
+
+    def _is_rising(self, best: _Eval, since: list[_Eval], curve: Curve, train: Curve) -> bool:
+        thresholds = self.thresholds.curves
+        if len(since) < thresholds.overfitting_evals:
+            return False
+        newest = [one.loss for one in since[-thresholds.overfitting_evals :]]
+        steps = [abs(b.loss - a.loss) for a, b in pairwise(self._evals)]
+        size = abs(best.loss) if curve.lowest > 0 else curve.highest - curve.lowest
+        bar = max(
+            thresholds.overfitting_widths * median(steps) * (best.loss != newest[-1]),
+            thresholds.overfitting_share * size,
+        )
+        slack = 0.5 * (train.width or 0.0)
+        return (
+            min(newest) - best.loss > bar / 2
+            and sum(newest) / len(newest) - best.loss > bar
+            and since[-1].train <= best.train + slack
+        )
+
+    def _verdict(self, curve: Curve, best: _Eval, since: list[_Eval]) -> Verdict:
+        now = since[-1]
+        rise = f" (+{percent((now.loss - best.loss) / best.loss)})" if best.loss > 0 else ""
+        return Verdict(
+            curve.name,
+            True,
+            "warning",
+            f"The evaluation loss rose from {format_number(best.loss)} at "
+            f"{place(curve, best.position)} to {format_number(now.loss)} at "
+            f"{place(curve, now.position)}{rise}, while the training loss went from "
+            f"{format_number(best.train)} to {format_number(now.train)}.",
+            steps=steps_of(curve, best.position, now.position),
+            evidence={
+                "best": best.loss,
+                "now": now.loss,
+                "gap": now.loss - now.train,
+                "evaluations": len(since),
+            },
+            advice=(
+                f"Keep the checkpoint of {place(curve, best.position)}; add data, augmentation, "
+                "dropout or weight decay, or stop here."
+            ),
+        )

@@ -1,0 +1,81 @@
+"""The loss has stopped falling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import CURVE_KINDS, place, steps_of
+
+
+class Plateau(Rule):
+    """Two windows in a row with no measurable fall between them, several times over.
+
+    A note, not a warning: every training ends on one. Only a loss that has fallen before is on a
+    plateau; one that never did is another rule's.
+    """
+
+    name = "plateau"
+    kinds = CURVE_KINDS
+    every_rank = False
+    release = 2
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self.patience = thresholds.curves.plateau_checks
+        self.cooldown_steps = thresholds.curves.plateau_cooldown
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Compare the newest window with the one before it, every so many points."""
+        thresholds = self.thresholds.curves
+        curve = context.fresh.get("loss")
+        if curve is None or curve.count % thresholds.plateau_every:
+            return ()
+        window = thresholds.plateau_window
+        if curve.count < 2 * window or curve.start is None or not curve.width:
+            return ()
+        values = curve.window(2 * window)
+        if len(values) < 2 * window:
+            return ()
+        older, newer = _mean(values[:window]), _mean(values[window:])
+        if not self._has_fallen(curve, newer) or older - newer > self._least_fall(curve, window):
+            return (Verdict(curve.name, False),)
+        first, last = curve.points[-2 * window][0], curve.points[-1][0]
+        return (
+            Verdict(
+                curve.name,
+                True,
+                "info",
+                f"The loss has not measurably fallen from {place(curve, first)} to "
+                f"{place(curve, last)}: {format_number(older)}, then {format_number(newer)}.",
+                steps=steps_of(curve, first, last),
+                evidence={"older": older, "newer": newer, "width": curve.width},
+                advice=_advice(context),
+            ),
+        )
+
+    def _has_fallen(self, curve: Curve, newer: float) -> bool:
+        start, width = curve.start, curve.width
+        return start is not None and width is not None and start - newer > width
+
+    def _least_fall(self, curve: Curve, window: int) -> float:
+        """What noise alone would not do, but no less than a thousandth of what is looked at."""
+        size = abs(curve.level or 0.0) if curve.lowest > 0 else curve.highest - curve.lowest
+        by_noise = 2 * (curve.width or 0.0) * math.sqrt(2 / window)
+        return max(by_noise, self.thresholds.curves.plateau_share * size)
+
+
+def _advice(context: Context) -> str:
+    if context.rate.is_near_peak(0.3):
+        return "Lower the learning rate (a factor of 3 to 10) and see whether the loss falls again."
+    return "The rate is low already: stop here, or train on with more data or a larger model."
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)

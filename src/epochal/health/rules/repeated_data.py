@@ -1,0 +1,106 @@
+"""The training loss falls off a cliff where an epoch ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.curve import Curve
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import percent, place, steps_of
+
+_EPOCH = "train/epoch"
+
+
+class RepeatedData(Rule):
+    """The level just after an epoch's end lies far below the one just before it.
+
+    The model knows the data by heart when it meets it again: or the same samples come twice.
+    """
+
+    name = "repeated-data"
+    kinds = frozenset({"step", "metrics", "epoch"})
+    every_rank = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._epoch: int | None = None
+        self._before: tuple[float, float] | None = None  # level and fall within the epoch
+        self._boundary = 0
+        self._since = 0
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Compare both sides of the newest end of an epoch."""
+        curve = context.curves.get("loss")
+        if curve is None or curve.axis != "step":
+            return ()
+        points = self.thresholds.curves.cliff_points
+        if "loss" in context.fresh:
+            self._since += 1
+            if self._before is not None and self._since == points + 1:
+                before, self._before = self._before, None
+                return (self._verdict(curve, *before),)
+        if self._has_turned(seen) and curve.count >= 3 * points:
+            is_after = "loss" in context.fresh and seen.kind != "epoch"
+            self._remember(curve, skip=int(is_after))
+        return ()
+
+    def cut(self, step: int, context: Context) -> None:
+        """An epoch that is begun again has not ended."""
+        self._epoch = self._before = None
+
+    def _has_turned(self, seen: Seen) -> bool:
+        """Whether an epoch ended: with its own record, or between this step and the last."""
+        if seen.kind == "epoch":
+            epoch = seen.record.get("epoch")
+        else:
+            along = seen.values.get(_EPOCH)
+            epoch = math.floor(along) if along is not None and math.isfinite(along) else None
+        if not isinstance(epoch, int):
+            return False
+        before, self._epoch = self._epoch, epoch
+        return epoch >= 1 and (seen.kind == "epoch" if before is None else epoch > before)
+
+    def _remember(self, curve: Curve, *, skip: int) -> None:
+        points = self.thresholds.curves.cliff_points
+        values = curve.window(2 * points + skip)
+        values = values[: len(values) - skip]
+        older, newer = _median(values[:points]), _median(values[points:])
+        self._before = (newer, max(0.0, older - newer))
+        self._boundary, self._since = curve.points[-1][0], skip
+
+    def _verdict(self, curve: Curve, before: float, fall: float) -> Verdict:
+        thresholds = self.thresholds.curves
+        after = curve.recent_level(thresholds.cliff_points)
+        drop = before - after
+        size = abs(before) if curve.lowest > 0 else curve.highest - curve.lowest
+        bar = max(
+            thresholds.cliff_share * size,
+            thresholds.cliff_widths * (curve.width or 0.0),
+            3 * fall,
+        )
+        if drop <= bar:
+            return Verdict(curve.name, False)
+        share = f" (-{percent(drop / before)})" if before > 0 else ""
+        return Verdict(
+            curve.name,
+            True,
+            "warning",
+            f"The loss fell off a cliff at the end of an epoch: from {format_number(before)} to "
+            f"{format_number(after)}{share} at {place(curve, self._boundary)}.",
+            steps=steps_of(curve, self._boundary, curve.points[-1][0]),
+            evidence={"before": before, "after": after, "drop": drop},
+            advice=(
+                "The model recognises its data: train for fewer epochs, add data or "
+                "regularisation, and check the evaluation loss; look for samples that come twice."
+            ),
+        )
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

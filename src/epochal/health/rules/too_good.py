@@ -1,0 +1,89 @@
+"""An evaluation is next to perfect before anything can have been learned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from epochal.format import format_number
+from epochal.health.context import Context
+from epochal.health.evaluations import is_accuracy, is_evaluation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.health.words import percent
+
+_ADVICE = (
+    "Look for labels among the inputs, evaluation samples among the training data, and a mask that "
+    "hides the wrong side."
+)
+
+
+class TooGood(Rule):
+    """Among the first evaluations: an accuracy next to 1, or a loss next to nothing.
+
+    Next to nothing is measured by the loss that training started from, and the training loss must
+    not have come there itself.
+    """
+
+    name = "too-good"
+    kinds = frozenset({"eval", "metrics", "epoch"})
+    every_rank = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._counts: Counter[str] = Counter()
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge the first evaluations."""
+        verdicts: list[Verdict] = []
+        if context.is_resumed:
+            return verdicts
+        loss_name = context.role_names.get("eval_loss")
+        for name, value in seen.values.items():
+            if not is_evaluation(name, seen.kind):
+                continue
+            if name != loss_name and not is_accuracy(name):
+                continue
+            self._counts[name] += 1
+            if self._counts[name] > self.thresholds.curves.too_good_evals:
+                continue
+            verdicts.append(
+                self._loss(name, value, context)
+                if name == loss_name
+                else self._accuracy(name, value)
+            )
+        return verdicts
+
+    def _accuracy(self, name: str, value: float) -> Verdict:
+        # Some programs log per cent.
+        accuracy = value / 100 if value > 1 else value
+        if accuracy < self.thresholds.curves.too_good_accuracy:
+            return Verdict(name, False)
+        return Verdict(
+            name,
+            True,
+            "warning",
+            f"{name} is {percent(accuracy)} at evaluation {self._counts[name]} of the run: too "
+            "good to have been learned so early.",
+            evidence={"accuracy": accuracy, "evaluation": self._counts[name]},
+            advice=_ADVICE,
+        )
+
+    def _loss(self, name: str, value: float, context: Context) -> Verdict:
+        train = context.curves.get("loss")
+        if train is None or train.start is None or train.start <= 0 or train.lowest <= 0:
+            return Verdict(name, False)
+        bar = self.thresholds.curves.too_good_loss * train.start
+        if value > bar:
+            return Verdict(name, False)
+        return Verdict(
+            name,
+            True,
+            "warning",
+            f"The evaluation loss is {format_number(value)} at evaluation {self._counts[name]} of "
+            f"the run, where training started from {format_number(train.start)}: too good to have "
+            "been learned so early.",
+            evidence={"loss": value, "start": train.start, "evaluation": self._counts[name]},
+            advice=_ADVICE,
+        )

@@ -1,0 +1,28 @@
+"""Phrases that findings share."""
+
+from __future__ import annotations
+
+from epochal.health.curve import Curve
+
+# Kinds of records that points of a curve come from.
+CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
+
+
+def place(curve: Curve, position: int) -> str:
+    """Where on its axis a point lies: ``step 1,204`` or ``epoch 12``."""
+    return f"{curve.axis} {position:,}"
+
+
+def steps_of(curve: Curve, first: int, last: int) -> tuple[int, int] | None:
+    """A stretch as a finding's steps; None on an axis that is not of steps."""
+    return (min(first, last), max(first, last)) if curve.axis == "step" else None
+
+
+def times(ratio: float) -> str:
+    """How many times, in as few digits as say it: ``3.4``, ``28``, ``1,200``."""
+    return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.1e}"
+
+
+def percent(share: float) -> str:
+    """A share as per cent: ``12 %``, ``0.4 %``."""
+    return f"{100 * share:.1f} %" if abs(share) < 0.0995 else f"{100 * share:.0f} %"
