@@ -38,7 +38,8 @@ def restarts(place: Rows, *, peak: float, first: int, growth: float) -> Column:
             break
         since = np.where(over, since - periods, since)
         periods = np.where(over, periods * growth, periods)
-    return peak * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * since / periods)))
+    rate: Column = peak * (0.01 + 0.99 * 0.5 * (1 + np.cos(np.pi * since / periods)))
+    return rate
 
 
 def gaussian(rng: Generator, rows: int, *, width: float, memory: float = 0.0) -> Column:

@@ -34,12 +34,20 @@ def render(sketch: Sketch, *, seed: int, fault: Fault | None = None) -> Case:
     if sketch.replicas is not None:
         timed.extend(_replicas(sketch, times))
     if sketch.machine is not None:
-        timed.extend(_machine(sketch.machine, until=float(times[-1]) + sketch.silence_s))
+        last = -1 if sketch.silent_after is None else sketch.silent_after
+        timed.extend(_machine(sketch.machine, until=float(times[last]) + sketch.silence_s))
     timed.sort(key=lambda one: one[0])
-    records = [entry for _, entry in timed]
-    steps = sketch.rows if sketch.silent_after is None else sketch.silent_after + 1
+    rows = sketch.rows if sketch.silent_after is None else sketch.silent_after + 1
     return Case(
-        sketch.family, seed, records, fault, steps, dict(sketch.config), silence_s=sketch.silence_s
+        family=sketch.family,
+        seed=seed,
+        records=[entry for _, entry in timed],
+        fault=fault,
+        times=[t for t, _ in timed],
+        row_times=times[:rows].tolist(),
+        every=sketch.every,
+        config=dict(sketch.config),
+        silence_s=sketch.silence_s,
     )
 
 
@@ -176,6 +184,8 @@ def _layers(sketch: Sketch, times: Column) -> Iterator[Timed]:
     )
     named = [([shape.format(name) for name in layers.names], table) for shape, table in tables]
     for place, row in enumerate(layers.at.tolist()):
+        if sketch.silent_after is not None and row > sketch.silent_after:
+            return
         t = round(float(times[row]) - 0.001, 3)
         values = {
             name: value
@@ -184,7 +194,7 @@ def _layers(sketch: Sketch, times: Column) -> Iterator[Timed]:
             if value == value
         }
         record = {"log": "metrics", "t": t, "step": int(sketch.steps[row]), "m": values}
-        yield t, _entry(record)
+        yield t, _entry(_speakable(record, values))
 
 
 def _experts(experts: Experts, sketch: Sketch, times: Column) -> Iterator[Timed]:
@@ -195,6 +205,8 @@ def _experts(experts: Experts, sketch: Sketch, times: Column) -> Iterator[Timed]
     imbalance = (experts.load.max(axis=2) * count).mean(axis=1).tolist()
     spread = (experts.load.std(axis=2) * count).mean(axis=1).tolist()
     for place, row in enumerate(experts.at.tolist()):
+        if sketch.silent_after is not None and row > sketch.silent_after:
+            return
         t, step = round(float(times[row]) + 0.002, 3), int(sketch.steps[row])
         load = experts.load[place]
         least = np.where(used[place], load, 1.0).min(axis=1).mean()
@@ -222,6 +234,8 @@ def _phases(sketch: Sketch, times: Column) -> Iterator[Timed]:
     for rank, parts in phases.by_rank.items():
         walls = np.sum(list(parts.values()), axis=0).tolist()
         for place, row in enumerate(phases.at.tolist()):
+            if sketch.silent_after is not None and row > sketch.silent_after:
+                break
             t = round(float(times[row]) + 0.003, 3)
             metrics = {f"phase/{name}": float(part[place]) for name, part in parts.items()}
             record = {"log": "phases", "t": t, "step": int(sketch.steps[row])}
@@ -234,6 +248,8 @@ def _replicas(sketch: Sketch, times: Column) -> Iterator[Timed]:
     assert replicas is not None
     world = replicas.loss.shape[1] + 1
     for place, row in enumerate(replicas.at.tolist()):
+        if sketch.silent_after is not None and row > sketch.silent_after:
+            return
         step, lr, norm = int(sketch.steps[row]), float(sketch.lr[row]), float(sketch.norm[row])
         for rank in range(world):
             t = round(float(times[row]) + 0.004 * (rank > 0), 3)

@@ -134,8 +134,8 @@ def add_machine(sketch: Sketch, *, more_s: float = 0.0) -> Machine:
     temperature = temperature + gaussian(rng, n, width=0.8, memory=0.8)
     max_clock = float(rng.choice([1410.0, 1755.0, 1980.0, 2520.0]))
     is_capped = rng.random() < 0.3
-    clock = max_clock * (rng.uniform(0.93, 0.97) if is_capped else rng.uniform(0.97, 1.0))
-    clock = np.minimum(max_clock, clock + gaussian(rng, n, width=0.006 * max_clock, memory=0.5))
+    usual = max_clock * (rng.uniform(0.93, 0.97) if is_capped else rng.uniform(0.97, 1.0))
+    clock = np.minimum(max_clock, usual + gaussian(rng, n, width=0.006 * max_clock, memory=0.5))
     words = ["power cap" if is_capped and rng.random() < 0.7 else "" for _ in range(n)]
     util = np.clip(rng.uniform(86, 98) - np.abs(heavy(rng, n, width=2.0, freedom=3)), 35, 100)
     limit = float(rng.choice([300.0, 400.0, 700.0]))
