@@ -116,6 +116,14 @@ def drag(page: Page, target: Locator, start: float, end: float) -> None:
     page.mouse.up()
 
 
+def point_at(page: Page, target: Locator, share: float, *, down: float = 0.5) -> None:
+    """Move the pointer onto something, to shares of its width and height."""
+    target.scroll_into_view_if_needed()
+    box = target.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * share, box["y"] + box["height"] * down)
+
+
 def has_drawn(page: Page) -> None:
     """Wait until the panel that is open has something to show."""
     page.locator(".panel > *").first.wait_for(state="attached")

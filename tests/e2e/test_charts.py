@@ -12,8 +12,18 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.main import main
+from epochal.recipes.demo.every_kind import story
 from tests.conftest import StartRun
-from tests.e2e.browsing import OpenPage, Serve, download, drag, drawn_lines, until, wait_for_lines
+from tests.e2e.browsing import (
+    OpenPage,
+    Serve,
+    download,
+    drag,
+    drawn_lines,
+    point_at,
+    until,
+    wait_for_lines,
+)
 
 STEPS = 5000
 
@@ -200,12 +210,53 @@ def test_a_finding_leads_to_its_steps(tmp_path: Path, serve: Serve, open_page: O
     assert "p-headline=train/loss" in page.url
 
 
-def test_every_rank_can_be_shown(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
+def test_ranks_are_shown_alone_each_and_as_their_mean(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
     assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
     page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/lr")
     wait_for_lines(page, "train/lr", 1)
-    page.get_by_role("checkbox", name="All ranks").check()
+    page.get_by_role("radio", name="Each rank").check()
     wait_for_lines(page, "train/lr", 2)
+    page.get_by_role("radio", name="Mean ± range").check()
+    wait_for_lines(page, "train/lr", 1)
+    # With few points there are dots, with a spread there is an area.
+    assert re.search(r'fill="#\w+" fill-opacity|opacity="0.2"', download(page, "train/lr", "SVG"))
+
+
+def test_what_happened_is_marked_and_can_be_turned_off(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    page = open_page(serve(tmp_path).url + "#panel=charts&metrics=train/loss")
+    wait_for_lines(page, "train/loss", 1)
+    plot = page.locator('[data-metric="train/loss"] .u-over')
+    tooltip = page.locator(".chart-tooltip")
+    point_at(page, plot, 200 / 399)
+    for words in ("attempt 2 goes on from step 200", "epoch 2 of 4", "saved 200.safetensors"):
+        tooltip.get_by_text(words).wait_for()
+    tooltip.get_by_text("phase: converging").wait_for()
+    page.get_by_role("button", name="Marks in charts").click()
+    page.get_by_role("menuitemcheckbox", name="Restarts").click()
+    point_at(page, plot, 200 / 399)
+    tooltip.get_by_text("epoch 2 of 4").wait_for()
+    assert tooltip.get_by_text("attempt 2").count() == 0
+    assert "p-no-marks=restart" in page.url
+
+
+def test_a_throttled_gpu_is_marked(tmp_path: Path, serve: Serve, open_page: OpenPage) -> None:
+    assert main(["--dir", str(tmp_path), "-q", "demo", "--fast", "--all-kinds"]) == 0
+    page = open_page(serve(tmp_path).url + "#panel=system")
+    plot = page.locator("[data-title='GPU · Temperature, °C'] .u-over")
+    tooltip = page.locator("[data-title='GPU · Temperature, °C'] .chart-tooltip")
+    words = f"GPU {story.HOT_GPU}: thermal cap"
+
+    def is_told() -> bool:
+        began = story.FIRST.seconds_at(story.HOT_STEPS[0])
+        point_at(page, plot, began / story.DURATION_S)
+        return tooltip.get_by_text(words).count() > 0
+
+    until(page, is_told)
 
 
 def test_runs_are_found_by_query(runs: Path, serve: Serve, open_page: OpenPage) -> None:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from epochal.journal.process import process_identity
 from tests.conftest import StartRun
-from tests.e2e.browsing import OpenPage, Serve, wait_for_points
+from tests.e2e.browsing import (
+    OpenPage,
+    Serve,
+    drawn_lines,
+    until,
+    wait_for_lines,
+    wait_for_points,
+)
+from tests.store.journals import Journal
 
 
 def test_a_run_appears_by_itself(
@@ -34,6 +43,32 @@ def test_a_chart_grows_without_asking_again(
         line = wait_for_points(page, "loss", 12)
         assert not [url for url in asked if "/api/series" in url]
     assert [x for x, _ in line] == sorted({x for x, _ in line})
+
+
+def test_every_rank_grows_without_asking_again(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path, **process_identity())
+
+    def log(step: int) -> None:
+        journal.metrics(step, loss=1.0).metrics(step, writer="rank-0001", loss=2.0)
+
+    log(0)
+    log(1)
+    url = serve(tmp_path).url + "#panel=charts&p-ranks=all"
+    page = open_page("about:blank")
+    streams: list[str] = []
+    page.on("request", lambda r: streams.append(r.url) if "api/events" in r.url else None)
+    page.goto(url)
+    wait_for_lines(page, "loss", 2)
+    until(page, lambda: any("rank=all" in url for url in streams))
+    page.wait_for_timeout(500)
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if "api/series" in r.url else None)
+    for step in range(2, 8):
+        log(step)
+    until(page, lambda: [len(line) for line in drawn_lines(page, "loss")] == [8, 8])
+    assert asked == []
 
 
 def test_a_late_metric_gets_a_chart(

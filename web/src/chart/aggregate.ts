@@ -7,6 +7,9 @@ export type SpreadKind = "std" | "stderr" | "minmax";
 export interface Member {
   readonly x: Float64Array;
   readonly y: Float64Array;
+  /** Of slices: the smallest and the largest value of each. */
+  readonly low?: Float64Array;
+  readonly high?: Float64Array;
 }
 
 export interface Aggregate {
@@ -39,6 +42,20 @@ export function aggregate(members: readonly Member[], kind: SpreadKind): Aggrega
     result.low[index] = low;
     result.high[index] = high;
     result.count[index] = values.length;
+  }
+  return result;
+}
+
+/** The mean of the members and the whole range that they cover, the extremes within slices included. */
+export function overlaid(members: readonly Member[]): Aggregate {
+  const result = aggregate(members, "minmax");
+  for (const { x, low, high } of members) {
+    if (low === undefined || high === undefined) continue;
+    for (let index = 0; index < result.x.length; index++) {
+      const [under, over] = [interpolate(x, low, result.x[index]!), interpolate(x, high, result.x[index]!)];
+      if (under < result.low[index]!) result.low[index] = under;
+      if (over > result.high[index]!) result.high[index] = over;
+    }
   }
   return result;
 }

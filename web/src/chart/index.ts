@@ -1,6 +1,6 @@
 /** The chart library's door. It knows plain data and calls back; nothing of runs, stores or addresses. */
 
-export { aggregate } from "./aggregate.ts";
+export { aggregate, overlaid } from "./aggregate.ts";
 export type { Aggregate, Member, SpreadKind } from "./aggregate.ts";
 export { createBands, percentilesOf } from "./bands.ts";
 export type { BandsOptions, Percentiles } from "./bands.ts";
@@ -20,7 +20,7 @@ export type { LazyQueue } from "./lazy.ts";
 export { createLineChart } from "./line/chart.ts";
 export type { LineChart } from "./line/chart.ts";
 export { LINE_DEFAULTS } from "./line/options.ts";
-export type { Emphasis, Limit, LineOptions, Mark, MarkKind } from "./line/options.ts";
+export type { Emphasis, Limit, LineOptions, Mark, MarkKind, Stretch } from "./line/options.ts";
 export { assignSlots, PALETTE, slotCss, slotDash } from "./palette.ts";
 export { createParallel, keptIds } from "./parallel.ts";
 export type { Brush, ParallelItem, ParallelOptions } from "./parallel.ts";

@@ -11,10 +11,13 @@ import type { Page } from "../state/page.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { compileFilter } from "../ui/filter.ts";
+import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
+import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard, ChartMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
-import { MetricChart } from "./parts/metric-chart.tsx";
+import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
+import type { ChartMark } from "./parts/metric-chart.tsx";
 
 const CHART_HEIGHT = 230;
 
@@ -40,7 +43,8 @@ function Charts({ page }: PanelProps): JSX.Element {
           onChange={(event) => (view.ignoresOutliers.value = event.currentTarget.checked)} /> Clip outliers</label>
         <label class="check"><input type="checkbox" checked={view.isLogX.value}
           onChange={(event) => (view.isLogX.value = event.currentTarget.checked)} /> Log x</label>
-        {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <AllRanks page={page} />}
+        {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <RankChoice page={page} />}
+        <MarkChoice page={page} />
       </div>
       {pinned.length > 0 && !isFiltered && <Group page={page} group={{ title: "pinned", metrics: pinned }} isPinned isFiltered={false} />}
       {groupsOf(fitting.value).map((group) => <Group key={group.title} page={page} group={group} isFiltered={isFiltered} />)}
@@ -50,11 +54,24 @@ function Charts({ page }: PanelProps): JSX.Element {
   );
 }
 
-function AllRanks({ page }: { readonly page: Page }): JSX.Element {
+const RANK_VIEWS = [{ value: "", label: "Rank 0" }, { value: "all", label: "Each rank" }, { value: "mean", label: "Mean ± range" }] as const;
+
+function RankChoice({ page }: { readonly page: Page }): JSX.Element {
   const ranks = page.view.text("ranks");
+  const value = RANK_VIEWS.find((one) => one.value === ranks.value)?.value ?? "";
+  return <Segmented label="Ranks" choices={RANK_VIEWS} value={value} onChange={(chosen) => (ranks.value = chosen)} />;
+}
+
+const MARK_NAMES: Readonly<Record<ChartMark, string>> = { finding: "Findings", restart: "Restarts", epoch: "Epochs", checkpoint: "Checkpoints" };
+
+function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
+  const hidden = hiddenMarks(page);
   return (
-    <label class="check"><input type="checkbox" checked={ranks.value === "all"}
-      onChange={(event) => (ranks.value = event.currentTarget.checked ? "all" : "")} /> All ranks</label>
+    <Menu label="Marks in charts" items={CHART_MARKS.map((kind) => ({
+      label: MARK_NAMES[kind],
+      isOn: !hidden.includes(kind),
+      run: () => (page.view.text("no-marks").value = toggled(hidden, kind).join(" ")),
+    }))}>marks ▾</Menu>
   );
 }
 

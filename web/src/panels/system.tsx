@@ -9,6 +9,7 @@ import { useCells } from "../state/asking.ts";
 import type { CellRequest } from "../state/book.ts";
 import type { Finding } from "../state/findings.ts";
 import { lastOf } from "../state/grow.ts";
+import type { PlacedMark } from "../state/marks.ts";
 import type { Page } from "../state/page.ts";
 import type { SeriesPart } from "../source/source.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -154,9 +155,18 @@ function DeviceChart({ page, run, machine, chart, devices, names, title }: Devic
       yFormat: chart.format,
       yAlways: chart.always,
       limits: Number.isFinite(limit) && limit > 0 ? [{ y: limit, label: chart.limit!.label }] : [],
-      marks: x === "epoch" ? [] : deviceMarks(page.findings.all.value ?? [], devices, { x, created: run.created }),
+      marks: x === "epoch" ? [] : [...throttleMarks(page.marks.along(x), devices), ...deviceMarks(page.findings.all.value ?? [], devices, { x, created: run.created })],
     }} />
   );
+}
+
+/** Where these GPUs began to slow themselves down. */
+function throttleMarks(marks: readonly PlacedMark[], devices: readonly Device[]): readonly Mark[] {
+  return marks.flatMap(({ kind, label, x, gpu }): Mark[] => {
+    if (kind !== "throttle" || !devices.some(({ prefix }) => prefix === `gpu/${gpu}/`)) return [];
+    // A power cap is how a busy GPU works; heat is a fault.
+    return [{ x, kind: "throttle", label, severity: label.includes("thermal") ? "critical" : "warning" }];
+  });
 }
 
 /** Where findings about these devices were made, throttling above all. */

@@ -8,32 +8,10 @@ import { signal } from "@preact/signals";
 import type { SeriesData } from "../chart/index.ts";
 import { lowerBound } from "../chart/series.ts";
 import { WIRE_VERSION } from "../wire.ts";
-import type { EntryList, EntryRow, RunDetail, RunList, RunRow, SeriesHead, XKind } from "../wire.ts";
+import type { ArchiveBody, EntryList, EntryRow, Knots, RunDetail, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
-import type { Connection, EntriesRequest, EntryKind, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
-
-/** What stands, as JSON, in the element `<script type="application/json" id="epochal-archive">`. */
-export interface ArchiveBody {
-  readonly wire: number;
-  /** When it was saved, in Unix seconds. */
-  readonly made: number;
-  /** With `config` and with the summaries `role:loss` and `role:eval_loss`. */
-  readonly runs: RunList;
-  readonly details: Readonly<Record<string, RunDetail>>;
-  /** Bodies of `/api/series` with `x=step`, of all ranks, in base64, as they are or compressed with gzip. */
-  readonly series: readonly string[];
-  /** By run: how steps translate to other axes, as knots with straight lines between. */
-  readonly axes: Readonly<Record<string, Partial<Record<XKind, Knots>>>>;
-  readonly entries: Readonly<Record<string, Partial<Record<EntryKind, EntryList>>>>;
-  /** By run and file: `data:` addresses of blobs. */
-  readonly blobs: Readonly<Record<string, Readonly<Record<string, string>>>>;
-}
-
-export interface Knots {
-  readonly step: readonly number[];
-  readonly at: readonly number[];
-}
+import type { Connection, EntriesRequest, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
 
 export const ARCHIVE_ELEMENT = "epochal-archive";
 
@@ -65,6 +43,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     async entries(kind, run, request = {}) {
       return chosenEntries(body.entries[run]?.[kind], request);
     },
+    marks: async (run) => body.marks[run] ?? { marks: [] },
     blobAddress: (run, file) => body.blobs[run]?.[file] ?? "data:,",
     exportAddress: () => null,
     follow: () => ({ want: () => undefined, close: () => undefined }),

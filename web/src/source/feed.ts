@@ -15,7 +15,10 @@ export interface LiveFeed {
   readonly follow: Source["follow"];
 }
 
-type Wants = readonly (readonly [run: string, position: string])[];
+interface Wants {
+  readonly runs: readonly (readonly [run: string, position: string])[];
+  readonly hasAllRanks: boolean;
+}
 
 type Message =
   | { readonly type: "want"; readonly tab: string; readonly wants: Wants }
@@ -51,7 +54,7 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   const tab = Math.random().toString(36).slice(2);
   const ended = new AbortController();
   const others = new Map<string, { readonly wants: Wants; readonly seenAt: number }>();
-  let own: Wants = [];
+  let own: Wants = { runs: [], hasAllRanks: false };
   let isTold = false;
   let stream: Stream | null = null;
   /** What the stream of another tab has told, for the day when this one takes over. */
@@ -67,7 +70,8 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   const wantAll = (): void => {
     const oldest = performance.now() - FORGET_MS;
     for (const [other, { seenAt }] of others) if (seenAt < oldest) others.delete(other);
-    stream?.want(new Map([...[...others.values()].flatMap(({ wants }) => wants), ...own]));
+    const all = [...[...others.values()].map(({ wants }) => wants), own];
+    stream?.want(new Map(all.flatMap(({ runs }) => runs)), all.some(({ hasAllRanks }) => hasAllRanks));
   };
 
   const lead = (): Promise<void> => {
@@ -113,8 +117,8 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   });
 
   return {
-    want(positions) {
-      own = [...positions];
+    want(positions, hasAllRanks) {
+      own = { runs: [...positions], hasAllRanks };
       isTold = true;
       announce();
     },

@@ -1,6 +1,6 @@
 /** Answers from the server that the page was loaded from. Every address is relative, so that a proxy may serve it under any path. */
 
-import type { EntryList, Labels, LabelsChange, Problem, RunDetail, RunList } from "../wire.ts";
+import type { EntryList, Labels, LabelsChange, MarkList, Problem, RunDetail, RunList } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createLiveFeed } from "./feed.ts";
 import { SourceError } from "./source.ts";
@@ -16,6 +16,7 @@ export function createLiveSource(): Source {
     run: async (id) => (await json(`api/runs/${encodeURIComponent(id)}`)) as RunDetail,
     series: async (request) => decodeSeries(await (await ask(`api/series?${seriesQuery(request)}`)).arrayBuffer()),
     entries: async (kind, run, request = {}) => (await json(`api/runs/${encodeURIComponent(run)}/${kind}?${entriesQuery(request)}`)) as EntryList,
+    marks: async (run) => (await json(`api/runs/${encodeURIComponent(run)}/marks`)) as MarkList,
     blobAddress: (run, file) => `api/runs/${encodeURIComponent(run)}/blob/${encodeURIComponent(file)}`,
     exportAddress: (run, format) => `api/runs/${encodeURIComponent(run)}/export?format=${encodeURIComponent(format)}`,
     relabel: async (run, change: LabelsChange) => (await json(`api/runs/${encodeURIComponent(run)}/labels`, {

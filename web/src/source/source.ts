@@ -7,7 +7,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import type {
-  AxisName, EntryList, EntryRow, Labels, LabelsChange, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
+  AxisName, EntryKind, EntryList, EntryRow, Labels, LabelsChange, MarkList, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -50,8 +50,6 @@ export interface SeriesAnswer {
   readonly positions: Readonly<Record<string, string>>;
 }
 
-export type EntryKind = "histograms" | "texts" | "blobs" | "findings" | "graph" | "log";
-
 export interface EntriesRequest {
   readonly name?: string;
   readonly offset?: number;
@@ -72,6 +70,8 @@ export interface RecordsNews {
   readonly to: string;
   readonly points: readonly Points[];
   readonly entries: readonly EntryRow[];
+  /** Whether it tells of every rank, or of the first alone. */
+  readonly hasAllRanks: boolean;
 }
 
 export type News =
@@ -85,8 +85,8 @@ export type News =
 export type Connection = "connecting" | "live" | "lost" | "archive";
 
 export interface Feed {
-  /** Follow these runs from these positions on; replaces what was wanted before. */
-  want(positions: ReadonlyMap<string, string>): void;
+  /** Follow these runs from these positions on, rank 0 of them or every one; replaces what was wanted before. */
+  want(positions: ReadonlyMap<string, string>, hasAllRanks: boolean): void;
   close(): void;
 }
 
@@ -96,6 +96,7 @@ export interface Source {
   run(id: string): Promise<RunDetail>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
   entries(kind: EntryKind, run: string, request?: EntriesRequest): Promise<EntryList>;
+  marks(run: string): Promise<MarkList>;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobAddress(run: string, file: string): string;
   /** Address of a whole run as a file; null where there is no server to make it. */

@@ -5,7 +5,7 @@ import { positionsOf } from "./position.ts";
 import type { Connection, News } from "./source.ts";
 
 export interface Stream {
-  want(positions: ReadonlyMap<string, string>): void;
+  want(positions: ReadonlyMap<string, string>, hasAllRanks: boolean): void;
   /** What somebody else's stream has told, so that this one goes on from there. */
   heard(news: News): void;
   close(): void;
@@ -25,7 +25,8 @@ const LONGEST_RETRY_MS = 8000;
 
 export function createStream({ news, connection, open }: StreamEnds): Stream {
   let wanted: ReadonlyMap<string, string> = new Map();
-  let current: { readonly events: EventSource; readonly runs: ReadonlySet<string> } | null = null;
+  let wantsAllRanks = false;
+  let current: { readonly events: EventSource; readonly runs: ReadonlySet<string>; readonly hasAllRanks: boolean } | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let retryMs = FIRST_RETRY_MS;
   let isClosed = false;
@@ -48,8 +49,9 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
     }
     const query = new URLSearchParams(runs.map((run) => ["run", run]));
     for (const run of runs) query.append("since", cursors.get(run)!);
+    if (wantsAllRanks) query.append("rank", "all");
     const events = open(`api/events?${query}`);
-    current = { events, runs: new Set(runs) };
+    current = { events, runs: new Set(runs), hasAllRanks: wantsAllRanks };
     listen(events);
   };
 
@@ -72,7 +74,7 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
       if (to === undefined) return;
       const from = told.get(data.run) ?? null;
       told.set(data.run, to);
-      news({ type: "records", from, to, ...data });
+      news({ type: "records", from, to, hasAllRanks: current!.hasAllRanks, ...data });
     });
     on<StatusEvent>("status", (data) => news({ type: "status", ...data }));
     on<RunsEvent>("runs", (data) => news({ type: "runs", ...data }));
@@ -101,15 +103,17 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
   document.addEventListener("visibilitychange", hurry);
 
   return {
-    want(positions) {
+    want(positions, hasAllRanks) {
       wanted = positions;
+      wantsAllRanks = hasAllRanks;
       for (const run of [...cursors.keys()]) {
         if (positions.has(run)) continue;
         cursors.delete(run);
         told.delete(run);
       }
-      // News of runs that nobody wants any more do no harm; a new stream for each would.
-      if (current === null || [...positions.keys()].some((run) => !current!.runs.has(run))) schedule(GATHER_MS);
+      // News of runs and ranks that nobody wants any more do no harm; a new stream for each would.
+      const isEnough = current !== null && (current.hasAllRanks || !hasAllRanks) && [...positions.keys()].every((run) => current!.runs.has(run));
+      if (!isEnough) schedule(GATHER_MS);
     },
     heard(one) {
       if (one.type !== "records") return;

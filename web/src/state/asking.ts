@@ -2,8 +2,8 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import type { EntriesRequest, EntryKind, SeriesPart } from "../source/source.ts";
-import type { EntryList } from "../wire.ts";
+import type { EntriesRequest, SeriesPart } from "../source/source.ts";
+import type { EntryKind, EntryList } from "../wire.ts";
 import type { CellRequest } from "./book.ts";
 import type { Page } from "./page.ts";
 
@@ -23,6 +23,9 @@ const KINDS: Readonly<Record<EntryKind, readonly string[]>> = {
   blobs: ["blob"],
   findings: ["finding"],
   graph: ["graph"],
+  experts: ["experts"],
+  phases: ["phases"],
+  timeline: ["timeline", "span"],
   log: ["message", "event", "epoch", "eval", "resume", "finish", "finding"],
 };
 

@@ -42,6 +42,8 @@ export interface Book {
   apply(news: RecordsNews): void;
   /** Ask anew for what is known of a run, or of all. */
   renew(run: string | null): void;
+  /** Whether a series of several ranks is on screen, and not of so many that a stream of them all would cost more than asking. */
+  readonly hasRanks: ReadonlySignal<boolean>;
   /** While paused nothing grows; then everything catches up. */
   pause(isPaused: boolean): void;
 }
@@ -62,12 +64,22 @@ interface Held {
 const GATHER_MS = 12;
 const AGAIN_MS = 2000;
 const MAX_CLOSED = 1500;
+const MOST_RANKS_FOLLOWED = 64;
 
 export function createBook(source: Source, createdOf: (run: string) => number | null): Book {
   const cells = new Map<string, Held>();
   const byRun = new Map<string, Set<Held>>();
+  const hasRanks = signal(false);
   let isPaused = false;
   let gathering: ReturnType<typeof setTimeout> | undefined;
+
+  const countRanks = (): void => {
+    hasRanks.value = [...cells.values()].some(({ request, numOpen, parts }) => {
+      if (request.ranks !== "all" || numOpen === 0) return false;
+      const found = parts.peek() ?? [];
+      return found.length <= MOST_RANKS_FOLLOWED && found.some(({ head }) => head.rank > 0);
+    });
+  };
 
   const ask = (held: Held): void => {
     if (held.numOpen === 0 || isPaused) {
@@ -102,6 +114,7 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
             const { run, name } = held.request;
             settle(held, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? held.position);
           }
+          if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();
         }),
         (error: unknown) => batch(() => {
           for (const held of members) fail(held, error instanceof Error ? error.message : String(error));
@@ -132,8 +145,8 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
     if (stands === "beyond") return ask(held);
     const { name, axis, ranks, range, pixels } = held.request;
     let parts = held.parts.value ?? [];
-    // The stream tells of rank 0 only: a run may have thousands.
-    if (ranks === "all" && parts.some(({ head }) => head.rank > 0) && news.points.some((points) => points.name === name)) return ask(held);
+    // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
+    if (ranks === "all" && !news.hasAllRanks && parts.some(({ head }) => head.rank > 0)) return ask(held);
     for (const points of news.points) {
       if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
       const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);
@@ -170,6 +183,7 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
   };
 
   return {
+    hasRanks,
     open(request) {
       const key = keyOf(request);
       const held = cells.get(key) ?? hold(key, request);
@@ -177,6 +191,7 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
       cells.delete(key);
       cells.set(key, held);
       held.numOpen++;
+      if (request.ranks === "all") countRanks();
       if (held.isOutdated) ask(held);
       return held;
     },
@@ -184,6 +199,7 @@ export function createBook(source: Source, createdOf: (run: string) => number | 
       const held = cells.get(keyOf(request));
       if (held === undefined) return;
       held.numOpen--;
+      if (request.ranks === "all" && held.numOpen === 0) countRanks();
       if (held.numOpen === 0 && cells.size > MAX_CLOSED) evict();
     },
     peek(request) {

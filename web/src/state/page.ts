@@ -14,6 +14,8 @@ import { createDetails } from "./details.ts";
 import type { Details } from "./details.ts";
 import { createFindings } from "./findings.ts";
 import type { Findings } from "./findings.ts";
+import { createMarks } from "./marks.ts";
+import type { Marks } from "./marks.ts";
 import { metricsOf } from "./metrics.ts";
 import type { Metric } from "./metrics.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
@@ -33,6 +35,8 @@ export interface Page {
   readonly lazy: LazyQueue;
   /** Of the run in focus. */
   readonly findings: Findings;
+  /** What happened in the run in focus. */
+  readonly marks: Marks;
   /** Every metric that any run in the charts has. */
   readonly metrics: ReadonlySignal<readonly Metric[]>;
   /** Unix seconds, moving on once a second. */
@@ -58,7 +62,9 @@ export function createPage(source: Source, view: View = createView()): Page {
   const runs = createRuns(source, view);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
   const book = createBook(source, (run) => runs.row(run)?.created ?? null);
-  const findings = createFindings(source, computed(() => runs.focus.value?.id ?? null));
+  const focused = computed(() => runs.focus.value?.id ?? null);
+  const findings = createFindings(source, focused);
+  const marks = createMarks(source, focused);
   const listeners = new Set<(news: News) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);
@@ -72,6 +78,7 @@ export function createPage(source: Source, view: View = createView()): Page {
       if (news.run === null) runs.reload();
     }
     findings.apply(news);
+    marks.apply(news);
     for (const listener of [...listeners]) listener(news);
   });
 
@@ -81,7 +88,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
     const isNew = news.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
-    if (isNew || news.entries.some(({ kind }) => ["define", "finish", "gpu-model"].includes(kind))) details.renew(news.run);
+    if (isNew || news.entries.some(({ kind }) => ["define", "finish", "gpu-model", "sol"].includes(kind))) details.renew(news.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
       const points = news.points.find((one) => one.name === name && one.rank === 0);
@@ -101,12 +108,12 @@ export function createPage(source: Source, view: View = createView()): Page {
       const detail = details.of(id).value;
       if (detail !== null) positions.set(id, detail.position);
     }
-    feed.want(positions);
+    feed.want(positions, book.hasRanks.value);
   });
   effect(() => book.pause(isPaused.value));
 
   return {
-    source, view, runs, details, book, findings, toasts, now, isPaused,
+    source, view, runs, details, book, findings, marks, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     sync: createSyncBus(),

@@ -23,6 +23,14 @@ test("ranks are told apart", () => {
   expect(linesOf({ ...NAMES, parts, groups: null }).map(({ id, label }) => [id, label])).toEqual([["a", "A rank 0"], ["a#1", "A rank 1"]]);
 });
 
+test("the mean of ranks lies in the range that all of them cover, slices included", () => {
+  const slices = { kind: "buckets", firstX: Float64Array.of(0, 1), first: Float64Array.of(3, 5), lastX: Float64Array.of(0, 1), last: Float64Array.of(3, 5), minX: Float64Array.of(0, 1), min: Float64Array.of(0, 5), maxX: Float64Array.of(0, 1), max: Float64Array.of(3, 9), count: Float64Array.of(2, 2), nonfiniteX: new Float64Array(0), nonfinite: new Float64Array(0) } as const;
+  const parts = new Map([["a", [part("a", [1, 1]), { ...part("a", [], 1), data: slices }]]]);
+  const [line, ...others] = linesOf({ ...NAMES, parts, groups: null, ranks: "mean" });
+  expect(others).toEqual([]);
+  expect(line).toMatchObject({ id: "a", label: "A · mean of 2 ranks", slot: 0, data: { y: Float64Array.of(2, 3) }, spread: { low: Float64Array.of(0, 1), high: Float64Array.of(3, 9) } });
+});
+
 test("a group is one line with its spread", () => {
   const parts = new Map([["a", [part("a", [1, 2])]], ["b", [part("b", [3, 6])]]]);
   const [line] = linesOf({ ...NAMES, parts, groups: [{ title: "lr = 1", runs: ["a", "b"] }] });

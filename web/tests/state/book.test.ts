@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import type { RecordsNews, SeriesAnswer, SeriesRequest, Source } from "../../src/source/source.ts";
+import type { RecordsNews, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
 import { createBook } from "../../src/state/book.ts";
 import type { Book, Cell, CellRequest } from "../../src/state/book.ts";
 import type { Points, SeriesHead } from "../../src/wire.ts";
@@ -13,8 +13,11 @@ function server(): { source: Source; asked: SeriesRequest[]; records: { count: n
   const series = async (request: SeriesRequest): Promise<SeriesAnswer> => {
     asked.push(request);
     const x = Float64Array.from({ length: records.count }, (_, step) => step);
-    const head = { run: "a", name: "loss", rank: 0, axis: "step", x: "step", raw: true, count: x.length } as SeriesHead;
-    return { parts: [{ head, data: { kind: "raw", x, y: x.slice() }, times: null }], missing: [], positions: { a: place(records.count) } };
+    const parts = (request.ranks === "all" ? [0, 1] : [0]).map((rank): SeriesPart => {
+      const head = { run: "a", name: "loss", rank, axis: "step", x: "step", raw: true, count: x.length } as SeriesHead;
+      return { head, data: { kind: "raw", x, y: x.map((step) => step + rank / 10) }, times: null };
+    });
+    return { parts, missing: [], positions: { a: place(records.count) } };
   };
   return { asked, records, source: { series, connection: signal("live") } as unknown as Source };
 }
@@ -26,7 +29,14 @@ function place(count: number): string {
 function news(from: number, to: number): RecordsNews {
   const x = Array.from({ length: to - from }, (_, index) => from + index);
   const points: Points = { name: "loss", axis: "step", rank: 0, x, t: x.map(() => null), value: x, nonfinite: {} };
-  return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [] };
+  return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [], hasAllRanks: false };
+}
+
+/** Rank 1 logs the same steps, each time a tenth more. */
+function rankedNews(from: number, to: number): RecordsNews {
+  const one = news(from, to);
+  const [points] = one.points;
+  return { ...one, hasAllRanks: true, points: [points!, { ...points!, rank: 1, value: points!.x.map((x) => x + 0.1) }] };
 }
 
 const LOSS: CellRequest = { run: "a", name: "loss", x: "step", range: null, pixels: 600 };
@@ -128,4 +138,26 @@ test("an answer that failed is asked for again, and the last one stays", async (
   await late();
   expect(cell.problem.value).toBeNull();
   expect(steps(cell)).toHaveLength(5);
+});
+
+test("every rank grows where the stream tells of every rank", async () => {
+  const { book, asked } = opened(3);
+  const all = { ...LOSS, ranks: "all" } as const;
+  const cell = book.open(all);
+  await settle();
+  expect(book.hasRanks.value).toBe(true);
+  book.apply(rankedNews(3, 5));
+  expect(cell.parts.value!.map(({ data }) => data.kind === "raw" && [...data.y].at(-1))).toEqual([4, 4.1]);
+  expect(asked).toHaveLength(2);
+  book.close(all);
+  expect(book.hasRanks.value).toBe(false);
+});
+
+test("other ranks are asked for where the stream tells of the first alone", async () => {
+  const { book, asked } = opened(3);
+  book.open({ ...LOSS, ranks: "all" });
+  await settle();
+  book.apply(news(3, 5));
+  await late();
+  expect(asked.filter(({ ranks }) => ranks === "all")).toHaveLength(2);
 });

@@ -6,7 +6,7 @@ import { lowerBound } from "../series.ts";
 import { positionLabel } from "../ticks.ts";
 import type { CrosshairLine } from "./crosshair.ts";
 import type { Mark } from "./options.ts";
-import { formatValue, readAt } from "./readout.ts";
+import { formatValue, happenings, readAt } from "./readout.ts";
 import type { Scene } from "./scene.ts";
 
 const SETTLE_MS = 150;
@@ -101,7 +101,7 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
     const readout = readAt(scene, x, null);
     if (readout === null) return;
     const values = readout.readings.map(({ trace, value }) => `${trace.label} ${formatValue(value, scene.options.yFormat)}`);
-    status.textContent = [positionLabel(readout.x, scene.options.xFormat), ...values].join(", ");
+    status.textContent = [positionLabel(readout.x, scene.options.xFormat), ...values, ...happenings(readout)].join(", ");
   };
 
   return () => {

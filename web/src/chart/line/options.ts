@@ -12,7 +12,7 @@ export interface Limit {
   readonly label: string;
 }
 
-export type MarkKind = "finding" | "epoch" | "restart" | "note";
+export type MarkKind = "finding" | "epoch" | "restart" | "checkpoint" | "throttle" | "note";
 
 /** A vertical line at something that happened. */
 export interface Mark {
@@ -20,6 +20,12 @@ export interface Mark {
   readonly kind: MarkKind;
   readonly label: string;
   readonly severity?: "info" | "warning" | "critical";
+}
+
+/** A part of the x axis with a name, drawn as a strip along the bottom. */
+export interface Stretch extends Range {
+  readonly label: string;
+  readonly tone: "quiet" | "good" | "info" | "warning" | "critical";
 }
 
 export interface LineOptions {
@@ -35,7 +41,9 @@ export interface LineOptions {
   /** Values the y axis shows in any case, such as 0 and 1 for shares. */
   readonly yAlways: readonly number[];
   readonly limits: readonly Limit[];
+  /** Ascending. */
   readonly marks: readonly Mark[];
+  readonly stretches: readonly Stretch[];
   readonly highlight: Range | null;
   /** Id of the series the tooltip compares the others with. */
   readonly baseline: string | null;
@@ -61,6 +69,7 @@ export const LINE_DEFAULTS: LineOptions = {
   yAlways: [],
   limits: [],
   marks: [],
+  stretches: [],
   highlight: null,
   baseline: null,
   hasLegend: true,

@@ -8,12 +8,14 @@ import { positionLabel } from "../ticks.ts";
 import type { AxisFormat } from "../ticks.ts";
 import type { TooltipContent, TooltipRow } from "../tooltip.ts";
 import { isDimmed } from "./options.ts";
-import type { Mark } from "./options.ts";
+import type { Mark, Stretch } from "./options.ts";
+import { stretchAt } from "./marks.ts";
 import type { Scene } from "./scene.ts";
 
 const MAX_ROWS = 14;
 const REACH_PX = 12;
 const MARK_REACH_PX = 5;
+const MAX_MARKS = 6;
 
 export interface Reading {
   readonly trace: Trace;
@@ -30,6 +32,7 @@ export interface Readout {
   readonly readings: readonly Reading[];
   readonly nearest: Reading | null;
   readonly marks: readonly Mark[];
+  readonly stretch: Stretch | undefined;
 }
 
 /** Read all series at an x value; `pointerY` in pixels decides which is nearest, null means no pointer. */
@@ -45,7 +48,7 @@ export function readAt(scene: Scene, at: number, pointerY: number | null): Reado
   }
   readings.sort((one, other) => descending(one.value, other.value));
   const marks = scene.options.marks.filter((mark) => Math.abs(scene.x.toPixel(mark.x) - scene.x.toPixel(at)) <= MARK_REACH_PX);
-  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks };
+  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(scene.options.stretches, snapped) };
 }
 
 export function readoutContent(readout: Readout, scene: Scene): TooltipContent {
@@ -59,10 +62,15 @@ export function readoutContent(readout: Readout, scene: Scene): TooltipContent {
     isNearest: reading === readout.nearest,
     note: note(reading, readout, baseline, scene),
   }));
-  for (const mark of readout.marks) rows.push({ label: mark.label, value: "" });
+  for (const label of happenings(readout)) rows.push({ label, value: "" });
   const foot = footnote(readout, shown.length);
   const title = positionLabel(readout.x, options.xFormat);
   return foot === "" ? { title, rows } : { title, rows, foot };
+}
+
+/** What happened where a readout was taken, in words. */
+export function happenings({ marks, stretch }: Readout): readonly string[] {
+  return [...marks.slice(0, MAX_MARKS).map(({ label }) => label), ...(stretch === undefined ? [] : [stretch.label])];
 }
 
 /** Write a value in the form its axis has. */

@@ -1,6 +1,5 @@
 /** The inside of a line chart, drawn with any pen. */
 
-import { verticalLine } from "../axes.ts";
 import { formatWhole } from "../format.ts";
 import { band, columnBand, columnLine, columns, density, isDense, thinLine, traceLine } from "../outline.ts";
 import { slotColor } from "../palette.ts";
@@ -10,8 +9,9 @@ import type { Scale } from "../scale.ts";
 import { isSmoothing } from "../smooth.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
+import { drawMarks, drawStretches } from "./marks.ts";
 import { isDimmed } from "./options.ts";
-import type { Emphasis, LineOptions, Mark } from "./options.ts";
+import type { Emphasis, LineOptions } from "./options.ts";
 
 export interface Scene {
   readonly box: Box;
@@ -36,7 +36,8 @@ export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme): void {
   const { box, emphasis, options } = scene;
   pen.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
     drawHighlight(pen, scene, theme);
-    for (const mark of options.marks) drawMarkLine(pen, scene, mark, theme);
+    drawMarks(pen, scene, theme);
+    drawStretches(pen, scene, theme);
     const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
     for (const trace of order) drawTrace(pen, scene, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
     for (const trace of scene.traces) {
@@ -48,14 +49,6 @@ export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme): void {
     }
     if (scene.numHidden > 0) drawHiddenNote(pen, scene, theme);
   });
-}
-
-/** Colour of a mark's line and glyph. */
-export function markColor(mark: Mark, theme: ChartTheme): string {
-  if (mark.kind === "epoch") return theme.line;
-  if (mark.kind === "restart") return theme.accent;
-  if (mark.kind === "note") return theme.muted;
-  return { info: theme.muted, warning: theme.warning, critical: theme.critical }[mark.severity ?? "warning"];
 }
 
 function rank(trace: Trace, { emphasis, options }: Scene): number {
@@ -142,21 +135,6 @@ function drawHighlight(pen: Pen, { box, x, options: { highlight } }: Scene, them
   const from = Math.max(box.left, x.toPixel(highlight.min));
   const to = Math.min(box.left + box.width, Math.max(from + 2, x.toPixel(highlight.max)));
   if (to > from) pen.rect({ left: from, top: box.top, width: to - from, height: box.height }, { fill: theme.accent, alpha: 0.1 });
-}
-
-function drawMarkLine(pen: Pen, { box, x }: Scene, mark: Mark, theme: ChartTheme): void {
-  const px = Math.round(x.toPixel(mark.x)) + 0.5;
-  if (!(px >= box.left - 1 && px <= box.left + box.width + 1)) return;
-  const stroke = markColor(mark, theme);
-  if (mark.kind === "epoch") {
-    verticalLine(pen, px, box, stroke);
-    return;
-  }
-  pen.path({ stroke, alpha: 0.75, dash: mark.kind === "restart" ? [3, 3] : [] }, (sink) => {
-    sink.moveTo(px, box.top);
-    sink.lineTo(px, box.top + box.height);
-  });
-  if (mark.kind === "finding") pen.circle(px, box.top + 4, 3.5, { fill: stroke });
 }
 
 function drawLimit(pen: Pen, { box, y }: Scene, value: number, label: string, theme: ChartTheme): void {

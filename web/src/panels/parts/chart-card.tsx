@@ -11,6 +11,7 @@ import { Menu } from "../../ui/menu.tsx";
 import type { MenuItem } from "../../ui/menu.tsx";
 import { exactCsv } from "./exact-csv.ts";
 import { MetricChart } from "./metric-chart.tsx";
+import type { MetricChartProps } from "./metric-chart.tsx";
 import { Near } from "./near-view.tsx";
 
 export interface ChartCardProps {
@@ -41,9 +42,10 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
   );
 }
 
-/** Whether charts show every rank or, as long as nobody asks, the first. */
-export function ranksOf({ view }: Page): { readonly ranks?: "all" } {
-  return view.text("ranks").value === "all" ? { ranks: "all" } : {};
+/** Whether charts show every rank, their mean or, as long as nobody asks, the first. */
+export function ranksOf({ view }: Page): Pick<MetricChartProps, "ranks"> {
+  const chosen = view.text("ranks").value;
+  return chosen === "all" ? { ranks: "each" } : chosen === "mean" ? { ranks: "mean" } : {};
 }
 
 export interface ChartMenuProps {

@@ -1,6 +1,6 @@
 /** From series of runs to the lines of a chart: labels, colours, ranks, and groups drawn as their mean. */
 
-import { aggregate } from "../../chart/index.ts";
+import { aggregate, overlaid } from "../../chart/index.ts";
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
 import { prepare } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
@@ -24,22 +24,34 @@ export interface LineRequest {
   /** Null to draw every run by itself. */
   readonly groups: readonly LineGroup[] | null;
   readonly spread: SpreadKind;
+  /** How the ranks of a run are drawn: each, or their mean between the smallest and the largest. */
+  readonly ranks?: RankView;
 }
+
+export type RankView = "each" | "mean";
 
 /** A line's id: the run's, with the rank where it is not the first. */
 export function lineId(run: string, rank: number): string {
   return rank === 0 ? run : `${run}#${rank}`;
 }
 
-export function linesOf({ parts, label, slot, groups, spread }: LineRequest): Series[] {
+export function linesOf({ parts, label, slot, groups, spread, ranks = "each" }: LineRequest): Series[] {
   if (groups !== null) return groups.flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
-  return [...parts].flatMap(([run, ofRun]) => ofRun.map(({ head, data }): Series => ({
+  return [...parts].flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data }): Series => ({
     id: lineId(run, head.rank),
     label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
     // Ranks of one run are told apart by the palette's own order.
     slot: slot(run) + head.rank,
     data,
-  })));
+  }))));
+}
+
+function rankMean(run: string, parts: readonly SeriesPart[], { label, slot }: { readonly label: string; readonly slot: number }): Series {
+  const { x, mean, low, high } = overlaid(parts.map(({ data }) => {
+    const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data });
+    return data.kind === "raw" ? { x: sampleX, y: sampleY } : { x: sampleX, y: sampleY, low: data.min, high: data.max };
+  }));
+  return { id: run, label: `${label} · mean of ${parts.length} ranks`, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
 }
 
 function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread }: { readonly slot: number; readonly spread: SpreadKind }): Series[] {

@@ -1,10 +1,10 @@
 /** The chart of one metric over the runs in the charts: asks for what its size and zoom need, and grows with the runs. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
+import { useMemo, useRef } from "preact/hooks";
 
 import { createLineChart } from "../../chart/index.ts";
-import type { LineChart, LineOptions, Mark, Range, Smoothing } from "../../chart/index.ts";
+import type { LineChart, LineOptions, Mark, Range, Smoothing, Stretch } from "../../chart/index.ts";
 import { useCells } from "../../state/asking.ts";
 import type { CellRequest } from "../../state/book.ts";
 import type { Finding } from "../../state/findings.ts";
@@ -16,7 +16,8 @@ import type { SeriesPart } from "../../source/source.ts";
 import type { AxisName, XKind } from "../../wire.ts";
 import { bucketNote } from "./bucket-note.ts";
 import { formatOf, groupId, linesOf } from "./lines.ts";
-import type { LineGroup } from "./lines.ts";
+import type { LineGroup, RankView } from "./lines.ts";
+import { phaseStretches } from "./phases.ts";
 
 export interface MetricChartProps {
   readonly page: Page;
@@ -24,7 +25,8 @@ export interface MetricChartProps {
   readonly height: number | string;
   /** Without it the runs in the charts. */
   readonly runs?: readonly string[];
-  readonly ranks?: "all";
+  /** Without it rank 0. */
+  readonly ranks?: RankView;
   /** With more lines than this, the list of runs is the legend. */
   readonly mostInLegend?: number;
   readonly options?: Partial<LineOptions>;
@@ -43,7 +45,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const { view, runs } = page;
   const ids = props.runs ?? runs.shown.value.map(({ id }) => id);
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
-  const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: props.ranks } : {}) };
+  const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
   const whole = useCells(page, ids.map((run): CellRequest => ({ ...base, run, range: null })));
   const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
@@ -57,9 +59,11 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const groups = groupsFor(page, ids);
   const spread = view.spread.value;
   const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot,
+  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
   }));
+  const marks = useMarks(page, metric.name, x);
+  const stretches = usePhases(page, metric.name, x);
   const options: Partial<LineOptions> = {
     title: metric.name,
     xFormat: x,
@@ -70,7 +74,8 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     ignoresOutliers: view.ignoresOutliers.value,
     baseline: groups === null ? view.baseline.value : null,
     hasLegend: lines.length > 1 && lines.length <= mostInLegend,
-    marks: marksFor(page, metric.name, x),
+    marks,
+    stretches,
     sync: page.sync,
     onZoom: (range) => setZoom(view, { x, ...range }),
     onReset: () => setZoom(view, null),
@@ -121,9 +126,11 @@ const shownIn = new WeakMap<LineChart, Shown & { readonly text: string }>();
 /** Hand over only what has changed: each change draws. */
 function show(chart: LineChart, next: Shown): void {
   const before = shownIn.get(chart);
-  const text = JSON.stringify(next.options);
+  const { marks, stretches, ...others } = next.options;
+  const text = JSON.stringify(others);
   shownIn.set(chart, { ...next, text });
-  if (before === undefined || before.text !== text) chart.setOptions(next.options);
+  const isSame = before !== undefined && before.text === text && before.options.marks === marks && before.options.stretches === stretches;
+  if (!isSame) chart.setOptions(next.options);
   if (before?.lines !== next.lines) chart.setSeries(next.lines);
   if (before === undefined || before.zoom?.min !== next.zoom?.min || before.zoom?.max !== next.zoom?.max || before.text !== text) chart.setRange(next.zoom);
   if (before?.emphasis.solo !== next.emphasis.solo || before?.emphasis.hovered !== next.emphasis.hovered) chart.setEmphasis(next.emphasis);
@@ -165,11 +172,41 @@ function hoveredLine(run: string | null, parts: ReadonlyMap<string, unknown>, gr
   return group === undefined ? null : groupId(group.title);
 }
 
-function marksFor(page: Page, name: string, x: XKind): readonly Mark[] {
+/** Kinds of marks that charts have unless somebody turns them off. */
+export const CHART_MARKS = ["finding", "restart", "epoch", "checkpoint"] as const;
+export type ChartMark = (typeof CHART_MARKS)[number];
+
+export function hiddenMarks({ view }: Page): readonly string[] {
+  return view.text("no-marks").value.split(" ").filter((word) => word !== "");
+}
+
+/** Findings about a metric, and what happened in the run in focus; the same list until one of them changes. */
+function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
+  const findings = page.findings.all.value;
+  const placed = page.marks.along(x);
+  const hidden = hiddenMarks(page).join(" ");
+  return useMemo(() => {
+    const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind);
+    const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label }] : []));
+    return [...happened, ...(isShown("finding") ? findingMarks(findings ?? [], name, x) : [])];
+  }, [findings, placed, hidden, name, x]);
+}
+
+function findingMarks(findings: readonly Finding[], name: string, x: XKind): readonly Mark[] {
   if (x !== "step") return [];
-  return (page.findings.all.value ?? [])
+  return findings
     .filter(({ series, steps }) => series === name && steps !== null)
     .map(({ steps, sentence, severity }): Mark => ({ x: steps![0], kind: "finding", label: sentence, severity: markSeverity(severity) }));
+}
+
+const NO_STRETCHES: readonly Stretch[] = [];
+
+/** The phases of the run in focus, under its loss. */
+function usePhases(page: Page, name: string, x: XKind): readonly Stretch[] {
+  const focus = page.runs.focus.value;
+  const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
+  const placed = page.marks.along(x);
+  return useMemo(() => (name === loss ? phaseStretches(placed) : NO_STRETCHES), [name, loss, placed]);
 }
 
 export function markSeverity(severity: Finding["severity"]): "info" | "warning" | "critical" {

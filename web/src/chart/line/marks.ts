@@ -1,0 +1,73 @@
+/** What lies behind and along the lines of a chart: vertical marks of what happened, and a strip of stretches along the bottom. */
+
+import { verticalLine } from "../axes.ts";
+import type { Pen } from "../pen.ts";
+import type { ChartTheme } from "../theme.ts";
+import type { Mark, MarkKind, Stretch } from "./options.ts";
+import type { Scene } from "./scene.ts";
+
+const STRIP_HEIGHT = 4;
+/** Marks that repeat are drawn no closer than this: a wall of lines says nothing. */
+const CLOSEST_PX: Readonly<Partial<Record<MarkKind, number>>> = { epoch: 12, checkpoint: 6, throttle: 4 };
+const DASHES: Readonly<Partial<Record<MarkKind, readonly number[]>>> = { restart: [3, 3], checkpoint: [1, 4], throttle: [2, 3] };
+
+/** Colour of a mark's line and glyph. */
+export function markColor(mark: Pick<Mark, "kind" | "severity">, theme: ChartTheme): string {
+  if (mark.kind === "epoch") return theme.line;
+  if (mark.kind === "restart") return theme.accent;
+  if (mark.kind === "note" || mark.kind === "checkpoint") return theme.muted;
+  return { info: theme.muted, warning: theme.warning, critical: theme.critical }[mark.severity ?? "warning"];
+}
+
+export function stretchColor({ tone }: Pick<Stretch, "tone">, theme: ChartTheme): string {
+  return { quiet: theme.muted, good: theme.good, info: theme.accent, warning: theme.warning, critical: theme.critical }[tone];
+}
+
+export function drawMarks(pen: Pen, scene: Scene, theme: ChartTheme): void {
+  const last = new Map<MarkKind, number>();
+  for (const mark of scene.options.marks) {
+    const px = Math.round(scene.x.toPixel(mark.x)) + 0.5;
+    const { box } = scene;
+    if (!(px >= box.left - 1 && px <= box.left + box.width + 1)) continue;
+    if (px - (last.get(mark.kind) ?? -Infinity) < (CLOSEST_PX[mark.kind] ?? 0)) continue;
+    last.set(mark.kind, px);
+    drawMark(pen, scene, mark, px, theme);
+  }
+}
+
+function drawMark(pen: Pen, { box }: Scene, mark: Mark, px: number, theme: ChartTheme): void {
+  const stroke = markColor(mark, theme);
+  if (mark.kind === "epoch") {
+    verticalLine(pen, px, box, stroke);
+    return;
+  }
+  const bottom = box.top + box.height;
+  pen.path({ stroke, alpha: mark.kind === "checkpoint" ? 0.4 : 0.75, dash: DASHES[mark.kind] ?? [] }, (sink) => {
+    sink.moveTo(px, box.top);
+    sink.lineTo(px, bottom);
+  });
+  if (mark.kind === "finding") pen.circle(px, box.top + 4, 3.5, { fill: stroke });
+  if (mark.kind === "checkpoint") pen.rect({ left: px - 2.5, top: bottom - 11, width: 5, height: 5 }, { fill: stroke });
+  if (mark.kind === "throttle") {
+    pen.path({ fill: stroke }, (sink) => {
+      sink.moveTo(px - 4, box.top);
+      sink.lineTo(px + 4, box.top);
+      sink.lineTo(px, box.top + 6);
+      sink.closePath();
+    });
+  }
+}
+
+export function drawStretches(pen: Pen, { box, x, options: { stretches } }: Scene, theme: ChartTheme): void {
+  const top = box.top + box.height - STRIP_HEIGHT;
+  for (const stretch of stretches) {
+    const from = Math.max(box.left, x.toPixel(stretch.min));
+    const to = Math.min(box.left + box.width, x.toPixel(stretch.max));
+    if (to > from) pen.rect({ left: from, top, width: Math.max(1, to - from - 1), height: STRIP_HEIGHT }, { fill: stretchColor(stretch, theme), alpha: 0.85 });
+  }
+}
+
+/** The stretch that an x lies in. */
+export function stretchAt(stretches: readonly Stretch[], x: number): Stretch | undefined {
+  return stretches.findLast(({ min, max }) => x >= min && x <= max);
+}

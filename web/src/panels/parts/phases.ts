@@ -1,0 +1,32 @@
+/** The phases a training goes through, as its own records name them: in which colour, and what each means. */
+
+import type { Stretch } from "../../chart/index.ts";
+import type { PlacedMark } from "../../state/marks.ts";
+
+interface Phase {
+  readonly tone: Stretch["tone"];
+  readonly meaning: string;
+}
+
+const PHASES: Readonly<Record<string, Phase>> = {
+  "warm-up": { tone: "quiet", meaning: "The first steps: the learning rate rises, and the loss is not judged yet." },
+  converging: { tone: "good", meaning: "The loss is falling." },
+  plateau: { tone: "info", meaning: "The loss hardly moves: the schedule may be near its end, or the rate too low." },
+  unstable: { tone: "warning", meaning: "The loss jumps about: it often comes back, and often foretells divergence." },
+  diverging: { tone: "critical", meaning: "The loss is rising: lower the rate, or go back to a checkpoint." },
+};
+
+export function phaseTone(phase: string): Stretch["tone"] {
+  return PHASES[phase]?.tone ?? "quiet";
+}
+
+/** Null for a word that this page does not know. */
+export function phaseMeaning(phase: string): string | null {
+  return PHASES[phase]?.meaning ?? null;
+}
+
+/** Phases from their beginnings; the last has no end yet. */
+export function phaseStretches(marks: readonly PlacedMark[]): readonly Stretch[] {
+  const begun = marks.filter(({ kind }) => kind === "phase");
+  return begun.map(({ x, label }, index): Stretch => ({ min: x, max: begun[index + 1]?.x ?? Infinity, label: `phase: ${label}`, tone: phaseTone(label) }));
+}

@@ -1,0 +1,78 @@
+/** What happened in the run in focus, and where: restarts, epochs, checkpoints, phases, throttled GPUs. */
+
+import { computed, effect, signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { News, Source } from "../source/source.ts";
+import type { Mark, MarkKind, XKind } from "../wire.ts";
+
+export interface PlacedMark {
+  readonly kind: MarkKind;
+  readonly label: string;
+  readonly x: number;
+  readonly gpu: number | null;
+}
+
+export interface Marks {
+  /** Those that have a place along an axis, ascending; the same list until something happens. */
+  along(x: XKind): readonly PlacedMark[];
+  /** The phase that the training said it is in last; null where it said none. */
+  readonly phase: ReadonlySignal<string | null>;
+  apply(news: News): void;
+}
+
+/** Kinds of records whose arrival adds a mark. */
+const KINDS: ReadonlySet<string> = new Set(["resume", "epoch", "event"]);
+const SOON_MS = 500;
+/** Phases stand in records that a stream tells only as numbers, so they are asked for now and then. */
+const LATER_MS = 10_000;
+
+export function createMarks(source: Source, run: ReadonlySignal<string | null>): Marks {
+  const all = signal<readonly Mark[]>([]);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let dueAt = Infinity;
+  const ask = (id: string): void => {
+    clearTimeout(timer);
+    dueAt = Infinity;
+    source.marks(id).then(
+      ({ marks }) => {
+        if (run.peek() === id) all.value = marks;
+      },
+      // A chart without its marks is still a chart; the next news ask again.
+      () => undefined,
+    );
+  };
+  const askWithin = (id: string, ms: number): void => {
+    const at = performance.now() + ms;
+    if (at >= dueAt) return;
+    dueAt = at;
+    clearTimeout(timer);
+    timer = setTimeout(() => ask(id), ms);
+  };
+  effect(() => {
+    const id = run.value;
+    all.value = [];
+    if (id !== null) ask(id);
+  });
+  const places = new Map<XKind, ReadonlySignal<readonly PlacedMark[]>>();
+  return {
+    along(x) {
+      const known = places.get(x) ?? computed(() => placed(all.value, x));
+      places.set(x, known);
+      return known.value;
+    },
+    phase: computed(() => all.value.findLast(({ kind }) => kind === "phase")?.label ?? null),
+    apply(news) {
+      const id = run.peek();
+      if (id === null) return;
+      if (news.type === "reset" && (news.run === null || news.run === id)) askWithin(id, SOON_MS);
+      if (news.type === "records" && news.run === id) askWithin(id, news.entries.some(({ kind }) => KINDS.has(kind)) ? SOON_MS : LATER_MS);
+    },
+  };
+}
+
+function placed(marks: readonly Mark[], x: XKind): readonly PlacedMark[] {
+  return marks
+    .flatMap(({ kind, label, at, gpu }): PlacedMark[] => (at[x] === undefined ? [] : [{ kind, label, gpu, x: at[x] }]))
+    .sort((one, other) => one.x - other.x);
+}
