@@ -140,6 +140,34 @@ def test_a_run_has_its_checkpoints_in_its_folder(start_run: StartRun) -> None:
     assert (restored.run_id, restored.attempt, restored.config) == (run.id, 2, {"lr": 2})
 
 
+def test_a_run_may_have_its_checkpoints_elsewhere(start_run: StartRun, tmp_path: Path) -> None:
+    run, training = start_run(), Training()
+    with Checkpoints(run, training.state(), folder=tmp_path / "elsewhere") as checkpoints:
+        training.steps(1)
+        checkpoints.save(0)
+    assert names(tmp_path / "elsewhere") == ["step-0"]
+    assert checkpoints.list()[0].run_id == run.id
+    with pytest.raises(UsageError, match="folder goes with a run"):
+        Checkpoints(tmp_path, training.state(), folder=tmp_path)
+
+
+def test_a_training_may_begin_where_another_one_was(tmp_path: Path) -> None:
+    first = Training(seed=1)
+    with Checkpoints(tmp_path / "first", first.state()) as checkpoints:
+        first.steps(3)
+        checkpoints.save(2, metric=0.5)
+    expected = first.steps(2)
+    second = Training(seed=2)
+    with Checkpoints(tmp_path / "second", second.state()) as checkpoints:
+        restored = checkpoints.restore("step-2", source=tmp_path / "first")
+        assert restored is not None
+        assert second.steps(2) == expected
+        assert checkpoints.is_best(0.9)
+        checkpoints.save(4, metric=0.9)
+    assert names(tmp_path / "second") == ["step-4"]
+    assert names(tmp_path / "first") == ["step-2"]
+
+
 def test_a_checkpoint_asked_for_by_name_must_exist(tmp_path: Path) -> None:
     with (
         Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints,

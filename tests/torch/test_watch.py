@@ -230,3 +230,25 @@ def test_one_non_finite_value_among_many_is_found_though_the_histogram_is_sample
     train(model, 1)
     run.finish()
     assert records(run, "event")[0]["parameter"] == "weight"
+
+
+def test_what_is_watched_is_not_printed(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, model = start_run(console=True), small_model()
+    watch(model, run, every=1)
+    train(model, 3)
+    run.log_step(2, 1.0, 16, 10.0, 0.5, 0.25, 0.1, metrics={"share": 0.5})
+    run.finish()
+    shown = capsys.readouterr().err
+    assert "params/" not in shown
+    assert "loss: 0.2500" in shown
+    assert "share: 0.5000" in shown
+
+
+def test_the_number_of_the_first_step_can_be_given(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    watch(model, run, every=10, step=29)
+    train(model, 2)
+    run.finish()
+    assert [record["step"] for record in records(run, "metrics")] == [30]

@@ -292,6 +292,10 @@ class Run(Vocabulary):
             self._step = record["step"]
         self._write_or_defer(record)
 
+    def write_unseen(self, record: Record) -> None:
+        """Append one complete record of plain values, and print nothing for it."""
+        self._append(encode(record), now())
+
     def _write_or_defer(self, record: Record) -> None:
         """Append now, or when the values it holds have come from the accelerator."""
         try:
@@ -315,7 +319,8 @@ class Run(Vocabulary):
                 self._show_at = record["t"] + self._pace.free(record["step"], record["m"])
             return
         if kind in _HEADLINES:
-            self._latest = record.get("m") or {"loss": record.get("loss", math.nan)}
+            losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
+            self._latest = {**losses, **(record.get("m") or {})}
         if self.rank == 0:
             self._shown.show(record)
 

@@ -43,6 +43,9 @@ class Recorder(Protocol):
     def write(self, record: Record) -> None:
         """Append one record."""
 
+    def write_unseen(self, record: Record) -> None:
+        """Append one record and print nothing for it."""
+
     def event(self, name: str, **fields: Any) -> None:
         """Append something that happened."""
 
@@ -191,7 +194,8 @@ class Watch:
             metrics[f"activations/{name}/std"] = row.std
             metrics[f"activations/{name}/zeros"] = row.zeros
         metrics.update(self._ratios(taken, params))
-        self._run.write({"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics})
+        # Hundreds of names: for the page, not for the terminal or the closing line.
+        self._run.write_unseen({"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics})
         if self._bins:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)
