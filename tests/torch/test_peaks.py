@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import pytest
+import torch
+
+from epochal.errors import UsageError
+from epochal.torch.peak_table import ROWS
+from epochal.torch.peaks import dtype_name, peak_of
+
+
+def bf16(name: str, **facts: object) -> float | None:
+    peak = peak_of(name, **facts)  # type: ignore[arg-type]
+    return None if peak is None else peak.of("bf16")
+
+
+def test_an_h200_has_the_dense_figure_and_not_the_one_with_sparsity() -> None:
+    peak = peak_of("NVIDIA H200")
+    assert peak is not None
+    assert peak.of("bf16") == 989.5
+    assert peak.of("fp8") == 1979.0
+    assert "H200" in peak.source
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("NVIDIA A100-SXM4-80GB", 312.0),
+        ("NVIDIA A100-PCIE-40GB", 312.0),
+        ("NVIDIA A100 80GB PCIe", 312.0),
+        ("NVIDIA H100 80GB HBM3", 989.4),
+        ("NVIDIA H100 PCIe", 756.0),
+        ("NVIDIA H100 NVL", 835.5),
+        ("NVIDIA GH200 480GB", 989.4),
+        ("NVIDIA H200 NVL", 835.5),
+        ("NVIDIA B200", 2250.0),
+        ("NVIDIA L40S", 362.05),
+        ("NVIDIA L40", 181.05),
+        ("NVIDIA L4", 121.0),
+        ("NVIDIA GeForce RTX 4090", 165.2),
+        ("NVIDIA RTX 6000 Ada Generation", 364.2),
+        ("AMD Instinct MI300X", 1307.4),
+    ],
+)
+def test_the_names_drivers_use_are_known(name: str, expected: float) -> None:
+    assert bf16(name) == expected
+
+
+def test_a_pci_id_goes_before_a_name() -> None:
+    assert bf16("NVIDIA M403", pci_id="2335") == 989.5
+    assert bf16("NVIDIA H100", pci_id="0x2331") == 756.0
+
+
+def test_an_older_gpu_has_no_rate_for_a_dtype_it_lacks() -> None:
+    peak = peak_of("Tesla V100-SXM2-16GB")
+    assert peak is not None
+    assert peak.of("bf16") is None
+    assert peak.of("fp16") == 125.0
+    assert peak.of("fp32") == 15.7
+
+
+def test_32_bit_products_count_as_tf32_where_tensor_cores_do_them() -> None:
+    peak = peak_of("NVIDIA A100-SXM4-40GB")
+    assert peak is not None
+    assert peak.of("fp32") == 156.0
+
+
+def test_a_slice_of_a_gpu_has_its_share() -> None:
+    peak = peak_of("NVIDIA H100 80GB HBM3 MIG 3g.40gb", sm_count=60)
+    assert peak is not None
+    assert peak.of("bf16") == pytest.approx(989.4 * 60 / 132)
+    assert peak.note == "60 of 132 multiprocessors"
+
+
+def test_an_unknown_part_is_scaled_within_its_architecture_and_says_so() -> None:
+    facts = {"sm_count": 80, "clock_mhz": 2550.0, "capability": (8, 9)}
+    peak = peak_of("NVIDIA GeForce RTX 4080 SUPER", **facts)  # type: ignore[arg-type]
+    assert peak is not None
+    # 512 operations per clock and multiprocessor of a GeForce of this architecture
+    assert peak.of("bf16") == pytest.approx(80 * 2550e6 * 512 / 1e12, rel=0.01)
+    assert peak.note is not None
+    assert "not in the table" in peak.note
+
+
+def test_nothing_is_made_up_for_an_architecture_nobody_knows() -> None:
+    assert peak_of("NVIDIA Z1", sm_count=10, clock_mhz=1000, capability=(99, 0)) is None
+    assert peak_of("NVIDIA Z1") is None
+    assert peak_of("AMD Radeon", sm_count=96, clock_mhz=2500, capability=(8, 6)) is None
+
+
+def test_every_row_names_its_source_and_is_found_by_one_id_only() -> None:
+    ids = [one for row in ROWS for one in row.pci_ids]
+    assert len(ids) == len(set(ids))
+    assert all(re.fullmatch("[0-9a-f]{4}", one) for one in ids)
+    assert all(row.source for row in ROWS)
+
+
+def test_rates_grow_by_two_between_dtypes_and_never_hold_a_sparse_figure() -> None:
+    for row in ROWS:
+        if row.tf32 and row.bf16:
+            assert row.bf16 / row.tf32 == pytest.approx(2, rel=0.03), row.name
+        if row.fp8 and row.bf16:
+            assert row.fp8 / row.bf16 == pytest.approx(2, rel=0.03), row.name
+
+
+def test_gpus_of_one_line_do_the_same_per_clock_and_multiprocessor() -> None:
+    rates = defaultdict(list)
+    for row in ROWS:
+        if row.fp16 and row.sm_count and row.clock_mhz and row.line != "limited":
+            rates[row.capability, row.line].append(row.fp16 * 1e6 / row.sm_count / row.clock_mhz)
+    for kin in rates.values():
+        assert max(kin) / min(kin) < 1.015
+
+
+def test_dtypes_have_one_name() -> None:
+    assert dtype_name(torch.bfloat16) == dtype_name("bfloat16") == dtype_name("BF16") == "bf16"
+    assert dtype_name(torch.float8_e4m3fn) == "fp8"
+    with pytest.raises(UsageError, match="use one of"):
+        dtype_name("int4")
