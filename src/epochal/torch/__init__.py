@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from epochal.torch.checkpoints import Checkpoints
     from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
     from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
+    from epochal.torch.early_stopping import EarlyStopping
     from epochal.torch.freezing import freeze, is_frozen, unfreeze
     from epochal.torch.graph.builder import FlowBuilder
     from epochal.torch.graph.drawn import picture_of
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from epochal.torch.leaks import live_tensor_count, malloc_trim, rss_kb
     from epochal.torch.load_report import LoadReport
+    from epochal.torch.loss_guard import LossGuard
     from epochal.torch.manifest import CheckpointNotFoundError
     from epochal.torch.memory import (
         cuda_active_bytes,
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
     from epochal.torch.snapshot import ModelSnapshot, snapshot_cpu
     from epochal.torch.state import Restored, load_state, save_state
     from epochal.torch.structure import structural_hash
+    from epochal.torch.token_budget import TokenBudget, token_budget
     from epochal.torch.training_state import TrainingState
     from epochal.torch.watching import watch
     from epochal.torch.worker import CpuWorker
@@ -113,6 +116,7 @@ _HOMES = {
     "CpuWorker": "epochal.torch.worker",
     "CudaGraph": "epochal.torch.cudagraphs",
     "CyclicLR": "epochal.torch.schedules",
+    "EarlyStopping": "epochal.torch.early_stopping",
     "ExponentialLR": "epochal.torch.schedules",
     "FlowBuilder": "epochal.torch.graph.builder",
     "Graph": "epochal.torch.graph.graph",
@@ -120,6 +124,7 @@ _HOMES = {
     "InverseSqrt": "epochal.torch.schedules",
     "LinearLR": "epochal.torch.schedules",
     "LoadReport": "epochal.torch.load_report",
+    "LossGuard": "epochal.torch.loss_guard",
     "MergeOp": "epochal.torch.graph.merge",
     "MigrateReport": "epochal.torch.migrate",
     "ModelSnapshot": "epochal.torch.snapshot",
@@ -140,6 +145,7 @@ _HOMES = {
     "SequentialLR": "epochal.torch.schedule_wrappers",
     "StepDecay": "epochal.torch.schedules",
     "TemporaryOverride": "epochal.torch.schedule_wrappers",
+    "TokenBudget": "epochal.torch.token_budget",
     "TrainingState": "epochal.torch.training_state",
     "WSD": "epochal.torch.schedules",
     "WarmupScheduler": "epochal.torch.schedule_wrappers",
@@ -186,6 +192,7 @@ _HOMES = {
     "set_lr": "epochal.torch.optimizer",
     "snapshot_cpu": "epochal.torch.snapshot",
     "structural_hash": "epochal.torch.structure",
+    "token_budget": "epochal.torch.token_budget",
     "trunc_normal": "epochal.torch.init",
     "unfreeze": "epochal.torch.freezing",
     "uniform": "epochal.torch.init",
@@ -208,6 +215,7 @@ __all__ = [
     "CpuWorker",
     "CudaGraph",
     "CyclicLR",
+    "EarlyStopping",
     "ExponentialLR",
     "FlowBuilder",
     "Graph",
@@ -215,6 +223,7 @@ __all__ = [
     "InverseSqrt",
     "LinearLR",
     "LoadReport",
+    "LossGuard",
     "MergeOp",
     "MigrateReport",
     "ModelSnapshot",
@@ -235,6 +244,7 @@ __all__ = [
     "SequentialLR",
     "StepDecay",
     "TemporaryOverride",
+    "TokenBudget",
     "TrainingState",
     "WarmupScheduler",
     "checkpoint_config",
@@ -280,6 +290,7 @@ __all__ = [
     "set_lr",
     "snapshot_cpu",
     "structural_hash",
+    "token_budget",
     "trunc_normal",
     "unfreeze",
     "uniform",
