@@ -30,13 +30,17 @@ class Growth:
 
 
 class GrowthWatch:
-    """The last samples of one figure, in blocks; growth is a floor that rises in every block."""
+    """The last samples of one figure, in blocks; growth is a floor that rises in every block.
 
-    def __init__(self, *, window: int, blocks: int, swing: float, second_half: float) -> None:
+    ``swing``: by how many times its swing within a block it must rise overall. ``steady``: the
+    share of the mean rise that the least one must have; growth that fades or jumps has less.
+    """
+
+    def __init__(self, *, window: int, blocks: int, swing: float, steady: float) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=window)
         self._blocks = blocks
         self._swing = swing
-        self._second_half = second_half
+        self._steady = steady
 
     def push(self, t: float, value: float) -> None:
         """Take in one sample."""
@@ -62,16 +66,13 @@ class GrowthWatch:
             for start in range(0, size * self._blocks, size)
         ]
         floors = [min(block) for block in blocks]
-        if not all(before < after for before, after in pairwise(floors)):
-            return None
         rise = floors[-1] - floors[0]
-        if rise < self._swing * _swing_within(blocks, floors) or not self._keeps_on(floors):
+        least = self._steady * rise / max(self._blocks - 1, 1)
+        if rise <= 0 or min(after - before for before, after in pairwise(floors)) < least:
+            return None
+        if rise < self._swing * _swing_within(blocks, floors):
             return None
         return Growth(samples[0][0], samples[-1][0], floors[0], floors[-1])
-
-    def _keeps_on(self, floors: Sequence[float]) -> bool:
-        middle = (floors[(len(floors) - 1) // 2] + floors[len(floors) // 2]) / 2
-        return floors[-1] - middle >= self._second_half * (floors[-1] - floors[0])
 
 
 def _swing_within(blocks: Sequence[Sequence[float]], floors: Sequence[float]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-_MOST_STEPS = 64
+_MOST_STEPS = 512
 
 
 class RankTable:

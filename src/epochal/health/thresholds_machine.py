@@ -22,7 +22,7 @@ class MachineThresholds:
     # A background save slows a run for ten or twenty seconds; half a minute is no longer one.
     throughput_recent_s: float = 30.0
     # Slow loggers: so many records in a row, since an evaluation slows one or two.
-    throughput_recent_min: int = 4
+    throughput_recent_min: int = 3
     # Of a long stretch three quarters must be slow, of a short one all.
     throughput_slow_share: float = 0.75
     # Once open, it is over when less than this share is slow.
@@ -34,11 +34,13 @@ class MachineThresholds:
     input_wait_grave: float = 0.6
     # The first batches wait for workers to start.
     input_skip_phases: int = 1
-    # Without timed phases: a GPU that works less than half of the time...
-    input_gpu_util_pct: float = 50.0
-    # ...beside CPUs that have nothing left to give, or one process that fills its core.
+    # Without timed phases: a GPU that idles a third of the time...
+    input_gpu_util_pct: float = 65.0
+    # ...beside CPUs that have nothing left to give. (A process at 100 % of one core proves little:
+    # waiting for a GPU looks the same.)
     input_cpu_pct: float = 90.0
-    input_core_pct: float = 95.0
+    # At rest it is not starved: nothing runs, or something that is not for GPUs.
+    input_gpu_rest_pct: float = 3.0
     # One minute of telemetry: an evaluation or a save is shorter, or does not load the CPUs.
     input_records: int = 6
     # Without GPU figures: steps that are followed by a pause longer than the step itself.
@@ -49,6 +51,7 @@ class MachineThresholds:
     # Ranks on equal machines differ by a few percent; all wait for the slowest at every step.
     straggler_share: float = 1.2
     straggler_window: int = 20
+    straggler_phases: int = 5  # each the mean of fifty steps
     straggler_min: int = 10
     # And the slowest must stand out from how much the others differ among themselves.
     straggler_deviations: float = 4.0
@@ -61,7 +64,7 @@ class MachineThresholds:
     throttle_power_share: float = 0.3
     throttle_other_share: float = 0.15
     # Or a loss like this against the clock the same GPU held in this run before.
-    throttle_fall_share: float = 0.12
+    throttle_fall_share: float = 0.15
     # Below this use the clock says nothing: an idle GPU lowers it by itself.
     throttle_min_util_pct: float = 20.0
     # One record of ten seconds may be a moment; two are not.
@@ -76,18 +79,18 @@ class MachineThresholds:
     creep_blocks: int = 6
     # Less than this is what allocators round by.
     creep_min_bytes: float = 64 * _MIB
-    creep_share: float = 0.03
+    creep_share: float = 0.06
     # The floor must rise by several times what it swings within a block.
     creep_swing: float = 2.0
-    # Growth that fades (caches filling up) gains little in the second half of the window.
-    creep_second_half: float = 0.4
+    # Growth that fades (caches filling up) or comes in jumps gains little in some blocks.
+    creep_steady: float = 0.25
     # Imports, first batches and compilation take memory that stays.
     creep_skip_s: float = 120.0
 
     # -- memory-full ------------------------------------------------------------------------------
     # Three minutes of ten-second records.
     full_window: int = 18
-    full_share: float = 0.02
+    full_share: float = 0.01
     # The time in which someone can still save and stop.
     full_soon_s: float = 1800.0
     full_very_soon_s: float = 300.0
@@ -98,13 +101,17 @@ class MachineThresholds:
     full_ram_grave: float = 0.98
 
     # -- silent-run -------------------------------------------------------------------------------
-    # Evaluations and saves are silent for minutes; less is not worth a word.
-    silent_min_s: float = 120.0
+    # Less is not worth a note.
+    silent_min_s: float = 45.0
     # Against the usual distance of records, and the longest pause that turned out well.
-    silent_gaps: float = 20.0
-    silent_longest: float = 3.0
+    silent_gaps: float = 10.0
+    silent_longest: float = 2.5
     silent_min_records: int = 10
-    silent_grave: float = 5.0
+    # A first evaluation or save may be silent for minutes, but then the processes work. Where they
+    # do nothing it is a warning at once; where that is not known, or they work, after so long.
+    silent_warning_s: float = 600.0
+    silent_unknown_s: float = 180.0
+    silent_idle_pct: float = 5.0
 
     # -- low-sol ----------------------------------------------------------------------------------
     # 80 % of the speed of light is excellent; below 60 % something holds the hardware up.
@@ -122,9 +129,9 @@ class MachineThresholds:
     drift_learn: int = 5
     drift_lasting: int = 5
     # Losses of ranks differ by their data; their means over a window may not. Deviations of a mean.
-    drift_window: int = 60
+    drift_window: int = 20
     drift_deviations: float = 8.0
-    drift_share: float = 0.02
+    drift_share: float = 0.01
 
     # -- layers -----------------------------------------------------------------------------------
     # Watched steps in a row. Zero-initialised branches get their first gradient a step or two late,
@@ -138,6 +145,10 @@ class MachineThresholds:
     # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
     update_ratio_high: float = 0.1
     update_ratio_low: float = 1e-5
+    # A single layer may lag far behind the others, with a rate that falls from layer to layer.
+    update_ratio_layer_low: float = 2e-6
+    # The first steps of a warm-up are small in every run.
+    update_skip_steps: int = 50
     update_samples: int = 5
     # Biases and scales start near zero, where any step is large against the norm.
     update_min_norm_share: float = 0.02
@@ -149,6 +160,8 @@ class MachineThresholds:
     weight_window: int = 6
     # Doubling within a window, without slowing down, is not.
     weight_growth: float = 2.0
+    # While the rate still rises, weights leave their initial size faster and faster.
+    weight_growth_warmup: float = 3.0
     # A quarter of what it was, and still falling: decay has won over learning.
     weight_fall: float = 0.25
     # Norms that began this far below their later size were not initialised to mean anything.
@@ -169,14 +182,17 @@ class MachineThresholds:
     moe_skip: int = 10  # routers start from random weights
     moe_recent: int = 5
     moe_window: int = 50
-    # Twice what it was within a few records, or half as much again in a steady climb.
-    moe_doubling: float = 2.0
+    # Nearly twice what it was within a few records, or half as much again in a steady climb.
+    moe_doubling: float = 1.8
+    moe_window_min: int = 20
     moe_climb: float = 1.5
     moe_climb_blocks: int = 5
     # Moves below this imbalance are between one healthy state and another.
     moe_move_floor: float = 1.8
-    # Entropy over ln(experts): a router that never doubts no longer explores.
-    moe_entropy: float = 0.05
+    # With half of the experts idle the others get twice the mean at least.
+    moe_collapse_imbalance: float = 2.2
+    # Entropy over ln(experts): a router that hardly doubts no longer explores.
+    moe_entropy: float = 0.25
 
     # -- advice -----------------------------------------------------------------------------------
     advice_cooldown: int = 200

@@ -35,9 +35,9 @@ _OTHER_ADVICE = (
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU: what it was capped by and since when; clocks at which it worked uncapped."""
+    """One GPU: what it was capped by and since when; the clocks at which it worked in health."""
 
-    free_clocks: deque[float] = field(default_factory=lambda: deque(maxlen=60))
+    clocks: deque[float] = field(default_factory=lambda: deque(maxlen=60))
     word: str = ""
     since: float | None = None
 
@@ -86,7 +86,7 @@ class GpuThrottling(Rule):
         works = not isinstance(use, (int, float)) or use >= limits.throttle_min_util_pct
         if not word:
             if works:
-                gpu.free_clocks.append(clock)
+                gpu.clocks.append(clock)
             gpu.word, gpu.since = "", None
             yield Verdict(subject, holds=False)
             return
@@ -96,8 +96,9 @@ class GpuThrottling(Rule):
         covered_s = float(interval_s) if isinstance(interval_s, (int, float)) else 0.0
         gpu.since = seen.t - covered_s if gpu.since is None else gpu.since
         gpu.word = word
-        usual = _usual(gpu.free_clocks, limits)
+        usual = _usual(gpu.clocks, limits)
         if not _costs(word, clock, greatest, usual, limits):
+            gpu.clocks.append(clock)
             yield Verdict(subject, holds=False)
         elif seen.t - gpu.since >= limits.throttle_lasting_s:
             yield _described(subject, seen, word, clock, usual or greatest, gpu.since)

@@ -38,7 +38,6 @@ class InputBound(Rule):
         self._num_phases: dict[int, int] = {}
         self._use: dict[str, deque[float]] = {}
         self._cpu: deque[float] = deque(maxlen=limits.input_records)
-        self._core: deque[float] = deque(maxlen=limits.input_records)
         self._pauses: deque[float] = deque(maxlen=limits.input_pause_records)
         self._last: tuple[int, float] | None = None
 
@@ -91,10 +90,9 @@ class InputBound(Rule):
     # -- telemetry --------------------------------------------------------------------------------
 
     def _see_system(self, seen: Seen) -> Iterable[Verdict]:
-        for name, kept in (("cpu_pct", self._cpu), ("process_cpu_pct", self._core)):
-            value = seen.values.get(f"system/{name}")
-            if value is not None:
-                kept.append(value)
+        value = seen.values.get("system/cpu_pct")
+        if value is not None:
+            self._cpu.append(value)
         return ()
 
     def _see_gpu(self, seen: Seen) -> Iterable[Verdict]:
@@ -107,21 +105,17 @@ class InputBound(Rule):
         use.append(value)
         if len(use) < limits.input_records or len(self._cpu) < limits.input_records:
             return
-        cpu, core = fmean(self._cpu), fmean(self._core) if self._core else 0.0
-        is_starved = max(use) < limits.input_gpu_util_pct and (
-            min(self._cpu) >= limits.input_cpu_pct
-            or (bool(self._core) and min(self._core) >= limits.input_core_pct)
-        )
-        if not is_starved:
+        level, cpu = fmean(use), fmean(self._cpu)
+        is_hungry = limits.input_gpu_rest_pct < level < limits.input_gpu_util_pct
+        if not is_hungry or cpu < limits.input_cpu_pct:
             yield Verdict(name, holds=False)
             return
         yield Verdict(
             name,
             holds=True,
-            sentence=f"The GPU works {fmean(use):.0f} % of the time while the CPUs run at "
-            f"{cpu:.0f} % and the run's own processes at {core:.0f} % of a core: the host does not "
-            "keep it fed.",
-            evidence={"gpu_util_pct": fmean(use), "cpu_pct": cpu, "process_cpu_pct": core},
+            sentence=f"GPU {seen.record.get('id', 0)} works {level:.0f} % of the time while the "
+            f"CPUs run at {cpu:.0f} %: the host cannot keep it fed.",
+            evidence={"gpu_util_pct": round(level, 1), "cpu_pct": round(cpu, 1)},
             advice=f"{_ADVICE} Time the phases of a step (run.phase) to see which it is.",
         )
 

@@ -102,7 +102,7 @@ class _TwoWindows:
                 window=limits.creep_window,
                 blocks=limits.creep_blocks,
                 swing=limits.creep_swing,
-                second_half=limits.creep_second_half,
+                steady=limits.creep_steady,
             )
             for _ in range(2)
         )

@@ -56,7 +56,7 @@ class MemoryFull(Rule):
                 window=limits.full_window,
                 blocks=limits.creep_blocks,
                 swing=limits.creep_swing,
-                second_half=limits.creep_second_half,
+                steady=limits.creep_steady,
             )
         watch.push(seen.t, store.used)
         return (self._judge(seen, store, watch),)

@@ -8,7 +8,6 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
-from epochal.health.experts import Routing
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -35,7 +34,6 @@ class MoeCollapse(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._routing = Routing()
         self._recent = {
             name: deque[float](maxlen=thresholds.machine.moe_recent) for name in _FIGURES
         }
@@ -47,7 +45,6 @@ class MoeCollapse(Rule):
         found = {name: seen.values.get(f"moe/{name}") for name in _FIGURES}
         if all(value is None for value in found.values()):
             return
-        self._routing.learn(seen.values, seen.record, context.config)
         self._count += 1
         for name, value in found.items():
             if value is not None and value == value:
@@ -68,8 +65,7 @@ class MoeCollapse(Rule):
 
     def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
         limits = self.thresholds.machine
-        poor = self._bar()
-        is_uneven = imbalance is not None and imbalance >= poor
+        is_uneven = imbalance is not None and imbalance >= limits.moe_collapse_imbalance
         is_certain = entropy is not None and entropy <= limits.moe_entropy
         if use >= limits.moe_utilization_grave or not (is_uneven or is_certain):
             return Verdict(_SUBJECT, holds=False)
@@ -92,9 +88,3 @@ class MoeCollapse(Rule):
             "z losses, a lower rate for the router, or noise on its logits: a collapsed router "
             "gives the idle experts no gradient to come back by.",
         )
-
-    def _bar(self) -> float:
-        """What counts as uneven here: with half of the experts idle twice the mean is the least."""
-        largest = self._routing.largest_imbalance
-        least = self.thresholds.machine.moe_imbalance_least
-        return least if largest is None else min(least, max(0.75 * largest, 1.0))

@@ -48,7 +48,9 @@ class MoeImbalance(Rule):
         super().__init__(thresholds)
         limits = thresholds.machine
         self._routing = Routing()
-        self._imbalance: deque[float] = deque(maxlen=limits.moe_window + limits.moe_recent)
+        self._recent: deque[float] = deque(maxlen=limits.moe_recent)
+        self._before: deque[float] = deque(maxlen=limits.moe_window)
+        self._ails = False
         self._use: deque[float] = deque(maxlen=limits.moe_recent)
         self._layers = Ailing(needed=3)
         self._loads: dict[str, LayerLoad] = {}
@@ -71,9 +73,10 @@ class MoeImbalance(Rule):
         if self._count <= self.thresholds.machine.moe_skip:
             return
         if imbalance is not None:
-            self._imbalance.append(imbalance)
-            if len(self._imbalance) >= self.thresholds.machine.moe_recent:
-                yield self._judge_imbalance()
+            verdict = self._see_imbalance(imbalance)
+            self._ails = verdict is not None and verdict.holds
+            if verdict is not None:
+                yield verdict
         if use is not None:
             self._use.append(use)
             if len(self._use) == self.thresholds.machine.moe_recent:
@@ -81,24 +84,29 @@ class MoeImbalance(Rule):
 
     def cut(self, step: int, context: Context) -> None:
         """Learn anew what is usual."""
-        self._imbalance.clear()
+        self._recent.clear()
+        self._before.clear()
         self._use.clear()
         self._layers.forget()
 
     # -- all layers together ----------------------------------------------------------------------
 
-    def _judge_imbalance(self) -> Verdict:
+    def _see_imbalance(self, imbalance: float) -> Verdict | None:
         limits = self.thresholds.machine
-        recent = list(self._imbalance)[-limits.moe_recent :]
-        level = median(recent)
+        if len(self._recent) == limits.moe_recent and not self._ails:
+            # What ails does not become the usual.
+            self._before.append(self._recent[0])
+        self._recent.append(imbalance)
+        if len(self._recent) < limits.moe_recent:
+            return None
+        level = median(self._recent)
         poor, grave = self._routing.bars(limits)
         severity: Severity = "error" if level >= grave else "warning"
         if level >= poor:
             return self._poor(level, severity, f"from {format_number(poor)} on it is poor")
-        before = list(self._imbalance)[: -limits.moe_recent]
-        if len(before) < limits.moe_window or level < limits.moe_move_floor:
+        if len(self._before) < limits.moe_window_min or level < limits.moe_move_floor:
             return Verdict(_IMBALANCE, holds=False)
-        usual = median(before)
+        usual = median(self._before)
         if level >= limits.moe_doubling * usual:
             return self._poor(level, severity, f"it was {format_number(usual)} before")
         if self._climbs():
@@ -107,7 +115,9 @@ class MoeImbalance(Rule):
 
     def _climbs(self) -> bool:
         limits = self.thresholds.machine
-        values = list(self._imbalance)
+        values = [*self._before, *self._recent]
+        if len(self._before) < limits.moe_window:
+            return False
         size = len(values) // limits.moe_climb_blocks
         levels = [median(values[n * size : (n + 1) * size]) for n in range(limits.moe_climb_blocks)]
         rises = all(after > before for before, after in pairwise(levels))

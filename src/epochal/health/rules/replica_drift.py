@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
@@ -105,6 +105,7 @@ class ReplicaDrift(Rule):
         scale = max(abs(least), abs(most))
         spread = (most - least) / scale if scale > 0 else 0.0
         figure = self._norms[name]
+        rank, apart = _farthest(row)
         if not figure.observe(step, spread, self.thresholds.machine):
             return Verdict(name, holds=False)
         return Verdict(
@@ -112,10 +113,10 @@ class ReplicaDrift(Rule):
             holds=True,
             severity="error",
             sentence=f"The ranks have drifted apart: {name} was the same on all of them and has "
-            f"differed since step {figure.since:,}, by {100 * spread:.2g} % now "
-            f"({format_number(least)} to {format_number(most)}).",
+            f"differed since step {figure.since:,}, by {100 * spread:.2g} % now; rank {rank} has "
+            f"{format_number(apart)}, rank {_nearest(row)} {format_number(row[_nearest(row)])}.",
             steps=(figure.since, step),
-            evidence={"spread": spread, "least": least, "most": most, "ranks": len(row)},
+            evidence={"spread": spread, "rank": rank, "least": least, "most": most},
             advice=_ADVICE,
         )
 
@@ -155,3 +156,15 @@ class ReplicaDrift(Rule):
             evidence={"apart": fmean(recent), "at_first": fmean(early), "level": level},
             advice=_ADVICE,
         )
+
+
+def _farthest(row: Mapping[int, float]) -> tuple[int, float]:
+    """The rank farthest from the middle of all, and its value."""
+    middle = median(row.values())
+    rank = max(row, key=lambda one: (abs(row[one] - middle), one))
+    return rank, row[rank]
+
+
+def _nearest(row: Mapping[int, float]) -> int:
+    middle = median(row.values())
+    return min(row, key=lambda one: (abs(row[one] - middle), one))

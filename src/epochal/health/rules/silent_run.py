@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from epochal.health.context import Context
 
 _COMPANION = ("telemetry", "findings")
-_IDLE_PCT = 5.0
 
 
 class SilentRun(Rule):
@@ -105,7 +104,7 @@ class SilentRun(Rule):
         yield Verdict(
             "",
             holds=True,
-            severity="error" if silent_s > limits.silent_grave * bar else "warning",
+            severity="warning" if silent_s >= self._warning_s() else "info",
             sentence=f"Nothing has been logged for {format_duration(silent_s)}{last}; usually a "
             f"record comes every {format_duration(usual)}.{self._machine()}",
             evidence=self._evidence(silent_s, usual),
@@ -113,12 +112,22 @@ class SilentRun(Rule):
             "another in an exchange, a loader that hangs and a full disk are usual reasons.",
         )
 
+    def _warning_s(self) -> float:
+        limits = self.thresholds.machine
+        if self._cpu_pct is None and not self._use:
+            return limits.silent_unknown_s
+        return 0.0 if self._is_idle() else limits.silent_warning_s
+
+    def _is_idle(self) -> bool:
+        limit = self.thresholds.machine.silent_idle_pct
+        return (self._cpu_pct or 0.0) < limit and max(self._use.values(), default=0.0) < limit
+
     def _machine(self) -> str:
         if self._cpu_pct is None and not self._use:
             return ""
-        use = max(self._use.values(), default=0.0)
-        if (self._cpu_pct or 0.0) < _IDLE_PCT and use < _IDLE_PCT:
+        if self._is_idle():
             return " Its processes do nothing."
+        use = max(self._use.values(), default=0.0)
         shown = [] if self._cpu_pct is None else [f"{self._cpu_pct:.0f} % of a core"]
         shown += [f"{use:.0f} % of a GPU"] if self._use else []
         return f" Its processes use {' and '.join(shown)}."

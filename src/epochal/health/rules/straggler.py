@@ -44,7 +44,9 @@ class Straggler(Rule):
         limits = self.thresholds.machine
         ranks, counts = self._work[seen.kind], self._counts[seen.kind]
         if seen.rank not in ranks:
-            ranks[seen.rank] = RecentMedian(limits.straggler_window)
+            is_phases = seen.kind == "phases"
+            size = limits.straggler_phases if is_phases else limits.straggler_window
+            ranks[seen.rank] = RecentMedian(size)
         ranks[seen.rank].push(work_ms)
         count = counts[seen.rank] = counts.get(seen.rank, 0) + 1
         every = limits.straggler_min if seen.kind == "step" else 1

@@ -135,8 +135,9 @@ class ThroughputDrop(Rule):
     def _learn(self) -> None:
         ordered = sorted(self._usual)
         self._median = ordered[len(ordered) // 2]
-        twentieth = ordered[len(ordered) // 20]
-        self._bar = min(self.thresholds.machine.throughput_share * self._median, twentieth)
+        # Three records in a row below their fiftieth part are no chance, however wide the noise.
+        rare = ordered[len(ordered) // 50]
+        self._bar = min(self.thresholds.machine.throughput_share * self._median, rare)
 
     # -- the verdict ------------------------------------------------------------------------------
 

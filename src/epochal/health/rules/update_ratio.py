@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
 from epochal.health.ailing import Ailing
-from epochal.health.layer_series import UPDATE_RATIOS, WEIGHT_NORMS, named
+from epochal.health.layer_series import GRADIENT_NORMS, UPDATE_RATIOS, WEIGHT_NORMS, named
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -22,8 +22,9 @@ _ALL = "update_ratio"
 class UpdateRatio(Rule):
     """The norm of an update over the norm of its weights, out of range for several watched steps.
 
-    Too large is judged layer by layer. Too small is judged by the median of all, and only while the
-    rate is near its peak: small updates in some layers, or at the end of a schedule, are healthy.
+    Too large is judged layer by layer. Too small is judged by the median of all while the rate is
+    near its peak, since updates at the end of a schedule are small on purpose; and layer by layer
+    where the others move. A layer without any gradient is left to the rule on dead layers.
     """
 
     name: ClassVar[str] = "update-ratio"
@@ -35,6 +36,7 @@ class UpdateRatio(Rule):
         needed = thresholds.machine.update_samples
         self._large = Ailing(needed=needed)
         self._small = Ailing(needed=needed)
+        self._lagging = Ailing(needed=needed)
         self._ratios: Mapping[str, float] = {}
         self._usual = 0.0
         self._peak_lr = 0.0
@@ -53,17 +55,30 @@ class UpdateRatio(Rule):
             ails = layer in weighty and ratios[layer] > self.thresholds.machine.update_ratio_high
             self._large.note(layer, ails=ails, step=self._step)
         yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
-        moving = [ratio for ratio in ratios.values() if ratio > 0]
-        if moving:
-            self._usual = median(moving)
-            low = self._usual < self.thresholds.machine.update_ratio_low
-            self._small.note(_ALL, ails=low and self._is_near_peak(lr), step=self._step)
-            yield from self._small.verdicts(str, self._describe_small)
+        yield from self._judge_small(seen, lr, context)
 
     def cut(self, step: int, context: Context) -> None:
         """Count anew."""
         self._large.forget()
         self._small.forget()
+        self._lagging.forget()
+
+    def _judge_small(self, seen: Seen, lr: float | None, context: Context) -> Iterable[Verdict]:
+        limits = self.thresholds.machine
+        moving = {layer: ratio for layer, ratio in self._ratios.items() if ratio > 0}
+        begun = self._step - (context.first_step or 0) >= limits.update_skip_steps
+        if not moving or not begun:
+            return
+        self._usual = median(moving.values())
+        is_small = self._usual < limits.update_ratio_low
+        self._small.note(_ALL, ails=is_small and self._is_near_peak(lr), step=self._step)
+        yield from self._small.verdicts(str, self._describe_small)
+        gradients = GRADIENT_NORMS.of(seen.values)
+        for layer, ratio in moving.items():
+            lags = not is_small and ratio < limits.update_ratio_layer_low
+            ails = lags and gradients.get(layer, 1.0) > 0
+            self._lagging.note(layer, ails=ails, step=self._step)
+        yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
 
     def _weighty(self, ratios: Mapping[str, float], norms: Mapping[str, float]) -> set[str]:
         """The layers whose norm is large enough to measure an update by."""
@@ -90,6 +105,19 @@ class UpdateRatio(Rule):
             evidence={"ratio": ratio, "usual": 1e-3, "layers": len(layers), "since_step": since},
             advice="Lower the learning rate (about 0.1 % of the norm a step is usual), warm it up "
             "longer, or clip the gradients.",
+        )
+
+    def _describe_lag(self, layers: Sequence[str]) -> Verdict:
+        since, ratio = self._lagging.since(layers[0]), self._ratios.get(layers[0], 0.0)
+        return Verdict(
+            UPDATE_RATIOS.name(layers[0]),
+            holds=True,
+            sentence=f"{named(layers)} hardly changes: its update is {format_number(ratio)} of its "
+            f"norm a step, the median layer's {format_number(self._usual)}, since step {since:,}.",
+            steps=(since, self._step),
+            evidence={"ratio": ratio, "median": self._usual, "layers": len(layers)},
+            advice="Check the rate of its parameter group, and whether its gradient vanishes on "
+            "the way back (normalisation, residual paths, saturated activations).",
         )
 
     def _describe_small(self, layers: Sequence[str]) -> Verdict:

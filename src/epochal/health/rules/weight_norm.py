@@ -61,7 +61,6 @@ class WeightNorm(Rule):
         if seen.step is None:
             return
         lr = seen.roles.get("lr", context.last.get("lr", 0.0))
-        # While the rate still rises, weights leave their initial size faster and faster.
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
         norms = {WEIGHT_NORMS.name(n): norm for n, norm in WEIGHT_NORMS.of(seen.values).items()}
         whole = {n: v for n, v in seen.values.items() if n in _WHOLE and math.isfinite(v)}
@@ -86,11 +85,12 @@ class WeightNorm(Rule):
         limits = self.thresholds.machine
         past = self._pasts.setdefault(name, StridedPast(limits.weight_window))
         peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
+        factor = limits.weight_growth_warmup if warms_up else limits.weight_growth
         for pace, points in past.push(self._step, norm):
             step, before = points[0]
             values = [value for _, value in points]
             self._found.pop((name, pace), None)
-            if not warms_up and before > bar and _keeps_growing(values, limits.weight_growth):
+            if before > bar and _keeps_growing(values, factor):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
             elif bar < peak and norm <= limits.weight_fall * peak and _keeps_falling(values):
