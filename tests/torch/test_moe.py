@@ -96,6 +96,11 @@ def test_ties_give_each_token_exactly_top_k_experts() -> None:
     assert routing.assigned.max().item() == 1.0
 
 
+def test_tokens_that_were_dropped_are_no_load() -> None:
+    index = torch.tensor([[0, 1], [0, -1], [0, 4]])
+    assert moe_stats(torch.zeros(3, 4), expert_index=index).load.tolist() == [[0.75, 0.25, 0, 0]]
+
+
 def test_every_expert_for_every_token_is_even() -> None:
     stats = moe_stats(drawn(7, 4), 4)
     assert stats.load.tolist() == [[0.25] * 4]

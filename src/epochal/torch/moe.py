@@ -108,7 +108,8 @@ def moe_stats(
 
     Either is a (tokens, experts) tensor of one layer, a (layers, tokens, experts) one, or a list of
     layers. ``expert_index`` (tokens, k) says where tokens went when that is not simply to the top
-    ``top_k``; ``mask`` is True (or 1) for the tokens that count. No gradient flows.
+    ``top_k``; an index that is no expert's stands for a token that was dropped. ``mask`` is True
+    (or 1) for the tokens that count. No gradient flows.
     """
     sums = MoeAccumulator(aux_coef=aux_coef, z_coef=z_coef)
     sums.add(router_logits, top_k, probs=probs, expert_index=expert_index, mask=mask)

@@ -101,9 +101,12 @@ def routing_sums(routing: Routing) -> Tensor:
     if routing.mask is not None:
         # Not by multiplying: what is masked out may not be a number.
         everything = torch.where(routing.mask.unsqueeze(1), everything, 0.0)
-    # In 32 bits a count stops at 16.8 million; Apple's GPUs have no other.
-    wide = torch.float32 if everything.device.type == "mps" else torch.float64
-    return everything.sum(0, dtype=wide)
+    return everything.sum(0, dtype=wide_dtype(everything.device))
+
+
+def wide_dtype(device: torch.device) -> torch.dtype:
+    """What sums are kept in: 32 bits, where counts stop at 16.8 million, only on Apple's GPUs."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 @torch.no_grad()
@@ -161,8 +164,11 @@ def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tens
         index = expert_index.detach().reshape(-1, expert_index.shape[-1]).long()
         if len(index) != tokens:
             raise UsageError(f"expert_index is of {len(index)} tokens, the router of {tokens}.")
-    ones = torch.ones_like(index, dtype=probs.dtype)
-    return torch.zeros_like(probs).scatter_add_(1, index, ones)
+    # A place more for what went nowhere: an index beyond the table would end the process on a GPU.
+    nowhere = torch.where((index < 0) | (index > experts), experts, index)
+    counts = probs.new_zeros(tokens, experts + 1)
+    counts.scatter_add_(1, nowhere, torch.ones_like(nowhere, dtype=probs.dtype))
+    return counts[:, :experts]
 
 
 def _flat_mask(mask: Tensor | None, tokens: int) -> Tensor | None:

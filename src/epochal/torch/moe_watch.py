@@ -1,0 +1,329 @@
+"""Watches the routers of a model while it trains: a ``moe`` record each step, loads now and then.
+
+Forward hooks add up what routers do, over micro-steps, where the routers are; the optimizer's step
+ends the count, and the sums travel to the host while training goes on. Evaluation is left out, and
+so is the second forward pass of activation checkpointing. Tokens that an ``attention_mask`` given
+to the model by name leaves out are not counted.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from epochal.errors import UsageError
+from epochal.journal.line import now
+from epochal.torch.arriving import Arriving
+from epochal.torch.compiled import leave_out
+from epochal.torch.moe import AUX_COEF, Z_COEF
+from epochal.torch.names import named_parameters
+from epochal.torch.routers import Router, find_routers
+from epochal.torch.routing_sums import COLUMNS, SUMMED, routing_sums, statistics_table, wide_dtype
+from epochal.torch.structure import unwrapped
+from epochal.torch.watching import Recorder
+
+_AUX_NAMES = ("router_aux_loss_coef", "aux_loss_alpha", "moe_aux_loss_coeff")
+_Z_NAMES = ("router_z_loss_coef", "z_loss_coef", "moe_z_loss_coeff")
+_DECIMALS = 5  # of a share; more would only make the record longer
+
+
+class Speaker(Recorder, Protocol):
+    """A run, as far as watching routers needs it."""
+
+    def message(self, text: str, *, level: str = "info") -> None:
+        """Say something to people."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """The sums of one step on their way."""
+
+    step: int
+    at: float
+    sums: Arriving
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What one step's sums say: the figures, and each layer's shares."""
+
+    figures: dict[str, float]
+    layers: tuple[str, ...]
+    load: list[list[float]]
+
+
+class MoeWatch:
+    """What :func:`watch_moe` gives back; ``remove`` takes every hook out again."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        run: Speaker,
+        routers: Sequence[Router],
+        *,
+        every: int,
+        experts_every: int,
+        aux_coef: float,
+        z_coef: float,
+        mask: str | None,
+        reduce: bool,
+    ) -> None:
+        self._run = run
+        self._routers = tuple(routers)
+        self._every = every
+        self._experts_every = experts_every
+        self._aux_coef = aux_coef
+        self._z_coef = z_coef
+        self._mask_name = mask
+        self._reduce = reduce
+        self._ids = {id(parameter) for _, parameter in named_parameters(model)}
+        self._optimizer: weakref.ref[Any] | None = None
+        self._step = run.step + 1
+        self._mask: Tensor | None = None
+        self._sums: dict[int, Tensor] = {}
+        self._pending: list[_Taken] = []
+        self._latest: dict[str, float] = {}
+        self._is_told = False
+        self._handles: list[Any] = [register_optimizer_step_post_hook(self._after_step)]
+        self._handles += [
+            router.module.register_forward_hook(self._counter(number))
+            for number, router in enumerate(self._routers)
+        ]
+        if mask is not None:
+            inner = unwrapped(model)
+            self._handles += [
+                inner.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
+                inner.register_forward_hook(self._drop_mask),
+            ]
+        leave_out(MoeWatch._count, MoeWatch._keep_mask, MoeWatch._drop_mask)
+        run.on_finish(self.remove)
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the layers whose routers are watched."""
+        return tuple(router.layer for router in self._routers)
+
+    def fields(self) -> dict[str, float]:
+        """The newest figures that have arrived, for ``log_step(moe=…)``; nothing at first."""
+        self._write_arrived(wait=False)
+        return dict(self._latest)
+
+    def get_moe_stats(self) -> dict[str, Any]:
+        """The newest figures, and ``valid`` whether there are any; waits for those on their way."""
+        self._write_arrived(wait=True)
+        return {**dict.fromkeys(COLUMNS), **self._latest, "valid": bool(self._latest)}
+
+    def remove(self) -> None:
+        """Write what is still on its way, and take the hooks out."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._sums.clear()
+        self._mask = None
+        self._write_arrived(wait=True)
+
+    # -- hooks ------------------------------------------------------------------------------------
+
+    def _counter(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
+        def count(module: nn.Module, inputs: Any, output: Any) -> None:
+            self._count(number, module, inputs, output)
+
+        leave_out(count)
+        return count
+
+    def _count(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
+        if not module.training or not self._is_due() or _is_recomputing():
+            return
+        routing = self._routers[number].read(inputs, output, mask=self._mask)
+        if routing is None:
+            return
+        sums = routing_sums(routing)
+        known = self._sums.get(number)
+        self._sums[number] = sums if known is None else known.add_(sums)
+
+    def _keep_mask(self, module: nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
+        mask = kwargs.get(self._mask_name or "")
+        # Of more dimensions it says which tokens see which, not which are there.
+        self._mask = mask if isinstance(mask, Tensor) and mask.dim() == 2 else None
+
+    def _drop_mask(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._mask = None
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if not self._counts_by(optimizer):
+            return
+        if self._is_due():
+            self._take()
+        self._step += 1
+        if self._pending:
+            self._write_arrived(wait=False)
+
+    def _counts_by(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Whether this is the optimizer whose steps are counted: the model's first that steps."""
+        known = None if self._optimizer is None else self._optimizer()
+        if known is not None:
+            return known is optimizer
+        groups = optimizer.param_groups
+        if any(id(parameter) in self._ids for group in groups for parameter in group["params"]):
+            self._optimizer = weakref.ref(optimizer)
+            return True
+        return False
+
+    def _is_due(self) -> bool:
+        return self._step % self._every == 0
+
+    # -- from the device --------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def _take(self) -> None:
+        sums, self._sums = self._sums, {}
+        if not sums and not self._reduce:
+            self._tell_unseen()
+            return
+        device = next(iter(sums.values())).device if sums else _device_of(self._routers[0])
+        rows = [
+            sums[number].to(device, non_blocking=True)
+            if number in sums
+            else torch.zeros(2 * router.experts + 4, dtype=wide_dtype(device), device=device)
+            for number, router in enumerate(self._routers)
+        ]
+        packed = torch.cat(rows)
+        if self._reduce and dist.is_available() and dist.is_initialized():
+            dist.all_reduce(packed)
+            if dist.get_rank() != 0:
+                return  # rank 0 writes for all
+        self._pending.append(_Taken(self._step, now(), Arriving(packed)))
+
+    def _tell_unseen(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._run.message(
+                "watch_moe: none of the watched routers ran in this step. A model that was compiled"
+                " and run before does not call new hooks: call watch_moe() before its first step.",
+                level="warning",
+            )
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def _write_arrived(self, *, wait: bool) -> None:
+        while self._pending and (wait or self._pending[0].sums.has_arrived()):
+            self._write(self._pending.pop(0))
+
+    def _write(self, taken: _Taken) -> None:
+        seen = self._read(taken.sums.read())
+        if seen is None:
+            self._tell_unseen()
+            return
+        self._latest = seen.figures
+        place = {"t": taken.at, "step": taken.step}
+        self._run.write({"log": "moe", **place, **seen.figures})
+        if taken.step % self._experts_every == 0:
+            top_k = max(router.top_k for router in self._routers)
+            layers, load = list(seen.layers), seen.load
+            self._run.write(
+                {"log": "experts", **place, "layers": layers, "load": load, "top_k": top_k}
+            )
+
+    def _read(self, packed: Tensor) -> _Seen | None:
+        """The figures of a step from its sums; layers that saw no token are left out."""
+        tables, layers, load = [], [], []
+        start = 0
+        for router in self._routers:
+            end = start + 2 * router.experts + 4
+            row = packed[start:end].unsqueeze(0)
+            start = end
+            if row[0, -1] == 0:
+                continue
+            table, shares = statistics_table(
+                row,
+                experts=router.experts,
+                aux_coef=self._aux_coef,
+                z_coef=self._z_coef,
+                has_logits=router.has_logits,
+            )
+            tables.append(table)
+            layers.append(router.layer)
+            load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
+        if not tables:
+            return None
+        return _Seen(_figures(torch.cat(tables), self._routers), tuple(layers), load)
+
+
+def watch_moe(
+    model: nn.Module,
+    run: Speaker | None = None,
+    *,
+    every: int = 1,
+    experts_every: int = 100,
+    routers: Sequence[str] | None = None,
+    top_k: int | None = None,
+    aux_coef: float | None = None,
+    z_coef: float | None = None,
+    mask: str | None = "attention_mask",
+    reduce: bool = False,
+) -> MoeWatch:
+    """Record what a model's routers do every ``every`` optimizer steps, from the first on.
+
+    The loads of all experts are recorded every ``experts_every`` steps. Routers are found by
+    themselves, or named in ``routers`` (``*`` stands for any part of a name) with ``top_k``. The
+    coefficients of the two losses are those of the model's ``config`` when not given. ``reduce``
+    adds up the tokens of all ranks, and every rank must then watch; otherwise each rank records its
+    own. Call it before a compiled model runs for the first time. Raises when no router is found.
+    """
+    for name, number in (("every", every), ("experts_every", experts_every)):
+        if number < 1:
+            raise UsageError(f"{name}={number} must be 1 or more steps.")
+    found = find_routers(model, names=routers, top_k=top_k)
+    if run is None:
+        from epochal.run.current import current_run
+
+        run = current_run()
+    config = getattr(unwrapped(model), "config", None)
+    return MoeWatch(
+        model,
+        run,
+        found,
+        every=every,
+        experts_every=experts_every,
+        aux_coef=_coefficient(config, _AUX_NAMES, AUX_COEF) if aux_coef is None else aux_coef,
+        z_coef=_coefficient(config, _Z_NAMES, Z_COEF) if z_coef is None else z_coef,
+        mask=mask,
+        reduce=reduce,
+    )
+
+
+def _figures(table: Tensor, routers: Sequence[Router]) -> dict[str, float]:
+    totals, means = table.sum(0).tolist(), table.mean(0).tolist()
+    figures = {
+        name: totals[number] if name in SUMMED else means[number]
+        for number, name in enumerate(COLUMNS)
+    }
+    if not all(router.has_logits for router in routers):
+        del figures["z_loss"]
+    return figures
+
+
+def _coefficient(config: Any, names: Sequence[str], otherwise: float) -> float:
+    for name in names:
+        value = getattr(config, name, None)
+        if isinstance(value, (int, float)) and value > 0:
+            return float(value)
+    return otherwise
+
+
+def _device_of(router: Router) -> torch.device:
+    parameter = next(router.module.parameters(), None)
+    return torch.device("cpu") if parameter is None else parameter.device
+
+
+def _is_recomputing() -> bool:
+    """Whether this forward pass happens inside a backward one: activation checkpointing."""
+    # As torch's own checkpointing tells; torch has no public name for it.
+    return bool(torch._C._current_graph_task_id() != -1)
