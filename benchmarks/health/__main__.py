@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rules=list(asked.rule or ([] if asked.family else sicknesses())),
         steps=asked.steps or (20_000 if asked.quick else 200_000),
         cases=asked.cases or (10 if asked.quick else 60),
+        jobs=asked.jobs,
         tell=_tell,
     )
     _print(report, misses=asked.misses)
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--steps", type=int, help="healthy step records per family")
     parser.add_argument("--cases", type=int, help="sick runs per class")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that judge (default 1)")
     parser.add_argument("--misses", type=int, default=0, help="show so many misses of each")
     return parser
 

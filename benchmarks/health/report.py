@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from benchmarks.health.faults import sicknesses
 from benchmarks.health.generate import healthy_cases, sick_cases
@@ -115,21 +117,29 @@ def judge(
     rules: Sequence[str],
     steps: int,
     cases: int,
+    jobs: int,
     tell: Callable[[str], None],
 ) -> Report:
-    """Judge some families and classes of one half."""
+    """Judge some families and classes of one half, in ``jobs`` processes."""
     report = Report(heldout)
-    classes = sicknesses()
-    for rule in rules:
-        drawn = sick_cases(classes[rule], count=cases, heldout=heldout)
-        report.rules.append(judge_rule(rule, drawn))
-        last = report.rules[-1]
-        tell(f"{rule}: {last.rate:.0%} of {last.cases}")
-    for family in family_names:
-        drawn = healthy_cases(family, steps=steps, heldout=heldout)
-        report.families.append(judge_family(family, drawn))
-        tell(f"{family}: {report.families[-1].alarms} false alarms")
+    with ProcessPoolExecutor(jobs) as pool:
+        sick = pool.map(partial(_judged_rule, count=cases, heldout=heldout), rules)
+        healthy = pool.map(partial(_judged_family, steps=steps, heldout=heldout), family_names)
+        for rule in sick:
+            report.rules.append(rule)
+            tell(f"{rule.rule}: {rule.rate:.0%} of {rule.cases}")
+        for family in healthy:
+            report.families.append(family)
+            tell(f"{family.family}: {family.alarms} false alarms in {family.steps:,} steps")
     return report
+
+
+def _judged_rule(rule: str, *, count: int, heldout: bool) -> RuleVerdict:
+    return judge_rule(rule, sick_cases(sicknesses()[rule], count=count, heldout=heldout))
+
+
+def _judged_family(family: str, *, steps: int, heldout: bool) -> FamilyVerdict:
+    return judge_family(family, healthy_cases(family, steps=steps, heldout=heldout))
 
 
 def _whole(value: float | None) -> int | None:

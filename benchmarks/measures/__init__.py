@@ -12,6 +12,7 @@ from benchmarks.measures import (
     cpu,
     disk,
     event_files,
+    health,
     hot,
     import_time,
     kill,
@@ -24,5 +25,17 @@ from benchmarks.outcome import Measure
 
 def every_measure() -> dict[str, Measure]:
     """In the order of running: what is most easily disturbed comes first."""
-    measures = (hot, cold, cpu, import_time, disk, sealed, reading, serving, event_files, kill)
+    measures = (
+        hot,
+        cold,
+        cpu,
+        import_time,
+        disk,
+        sealed,
+        reading,
+        serving,
+        event_files,
+        kill,
+        health,
+    )
     return {measure.NAME: measure for measure in measures}

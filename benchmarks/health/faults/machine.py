@@ -12,6 +12,8 @@ from benchmarks.health.strengths import Strengths
 from benchmarks.health.tracks import GIB, add_machine, add_phases
 
 WITHIN_S = 60.0
+SILENCE_S = 60.0
+WINDOW_OF_PHASES = 5  # records
 
 
 def throughput_drop(sketch: Sketch, strengths: Strengths) -> Fault:
@@ -45,7 +47,8 @@ def input_bound(sketch: Sketch, strengths: Strengths) -> Fault:
         for name, part in parts.items():
             parts[name] = data if name == "data" else part * rest
         first = int(phases.at[int(np.argmax(late))])
-        return fault(sketch, "input-bound", first, rows=10 * phases.every, seconds=180)
+        rows = 3 * WINDOW_OF_PHASES * phases.every
+        return fault(sketch, "input-bound", first, rows=rows, seconds=180)
     set_pace(sketch, low_ms=400, high_ms=1500)
     sketch.phases = None
     sketch.step_ms[row:] /= 1 - share
@@ -133,12 +136,13 @@ def low_sol(sketch: Sketch, strengths: Strengths) -> Fault:
 def silent_run(sketch: Sketch, strengths: Strengths) -> Fault:
     """The loop writes nothing any more, though nobody ended it; its machine is watched on.
 
-    To be told within a minute, or three times the longest silence so far where that is longer.
+    To be told within three windows of a minute, or three times the longest silence so far where
+    that is longer: a save or an evaluation of a minute is nothing unusual.
     """
     row = onset(sketch, 200, 900)
     times = sketch.t()
     longest = float(np.diff(times[: row + 1], prepend=START_T).max())
-    seconds = max(WITHIN_S, 3 * longest)
+    seconds = 3 * max(SILENCE_S, longest)
     sketch.silent_after, sketch.silence_s = row, seconds + 120
     if sketch.has_machine:
         machine = add_machine(sketch, more_s=sketch.silence_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.health.case import Fault
+from benchmarks.health.faults.machine import WINDOW_OF_PHASES
 from benchmarks.health.faults.planting import fault, ramp, require
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
@@ -45,7 +46,8 @@ def straggler(sketch: Sketch, strengths: Strengths) -> Fault:
         else:
             parts["sync"] = parts["sync"] + extra
     first = int(phases.at[int(np.argmax(late))])
-    return fault(sketch, "straggler", first, rows=500, seconds=60, names=names)
+    rows = 3 * WINDOW_OF_PHASES * phases.every
+    return fault(sketch, "straggler", first, rows=rows, seconds=60, names=names)
 
 
 def replica_drift(sketch: Sketch, strengths: Strengths) -> Fault:
