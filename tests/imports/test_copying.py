@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from epochal.errors import UsageError
 from epochal.imports.copying import Copied, copy_run
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import read_journal
-from epochal.store.local import LocalStore
+from epochal.segments.finished import sealable_parts
+from epochal.segments.seal import seal_part
+from epochal.store.local import LocalStore, load_run
 from tests.imports.event_files import scalar, write_events
 from tests.imports.samples import TENSORBOARD, WANDB, opened
 
@@ -39,6 +42,18 @@ def test_a_copy_is_a_run_like_any_other(tmp_path: Path) -> None:
     assert run.config["late"] == 3
     assert len(run.series("loss")) == 31
     assert run.blob(run.blobs("img")[0].record["file"]).startswith(b"\x89PNG")
+
+
+def test_a_copy_whose_tracker_tells_no_end_is_imported_and_can_be_packed(tmp_path: Path) -> None:
+    write_events(tmp_path / "logs", [scalar("a", 1, step=1, t=time.time())])
+    (copied,) = copy_all(tmp_path / "logs", tmp_path / "runs")
+    status = load_run(copied.folder).status
+    assert (status.state, status.text) == ("finished", "imported")
+    assert status.reason == "the files of TensorBoard do not say how it ended"
+    folder = RunFolder(copied.folder)
+    assert sealable_parts(folder) == folder.parts()
+    seal_part(folder, folder.parts()[0])
+    assert load_run(copied.folder).series("a").values.tolist() == [1]
 
 
 def test_points_that_a_later_session_purged_are_hidden(tmp_path: Path) -> None:

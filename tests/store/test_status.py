@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.journal.line import encode
 from epochal.journal.process import process_identity
 from epochal.store.local import load_run
 from epochal.store.status import derive_status, format_age
@@ -28,6 +29,26 @@ def test_a_living_process_is_running_however_long_it_says_nothing() -> None:
 def test_a_dead_process_has_crashed() -> None:
     derived = derive_status(finish=None, process=DEAD, updated=1.0, now=2.0)
     assert derived.state == "crashed"
+
+
+@pytest.mark.parametrize("process", [DEAD, ELSEWHERE])
+def test_what_a_companion_saw_is_the_reason(process: dict[str, object]) -> None:
+    derived = derive_status(
+        finish=None, process=process, updated=1.0, now=2.0, vanished="killed: out of memory"
+    )
+    assert (derived.state, derived.reason) == ("crashed", "killed: out of memory")
+
+
+def test_a_run_says_what_its_companion_saw_of_its_newest_attempt(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    header = {"log": "run", "v": 1, "id": "id-x", **DEAD}
+    for attempt in (1, 2):
+        path = journal.path(attempt=attempt)
+        path.write_bytes(encode({**header, "t": 1.0}))
+        seen = {"log": "event", "name": "vanished", "sentence": f"killed in attempt {attempt}"}
+        journal.add(seen, writer="telemetry-here", attempt=attempt)
+    status = load_run(journal.folder.path).status
+    assert (status.state, status.reason) == ("crashed", "killed in attempt 2")
 
 
 @pytest.mark.parametrize(

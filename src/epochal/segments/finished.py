@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from epochal.journal.layout import LOOP, PartName, RunFolder
+from epochal.errors import FormatError
+from epochal.journal.layout import LOOP, PartName, RunFolder, read_json
 from epochal.journal.line import decode
 from epochal.journal.process import liveness
 
@@ -21,7 +22,7 @@ def sealable_parts(folder: RunFolder) -> list[PartName]:
 
     These are parts that a later one of the same writer and attempt follows, and the newest part of
     a writer that has said it finished or whose process is gone. A writer on another machine that
-    has not finished counts as living.
+    has not finished counts as living. An imported run was complete when its folder appeared.
     """
     parts = folder.parts()
     newest = set({part[:2]: part for part in parts}.values())
@@ -32,6 +33,13 @@ def sealable_parts(folder: RunFolder) -> list[PartName]:
     ]
 
 
+def _is_imported(folder: RunFolder) -> bool:
+    try:
+        return "source" in read_json(folder.identity)
+    except (OSError, FormatError):
+        return False
+
+
 def _is_settled(folder: RunFolder, part: PartName) -> bool:
     return _age_s(folder, part) >= _SETTLED_S
 
@@ -40,6 +48,8 @@ def _has_ended(folder: RunFolder, part: PartName) -> bool:
     if _has_finish(folder, part):
         return True
     header = decode(_read(folder, part, end=False).partition(b"\n")[0]) or {}
+    if "pid" not in header and _is_imported(folder):
+        return True
     seen = liveness(header)
     if seen != "unknown":
         return seen == "dead"

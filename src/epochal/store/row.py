@@ -122,6 +122,8 @@ def make_row(
     totals, config = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
     process, finish, source = state.header or said or None, state.finish, told.get("source")
+    if "pid" in (process or {}):  # taken up again here, whoever began it
+        source = None
     return Row(
         id=own_id,
         name=brief.name,

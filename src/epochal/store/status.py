@@ -43,7 +43,8 @@ def derive_status(
     if process is None or updated is None:
         return Status("waiting", "waiting", since=updated)
     seen = liveness(process)
-    if seen == "dead":
+    # A companion sees a process go that is out of sight from here.
+    if seen == "dead" or (vanished is not None and seen == "unknown"):
         reason = vanished or f"process {process.get('pid')} is gone and did not say why"
         return Status("crashed", "crashed", reason=reason, since=updated)
     age_s = now - updated
