@@ -30,9 +30,22 @@ def indexed(root: Path) -> Store:
     return LocalStore(root, cache=root.parent / f"{root.name}-cache")
 
 
+def in_place(root: Path) -> Store:
+    """The same records in files that are not ours: what one writer wrote, line by line."""
+    lines = root.with_name(f"{root.name}-lines")
+    for journal in root.glob("*/*/journal/loop.0001.0000.jsonl"):
+        run = journal.parent.parent
+        link = lines / run.parent.name / f"{run.name}.jsonl"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(journal)
+    return LocalStore(lines)
+
+
 # Each is given a folder of runs to answer about.
 GROWING: dict[str, Callable[[Path], Store]] = {"local": LocalStore, "indexed": indexed}
 STORES = {**GROWING, "sealed": sealed}
+# What has one writer and one attempt can also lie in another program's files.
+FOREIGN: dict[str, Callable[[Path], Store]] = {"in place": in_place}
 
 
 @pytest.fixture(params=STORES)
@@ -45,25 +58,35 @@ def open_growing(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
     return GROWING[request.param]
 
 
+@pytest.fixture(params=STORES | FOREIGN)
+def open_any(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    return (STORES | FOREIGN)[request.param]
+
+
+@pytest.fixture(params=GROWING | FOREIGN)
+def open_any_growing(request: pytest.FixtureRequest) -> Callable[[Path], Store]:
+    return (GROWING | FOREIGN)[request.param]
+
+
 Open = Callable[[Path], Store]
 
 
-def test_points_are_exact(open_at: Open, tmp_path: Path) -> None:
+def test_points_are_exact(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(0, loss=0.1).metrics(1, loss=1e-300).metrics(2, loss=7)
-    series = open_at(tmp_path).run("x").series("loss")
+    series = open_any(tmp_path).run("x").series("loss")
     assert series.steps.tolist() == [0, 1, 2]
     assert series.values.tolist() == [0.1, 1e-300, 7.0]
     assert series.times.tolist() == [1001.0, 1002.0, 1003.0]
 
 
-def test_steps_in_any_order_come_back_sorted(open_at: Open, tmp_path: Path) -> None:
+def test_steps_in_any_order_come_back_sorted(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(5, a=5).metrics(1, a=1).metrics(3, a=3)
-    assert open_at(tmp_path).run("x").series("a").values.tolist() == [1, 3, 5]
+    assert open_any(tmp_path).run("x").series("a").values.tolist() == [1, 3, 5]
 
 
-def test_the_last_value_of_a_step_stands_and_is_counted(open_at: Open, tmp_path: Path) -> None:
+def test_the_last_value_of_a_step_stands_and_is_counted(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=1).metrics(1, a=2).metrics(2, a=3)
-    series = open_at(tmp_path).run("x").series("a")
+    series = open_any(tmp_path).run("x").series("a")
     assert (series.values.tolist(), series.duplicates) == ([2, 3], 1)
 
 
@@ -117,22 +140,22 @@ def test_epochs_of_an_older_attempt_are_hidden(open_at: Open, tmp_path: Path) ->
     assert len(run.entries("epoch")) == 2
 
 
-def test_a_name_on_two_axes_is_two_series(open_at: Open, tmp_path: Path) -> None:
+def test_a_name_on_two_axes_is_two_series(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).epoch(1, loss=0.5).metrics(7, loss=0.7)
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     assert run.series("loss").steps.tolist() == [7]
     assert run.series("loss", axis="epoch").values.tolist() == [0.5]
 
 
-def test_typed_and_free_values_of_one_name_are_one_series(open_at: Open, tmp_path: Path) -> None:
+def test_typed_and_free_values_of_one_name_are_one_series(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "step", "step": 1, "loss": 1.0})
     journal.add({"log": "metrics", "step": 2, "m": {"train/loss": 2.0}})
-    assert open_at(tmp_path).run("x").series("train/loss").values.tolist() == [1.0, 2.0]
+    assert open_any(tmp_path).run("x").series("train/loss").values.tolist() == [1.0, 2.0]
 
 
-def test_nan_and_infinity_are_kept(open_at: Open, tmp_path: Path) -> None:
+def test_nan_and_infinity_are_kept(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=math.nan).metrics(2, a=-math.inf).metrics(3, a=1.0)
-    series = open_at(tmp_path).run("x").series("a")
+    series = open_any(tmp_path).run("x").series("a")
     assert math.isnan(series.values[0])
     assert series.values[1] == -math.inf
     assert (series.summary.nonfinite, series.summary.min) == (2, 1.0)
@@ -151,18 +174,18 @@ def test_ranks_do_not_mix(open_at: Open, tmp_path: Path) -> None:
     assert [metric.ranks for metric in run.metrics()] == [(0, 3)]
 
 
-def test_an_epochs_resources_are_series(open_at: Open, tmp_path: Path) -> None:
+def test_an_epochs_resources_are_series(open_any: Open, tmp_path: Path) -> None:
     epoch = {"log": "epoch", "epoch": 1, "duration_s": 2.5, "m": {}, "resources": {"cpu_pct": 50.0}}
     Journal(tmp_path).add(epoch)
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     assert run.series("resources/cpu_pct").values.tolist() == [50.0]
     assert run.series("epoch/duration_s").axis == "epoch"
 
 
-def test_definitions_and_guesses_give_roles_and_goals(open_at: Open, tmp_path: Path) -> None:
+def test_definitions_and_guesses_give_roles_and_goals(open_any: Open, tmp_path: Path) -> None:
     define = {"log": "define", "name": "nll", "role": "loss", "unit": "nats"}
     Journal(tmp_path).add(define).metrics(1, nll=3, loss=2, lr=0.1).metrics(2, nll=1, loss=5, lr=0)
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     loss, lr = run.role("loss"), run.role("lr")
     assert loss is not None
     assert (loss.name, loss.unit, loss.goal) == ("nll", "nats", "min")
@@ -171,23 +194,23 @@ def test_definitions_and_guesses_give_roles_and_goals(open_at: Open, tmp_path: P
     assert lr.name == "lr"
 
 
-def test_buckets_keep_a_one_step_spike(open_at: Open, tmp_path: Path) -> None:
+def test_buckets_keep_a_one_step_spike(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for step in range(500):
         journal.metrics(step, a=99.0 if step == 333 else 1.0)
-    buckets = open_at(tmp_path).run("x").series("a").buckets(10)
+    buckets = open_any(tmp_path).run("x").series("a").buckets(10)
     assert (buckets.max.max(), len(buckets)) == (99.0, 10)
 
 
-def test_an_unknown_metric_names_near_ones(open_at: Open, tmp_path: Path) -> None:
+def test_an_unknown_metric_names_near_ones(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, val_loss=1)
     with pytest.raises(MetricNotFoundError, match="val_loss"):
-        open_at(tmp_path).run("x").series("val_los")
+        open_any(tmp_path).run("x").series("val_los")
 
 
-def test_new_records_show_after_refresh(open_growing: Open, tmp_path: Path) -> None:
+def test_new_records_show_after_refresh(open_any_growing: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
-    store = open_growing(tmp_path)
+    store = open_any_growing(tmp_path)
     run = store.run("x")
     assert len(run.series("a")) == 1
     journal.metrics(2, a=2)
@@ -304,10 +327,10 @@ def test_a_removed_run_is_gone(open_at: Open, tmp_path: Path) -> None:
     assert list(store.runs()) == []
 
 
-def test_a_summary_is_what_the_points_amount_to(open_at: Open, tmp_path: Path) -> None:
+def test_a_summary_is_what_the_points_amount_to(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=3).metrics(2, loss=math.nan).metrics(4, loss=1)
     journal.metrics(3, loss=2).metrics(3, loss=5)
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     summary = run.summary("loss")
     assert summary == run.series("loss").summary
     assert (summary.last, summary.last_step, summary.min, summary.max) == (1.0, 4, 1.0, 5.0)
@@ -316,19 +339,19 @@ def test_a_summary_is_what_the_points_amount_to(open_at: Open, tmp_path: Path) -
         run.summary("lozz")
 
 
-def test_a_summary_follows_new_points(open_growing: Open, tmp_path: Path) -> None:
+def test_a_summary_follows_new_points(open_any_growing: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=3)
-    run = open_growing(tmp_path).run("x")
+    run = open_any_growing(tmp_path).run("x")
     assert run.summary("loss").last == 3
     journal.metrics(2, loss=2)
     run.refresh()
     assert run.summary("loss").last == 2
 
 
-def test_a_short_name_means_a_metric(open_at: Open, tmp_path: Path) -> None:
+def test_a_short_name_means_a_metric(open_any: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "step", "step": 1, "loss": 1.0, "lr": 0.1})
     journal.add({"log": "eval", "step": 1, "loss": 2.0}).metrics(1, a=1.0)
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     found = {name: run.metric(name) for name in ("a", "loss", "eval_loss", "lr", "b")}
     names = {key: None if metric is None else metric.name for key, metric in found.items()}
     assert names == {
@@ -355,8 +378,8 @@ def test_runs_are_selected_and_ordered(open_at: Open, tmp_path: Path) -> None:
         store.runs("config.lr >")
 
 
-def test_the_status_is_asked_alone(open_at: Open, tmp_path: Path) -> None:
+def test_the_status_is_asked_alone(open_any: Open, tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, a=1).finish("failed")
-    run = open_at(tmp_path).run("x")
+    run = open_any(tmp_path).run("x")
     assert run.status == run.info.status
     assert run.status.state == "failed"

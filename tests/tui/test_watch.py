@@ -212,8 +212,10 @@ def test_a_run_is_named_like_everywhere_and_compared_with_another(tmp_path: Path
     assert "━━ two" in shown
 
 
-def test_folders_of_other_trackers_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_folders_and_files_of_other_trackers_are_watched_in_place(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("step,loss\n1,2.0\n", encoding="utf-8")
-    shown = once(str(tmp_path))
-    assert shown.returncode == 1
-    assert f"'epochal import {tmp_path}' copies them" in shown.stderr
+    for what in (tmp_path, tmp_path / "table.csv"):
+        shown = once(str(what), PYTHONIOENCODING="utf-8")
+        assert shown.returncode == 0
+        assert "/table" in shown.stdout.splitlines()[0]
+        assert "best 2.0000 @ 1" in shown.stdout

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, own_folder_of, print_json
 from epochal.cli.table import table, terminal_columns
 from epochal.console.verbosity import msg
 from epochal.errors import FormatError
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List a run's checkpoints; 1 when one of them is damaged."""
-    folder = Path(run_of(args).path) / FOLDER
+    folder = own_folder_of(args).path / FOLDER
     rows = [_row(folder, name, manifest, thorough=args.verify) for name, manifest in scan(folder)]
     if args.json:
         print_json([{"valid": row.is_valid, **_fields(row)} for row in rows])

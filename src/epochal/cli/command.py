@@ -16,6 +16,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder
 from epochal.settings import cache_folder, read_settings
 
 if TYPE_CHECKING:
@@ -62,6 +64,22 @@ def store_of(args: argparse.Namespace) -> LocalStore:
 def run_of(args: argparse.Namespace) -> LocalRun:
     """The run that the argument RUN means."""
     return store_of(args).run(args.run)
+
+
+def own_folder_of(args: argparse.Namespace) -> RunFolder:
+    """The folder of the run that RUN means; refused for runs in other trackers' files."""
+    view = run_of(args)
+    check_own(view)
+    return RunFolder(view.path)
+
+
+def check_own(view: LocalRun) -> None:
+    """Raise ``UsageError`` for a run in another tracker's files."""
+    if view.tracker is not None:
+        raise UsageError(
+            f"{view.brief().name!r} lies in files of {view.tracker}, which are only read:"
+            f" 'epochal import {view.path}' makes a run of ours of it."
+        )
 
 
 def print_json(value: Any) -> None:

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare runs with the first."""
     with store_of(args) as store:
-        runs = list({view.path: view for view in map(store.run, args.runs)}.values())
+        runs = list({view.place: view for view in map(store.run, args.runs)}.values())
         if len(runs) < 2:
             raise UsageError(
                 "compare takes two runs or more; the first is what others differ from."

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.cli.command import add_json, print_json, runs_dir, store_of
@@ -13,6 +14,7 @@ from epochal.cli.table import table, terminal_columns
 from epochal.console.verbosity import msg
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
+from epochal.store.local import open_store
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
@@ -25,9 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``ls``."""
     parser.add_argument(
         "query",
-        metavar="QUERY",
+        metavar="QUERY|DIR",
         nargs="?",
-        help="only runs of a project, or those a query selects: 'config.lr < 3e-4'",
+        help="only runs of a project, or those a query selects: 'config.lr < 3e-4'; or another"
+        " folder of runs, ours or another tracker's",
     )
     parser.add_argument("-a", "--all", action="store_true", help="hidden runs too")
     parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N, the first ones")
@@ -43,8 +46,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List runs, newest first unless told otherwise."""
     rows: list[tuple[RunInfo, float | None]] = []
-    with store_of(args) as store:
-        for view in store.runs(_query(args.query), order=args.sort):
+    folder, query = _meant(args)
+    with open_store(folder) if folder is not None else store_of(args) as store:
+        for view in store.runs(_query(query), order=args.sort):
             if args.limit is not None and len(rows) >= args.limit:
                 break
             if not view.brief().hidden or args.all:
@@ -54,8 +58,32 @@ def run(args: argparse.Namespace) -> int:
     elif rows:
         _print(rows)
     else:
-        msg("%s", _nothing(args))
+        msg("%s", _nothing(folder or runs_dir(args), query))
     return 0
+
+
+def _meant(args: argparse.Namespace) -> tuple[Path | None, str | None]:
+    """The folder that the argument names, if it names one, and the query."""
+    if args.query is None:
+        return None, None
+    place = Path(args.query).expanduser()
+    # A word alone may be a project as well, and then it is that.
+    is_path = len(place.parts) > 1 or args.query in (".", "..")
+    if not _exists(place) or (not is_path and _has_project(args)):
+        return None, args.query
+    return place, None
+
+
+def _exists(place: Path) -> bool:
+    try:
+        return place.exists()
+    except OSError:  # a query too long for a name
+        return False
+
+
+def _has_project(args: argparse.Namespace) -> bool:
+    with store_of(args) as store:
+        return any(view.brief().project == args.query for view in store.runs())
 
 
 def _query(text: str | None) -> str | None:
@@ -106,12 +134,11 @@ def _last_loss(view: RunView) -> float | None:
     return view.summary(metric.name, axis=metric.axis).last
 
 
-def _nothing(args: argparse.Namespace) -> str:
-    where = runs_dir(args)
-    if _is_project(args.query):
-        return f"No run of project {args.query!r} in {where}."
-    if args.query is not None:
-        return f"No run in {where} fits {args.query!r}."
+def _nothing(where: Path, query: str | None) -> str:
+    if _is_project(query):
+        return f"No run of project {query!r} in {where}."
+    if query is not None:
+        return f"No run in {where} fits {query!r}."
     return (
         f"No runs in {where} yet. 'epochal demo' records one; in a training, epochal.init() does."
         " Another folder is named with --dir."

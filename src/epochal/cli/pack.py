@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import dataclass, field
 
-from epochal.cli.command import add_json, print_json, store_of
+from epochal.cli.command import add_json, check_own, print_json, store_of
 from epochal.console.verbosity import msg
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes
@@ -40,8 +40,13 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.runs) == args.all:
         raise UsageError("pack takes runs, or --all.")
     with store_of(args) as store:
-        chosen = store.runs() if args.all else [store.run(key) for key in args.runs]
-        found = [_pack(view) for view in {view.path: view for view in chosen}.values()]
+        if args.all:
+            chosen = [view for view in store.runs() if view.tracker is None]
+        else:
+            chosen = [store.run(key) for key in args.runs]
+        for view in chosen:
+            check_own(view)
+        found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
     if args.json:
         print_json(found)
     else:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
-from epochal.journal.layout import RunFolder
+from epochal.cli.command import add_json, add_run, own_folder_of, print_json
 from epochal.journal.repair import Diagnosis, PartDamage, diagnose, mend
 
 _TAILS = {
@@ -24,7 +23,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report damage and mend it; 1 when damage is left."""
-    folder = RunFolder(run_of(args).path)
+    folder = own_folder_of(args)
     found = diagnose(folder)
     may_mend = not (args.dry_run or found.alive)
     done = mend(folder, found) if may_mend else []

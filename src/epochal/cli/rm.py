@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Delete runs after asking; nothing is deleted when any of them may not be."""
     store = store_of(args)
-    runs = list({view.path: view for view in map(store.run, args.runs)}.values())
+    runs = list({view.place: view for view in map(store.run, args.runs)}.values())
     for view in runs:
         info = view.info
         if info.status.state == "running" and not args.force:

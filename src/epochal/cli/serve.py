@@ -14,7 +14,6 @@ from typing import Any
 
 from epochal.cli.command import runs_dir
 from epochal.console.verbosity import msg
-from epochal.errors import UsageError
 from epochal.serving import Place, find_place, serve
 from epochal.settings import environment_token
 
@@ -22,7 +21,10 @@ from epochal.settings import environment_token
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``serve``."""
     parser.add_argument(
-        "folders", metavar="DIR", nargs="*", help="folders of runs (default: the one of --dir)"
+        "folders",
+        metavar="DIR",
+        nargs="*",
+        help="folders of runs, ours or other trackers' (default: the one of --dir)",
     )
     parser.add_argument(
         "--port", type=int, help="port to listen on (default: 6060, or the next free one)"
@@ -81,9 +83,10 @@ def _folders(args: argparse.Namespace) -> list[Path]:
                 "%s", f"There is no folder {str(folder)!r} yet; its runs will appear by themselves."
             )
         return [folder]
-    for folder in map(Path, args.folders):
-        if not folder.expanduser().is_dir():
-            raise UsageError(f"there is no folder {str(folder)!r}.")
+    from epochal.store.local import check_place
+
+    for folder in args.folders:
+        check_place(folder)
     return [Path(folder).expanduser() for folder in args.folders]
 
 

@@ -50,6 +50,7 @@ def _heading(info: RunInfo) -> Iterator[str]:
         "status": f"{info.status.text}{reason}",
         "id": info.id,
         "folder": info.folder,
+        "files of": info.tracker,
         "created": _moment(info.created),
         "updated": _moment(info.updated),
         "attempts": info.attempts if info.attempts > 1 else None,
@@ -72,7 +73,8 @@ def _beside(view: RunView) -> Iterator[str]:
     for text in machines:
         yield f"  {'hardware':<13} {text}"
     for event in _events(view, "vanished"):
-        yield f"  {'vanished':<13} {event.record.get('sentence')}"
+        if event.record.get("sentence") != view.status.reason:  # of an attempt before
+            yield f"  {'vanished':<13} {event.record.get('sentence')}"
     cost = _own_cost(view)
     if cost is not None:
         yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"

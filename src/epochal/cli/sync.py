@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, own_folder_of, print_json
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.reporting import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
@@ -49,7 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Send what has not been sent; 1 when something is left."""
-    folder = RunFolder(run_of(args).path)
+    folder = own_folder_of(args)
     ledger = Ledger(folder)
     if args.status:
         _print_all(_counted(folder, ledger.standings()), as_json=args.json)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.cli.command import runs_dir
-from epochal.errors import UsageError
 from epochal.settings import cache_folder
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "what",
         metavar="RUN|DIR",
         nargs="?",
-        help="a run (id, name, project/name, folder) or a folder of runs (default: of --dir)",
+        help="a run (id, name, project/name, folder), a folder of runs or a file of another tracker"
+        " (default: the folder of --dir)",
     )
     parser.add_argument(
         "-c",
@@ -62,30 +62,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
-    from epochal.store.local import LocalStore
+    from epochal.store.local import LocalStore, open_store
 
     folder = runs_dir(args)
     if args.what is None:
         return LocalStore(folder, cache=cache_folder()), None
     path = Path(args.what).expanduser()
-    if not path.is_dir():
+    if not path.exists():
         return LocalStore(folder, cache=cache_folder()), args.what
-    store = LocalStore(path, cache=cache_folder())
-    if not store.runs():
-        _refuse_foreign(path)
-    return store, None
-
-
-def _refuse_foreign(path: Path) -> None:
-    """Say what to do with a folder of another tracker; an empty one may get runs later."""
-    from epochal.imports.foreign import open_foreign
-
-    found = open_foreign(path)
-    if found is not None:
-        raise UsageError(
-            f"{path} holds runs of {found.label}: 'epochal import {path}' copies them into runs"
-            " that can be watched."
-        )
+    return open_store(path), None
 
 
 def _print_once(desk: Desk, glyphs: Glyphs) -> int:

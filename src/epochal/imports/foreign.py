@@ -146,7 +146,7 @@ FORMATS: Mapping[str, str] = {
 }
 
 # Formats that any program writes for any purpose: beside a tracker's own files they are not runs.
-_ANYBODYS = frozenset({"json_lines", "csv"})
+ANYBODYS = frozenset({"json_lines", "csv"})
 
 
 def open_foreign(path: str | Path) -> Foreign | None:
@@ -172,7 +172,7 @@ def open_all_foreign(path: str | Path, *, without: Set[str] = frozenset()) -> Se
     found: list[Foreign] = []
     fault: FormatError | None = None
     for name, module in FORMATS.items():
-        if name in without or (found and name in _ANYBODYS):
+        if name in without or (found and name in ANYBODYS):
             continue
         try:
             source: Foreign | None = importlib.import_module(module).find(place)

@@ -90,7 +90,9 @@ class MlflowRun:
         self._last_row = 0
         self._has_finished = False
         self._problems: list[str] = []
+        # Parameters and tags may be added while a run goes on.
         self._identity: Identity | None = None
+        self._identified: object = None
 
     def learn(self, **row: Any) -> None:
         """Take what the table of runs says now."""
@@ -112,8 +114,9 @@ class MlflowRun:
     @property
     def identity(self) -> Identity:
         """Names from the tables of runs and experiments, parameters and tags."""
-        if self._identity is None:
-            self._identity = self._read_identity()
+        seen = self.signature()
+        if self._identity is None or self._identified != seen:
+            self._identity, self._identified = self._read_identity(), seen
         return self._identity
 
     def _read_identity(self) -> Identity:

@@ -113,7 +113,9 @@ def _written(parts: Served, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
     store = parts.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        chosen.write(store.run(info.folder), text)
+        # A file of another tracker may hold several runs; a folder of ours is quicker to find.
+        run = store.run(info.folder if info.tracker is None else info.id)
+        chosen.write(run, text)
         text.flush()
         text.detach()
     except BaseException:

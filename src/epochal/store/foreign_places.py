@@ -9,6 +9,7 @@ from pathlib import Path
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import (
+    ANYBODYS,
     Batch,
     Extent,
     Foreign,
@@ -50,21 +51,21 @@ class ForeignPlaces:
         A file that is a tracker's and cannot be read is a run that has nothing but a problem.
         """
         for place in places:
-            for source in self._sources(place, depth=0, without=frozenset()):
-                try:
-                    found = source.runs()
-                except (FormatError, OSError) as error:
-                    source = UnreadableFile(source.path, source.label, str(error))
-                    found = source.runs()
-                for run in found:
-                    yield source, run
+            yield from self._below(place, depth=0, without=frozenset())
 
-    def _sources(self, path: Path, *, depth: int, without: Set[str]) -> Iterator[Foreign]:
-        found = self._at(path, without)
+    def _below(
+        self, path: Path, *, depth: int, without: Set[str]
+    ) -> Iterator[tuple[Foreign, ForeignRun]]:
+        found = [pair for source in self._at(path, without) for pair in _runs_of(source)]
         yield from found
-        if not found and depth < _DEPTH:
-            for folder in sorted(contents(path)[0]):
-                yield from self._sources(folder, depth=depth + 1, without=without | _DEEP)
+        if depth == _DEPTH:
+            return
+        # What is found at a place may lie in folders below it; the others are looked into as well.
+        holders = {folder for _, run in found for folder in (run.path, *run.path.parents)}
+        without = without | _DEEP | (ANYBODYS if found else frozenset())
+        for folder in sorted(contents(path)[0]):
+            if folder not in holders:
+                yield from self._below(folder, depth=depth + 1, without=without)
 
     def _at(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
         """The sources in one place; the same objects as before for what was there before."""
@@ -80,9 +81,19 @@ class ForeignPlaces:
         return list(probed.sources.values())
 
 
+def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:
+    try:
+        found = source.runs()
+    except (FormatError, OSError) as error:
+        source = UnreadableFile(source.path, source.label, str(error))
+        found = source.runs()
+    for run in found:
+        yield source, run
+
+
 def runs_at(path: Path) -> Sequence[tuple[Foreign, ForeignRun]]:
     """The runs of other trackers in one file or folder."""
-    return [(source, run) for source in _opened(path, frozenset()) for run in source.runs()]
+    return [pair for source in _opened(path, frozenset()) for pair in _runs_of(source)]
 
 
 class UnreadableFile:

@@ -133,7 +133,8 @@ class ForeignSource:
     def _labels_folder(self) -> RunFolder | None:
         if self._cache is None:
             return None
-        return RunFolder(self._cache / "labels" / stable_id(self.tracker, self.path, self.run.key))
+        name = stable_id(self.tracker, self.path, self.run.identity.id)
+        return RunFolder(self._cache / "labels" / name)
 
     @property
     def problems(self) -> Sequence[str]:

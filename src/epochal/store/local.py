@@ -298,7 +298,10 @@ def _load_foreign(path: Path, cache: Path | None, *, held: Held | None) -> Local
     if len(found) > 1:
         names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
         more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise UsageError(f"{str(path)!r} holds {len(found)} runs: {names}{more}.")
+        raise UsageError(
+            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
+            " and name one of them."
+        )
     source, run = found[0]
     return LocalRun(ForeignSource(source, run, cache=cache), held=held)
 

@@ -183,6 +183,7 @@ class LocalRun:
             tags=_texts(own_tags) if labels.tags is None else labels.tags,
             notes=self._said("notes") if labels.notes is None else labels.notes,
             hidden=labels.hidden,
+            tracker=self.tracker,
         )
 
     @property
