@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from epochal.health.rule import Rule
+from epochal.health.rules.advice_cuts import AdviceCuts
+from epochal.health.rules.advice_fading import AdviceFading
+from epochal.health.rules.advice_guard import AdviceGuard
+from epochal.health.rules.advice_rate_room import AdviceRateRoom
+from epochal.health.rules.advice_stuck import AdviceStuck
+from epochal.health.rules.advice_unstable import AdviceUnstable
 from epochal.health.rules.dead_layer import DeadLayer
 from epochal.health.rules.frozen_layer import FrozenLayer
 from epochal.health.rules.gpu_throttling import GpuThrottling
@@ -37,6 +43,13 @@ MACHINE_RULES: tuple[type[Rule], ...] = (
     MoeCollapse,
     SilentRun,
 )
-ADVICE_RULES: tuple[type[Rule], ...] = ()
+ADVICE_RULES: tuple[type[Rule], ...] = (
+    AdviceUnstable,
+    AdviceStuck,
+    AdviceFading,
+    AdviceGuard,
+    AdviceCuts,
+    AdviceRateRoom,
+)
 
 RULES: tuple[type[Rule], ...] = (*CURVE_RULES, *MACHINE_RULES, *ADVICE_RULES)

@@ -198,9 +198,12 @@ class MachineThresholds:
     advice_cooldown: int = 200
     # Of its peak: below it the schedule is at work already.
     advice_lr_share: float = 0.3
-    # Points of the gradient norm; flat is a change of less than a twentieth over them.
-    advice_flat_points: int = 50
-    advice_flat_share: float = 0.05
+    # Points of the gradient norm: medians of fifty stray by a few percent of it, so that flat is
+    # a change of less than a sixth.
+    advice_flat_points: int = 100
+    advice_flat_share: float = 0.15
+    # And rising is more than noise makes of it.
+    advice_rise_factor: float = 1.5
     # Points on plateau before anything is said: a schedule or one epoch passes in the meantime.
     advice_stuck_points: int = 300
     advice_fading_points: int = 60

@@ -1,0 +1,75 @@
+"""Advice: the rate had to be cut while many experts were idle."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_SUBJECT = "lr-cut"
+_UTILIZATION = "moe/expert_utilization"
+
+
+class AdviceGuard(Rule):
+    """A guard cut the rate and few experts were used just then: routing, not the rate, is at fault.
+
+    Over when some time has passed without another cut.
+    """
+
+    name: ClassVar[str] = "advice-guard"
+    kinds: ClassVar[frozenset[str]] = frozenset({"event", "moe", "step"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._cut_at: int | None = None
+        self._use: tuple[int, float] | None = None
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge when a cut and a figure of the experts lie close together."""
+        limits = self.thresholds.machine
+        step = seen.step
+        if seen.kind == "event":
+            if seen.record.get("name") != "lr-cut":
+                return ()
+            at = seen.record.get("at_step", step)
+            self._cut_at = at if isinstance(at, int) else context.step
+        else:
+            use = seen.values.get(_UTILIZATION)
+            if use is not None and step is not None and math.isfinite(use):
+                self._use = (step, use)
+        if self._cut_at is None:
+            return ()
+        if self._use is not None and self._use[1] < limits.moe_utilization:
+            apart = abs(self._use[0] - self._cut_at)
+            if apart <= limits.advice_guard_steps:
+                return (self._described(self._cut_at, self._use[1]),)
+        if step is not None and step > self._cut_at + limits.advice_cooldown:
+            self._cut_at = None
+            return (Verdict(_SUBJECT, holds=False),)
+        return ()
+
+    def cut(self, step: int, context: Context) -> None:
+        """Forget a cut that is void."""
+        self._cut_at = self._use = None
+
+    @staticmethod
+    def _described(at: int, use: float) -> Verdict:
+        return Verdict(
+            _SUBJECT,
+            holds=True,
+            severity="info",
+            sentence=f"The rate was cut at step {at:,} while only {100 * use:.0f} % of the experts "
+            "were in use: the jump may come from the routing.",
+            steps=(at, at),
+            evidence={"utilization": use, "step": at},
+            advice="Mend the balance of the experts (balancing loss, router noise) rather than "
+            "lowering the rate for all.",
+        )

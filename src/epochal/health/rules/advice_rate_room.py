@@ -1,0 +1,123 @@
+"""Advice: at the end of the warm-up the loss falls as fast as the rate lets it."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean, median
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_number
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_SUBJECT = "lr"
+
+
+class AdviceRateRoom(Rule):
+    """The rate stops rising while the loss falls fast, and no slower than before: there is room.
+
+    A loss that falls ever slower is the usual picture, and no reason for a higher rate; nor is one
+    whose gradients grow with the rate.
+    """
+
+    name: ClassVar[str] = "advice-rate-room"
+    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._losses: deque[float] = deque(maxlen=3 * self.thresholds.machine.advice_room_points)
+        self._norms: deque[float] = deque(maxlen=self._losses.maxlen)
+        self._lr: float | None = None
+        self._rising = self._level = 0
+        self._is_over = False
+        self._said_at: int | None = None
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Follow the warm-up; judge once, when it has ended."""
+        limits = self.thresholds.machine
+        loss, lr = seen.roles.get("loss"), seen.roles.get("lr", context.last.get("lr"))
+        if seen.step is None or loss is None or lr is None or not math.isfinite(loss):
+            return ()
+        if self._said_at is not None:
+            return self._close(seen.step)
+        if self._is_over:
+            return ()
+        self._losses.append(loss)
+        norm = seen.roles.get("norm")
+        if norm is not None and math.isfinite(norm):
+            self._norms.append(norm)
+        if self._lr is None or lr > self._lr * (1 + 1e-9):
+            self._rising += self._lr is not None
+            self._lr, self._level = lr, 0
+            return ()
+        self._level += 1
+        if self._level < 2:
+            return ()
+        self._is_over = True
+        if self._rising < 2 * limits.advice_room_points or not self._has_room():
+            return ()
+        self._said_at = seen.step
+        return (self._described(seen.step),)
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew: a resumed run may warm up again."""
+        self._forget()
+
+    def _close(self, step: int) -> Iterable[Verdict]:
+        if self._said_at is None or step < self._said_at + self.thresholds.machine.advice_cooldown:
+            return ()
+        self._said_at = None
+        return (Verdict(_SUBJECT, holds=False),)
+
+    def _has_room(self) -> bool:
+        limits = self.thresholds.machine
+        points = limits.advice_room_points
+        losses = list(self._losses)
+        if len(losses) < 3 * points or min(losses) <= 0:
+            return False
+        first, middle, last = (losses[n * points : (n + 1) * points] for n in range(3))
+        before, now = fmean(first) - fmean(middle), fmean(middle) - fmean(last)
+        noise = max(_noise(middle), _noise(last)) * math.sqrt(2 / points)
+        falls = now > limits.advice_room_share * fmean(middle) and now > 4 * noise
+        return falls and now >= before > 0 and not self._norms_rise()
+
+    def _norms_rise(self) -> bool:
+        norms = list(self._norms)
+        half = len(norms) // 2
+        return half > 0 and median(norms[half:]) > 1.2 * median(norms[:half])
+
+    def _described(self, step: int) -> Verdict:
+        limits = self.thresholds.machine
+        points = limits.advice_room_points
+        losses = list(self._losses)
+        before, now = fmean(losses[-2 * points : -points]), fmean(losses[-points:])
+        fall = 100 * (1 - now / before)
+        return Verdict(
+            _SUBJECT,
+            holds=True,
+            severity="info",
+            sentence=f"The warm-up ended at step {step:,} while the loss was falling by "
+            f"{fall:.0f} % per {points} points, faster and faster: the rate could have risen "
+            "further.",
+            steps=(step, step),
+            evidence={"fall_pct": round(fall, 1), "lr": self._lr or 0.0},
+            advice=f"Try a peak rate of {format_number(limits.advice_room_factor)} times this one "
+            "in the next run.",
+        )
+
+
+def _noise(values: Sequence[float]) -> float:
+    """Standard deviation from neighbours' distances, which a slope hardly changes."""
+    distances = [abs(b - a) for a, b in pairwise(values)]
+    return fmean(distances) * math.sqrt(math.pi) / 2

@@ -1,0 +1,58 @@
+"""Advice: a training that diverges together with its routing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.signals import Signals
+from epochal.health.thresholds import Thresholds
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+_SUBJECT = "routing"
+_ROUTING_RULES = ("moe-imbalance", "moe-collapse")
+
+
+class AdviceUnstable(Rule):
+    """Loss and gradients rise while the routing is unhealthy: the router is the first to mend."""
+
+    name: ClassVar[str] = "advice-unstable"
+    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    every_rank: ClassVar[bool] = False
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self.cooldown_steps = thresholds.machine.advice_cooldown
+        self._signals = Signals(points=thresholds.machine.advice_flat_points)
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Judge one point."""
+        limits, signals = self.thresholds.machine, self._signals
+        if not signals.observe(seen, context) or seen.step is None:
+            return
+        routing = [rule for rule in _ROUTING_RULES if context.has_open(rule)]
+        if signals.phase not in ("diverging", "unstable") or not routing:
+            yield Verdict(_SUBJECT, holds=False)
+            return
+        change = signals.norm_change(limits.advice_flat_points)
+        if change is None or change < limits.advice_rise_factor:
+            return
+        yield Verdict(
+            _SUBJECT,
+            holds=True,
+            sentence=f"The training has been {signals.phase} since step {signals.phase_step:,}, "
+            f"gradients have grown {change:.1f} times, and its experts are badly balanced: the "
+            "routers drive it.",
+            steps=(signals.phase_step, seen.step),
+            evidence={"norm_change": change, "phase": signals.phase, "routing": routing[0]},
+            advice="Go back to the last good checkpoint with half the rate for the routers and a "
+            "larger z loss; clip gradients.",
+        )
+
+    def cut(self, step: int, context: Context) -> None:
+        """Begin anew."""
+        self._signals.forget()
