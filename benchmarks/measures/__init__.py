@@ -16,6 +16,7 @@ from benchmarks.measures import (
     hot,
     import_time,
     kill,
+    log_folders,
     reading,
     sealed,
     serving,
@@ -35,6 +36,7 @@ def every_measure() -> dict[str, Measure]:
         reading,
         serving,
         event_files,
+        log_folders,
         kill,
         health,
     )
