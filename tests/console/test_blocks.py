@@ -6,6 +6,7 @@ from epochal.console.blocks import (
     dataset_block,
     gpu_model_block,
     options_block,
+    phases_block,
     speed_of_light_block,
 )
 
@@ -126,4 +127,58 @@ def test_allocator() -> None:
         "  weights        4.0 GB           -\n"
         "  optimizer      2.0 GB      8.0 GB\n"
         "  total          6.0 GB      8.0 GB"
+    )
+
+
+def test_speed_of_light_as_measured_on_many_devices() -> None:
+    block = speed_of_light_block(
+        {"tf32": 494.5, "bf16": 989.5, "fp8": 1979.0},
+        blocks=5e8,
+        lm_head=2e8,
+        attention=5e7,
+        tps=10_000_000,
+        blocks_dtype="fp8",
+        device="NVIDIA H200",
+        num_devices=8,
+        measured=1500.0,
+        note="60 of 132 multiprocessors",
+    )
+    assert block.splitlines()[1:4] == [
+        "  Device:    8 x NVIDIA H200",
+        "  Peak BF16:    989.5 TFLOP/s",
+        "  Peak  FP8:   1979.0 TFLOP/s   measured 1500 of 1979 TFLOP/s, 76 %",
+    ]
+    assert block.splitlines()[-1] == "  Note:      60 of 132 multiprocessors"
+
+
+def test_speed_of_light_that_is_known_only_as_measured() -> None:
+    block = speed_of_light_block(
+        {"fp32": 0.0372},
+        blocks=5e8,
+        lm_head=2e8,
+        attention=5e7,
+        tps=46,
+        blocks_dtype="fp32",
+        lm_head_dtype="fp32",
+        attention_dtype="fp32",
+        measured=0.0372,
+    )
+    assert "  Peak FP32:    0.037 TFLOP/s   measured" in block.splitlines()
+
+
+def test_phases_longest_first() -> None:
+    block = phases_block(
+        {"data": 4.5, "forward": 14.0, "other": 0.5},
+        wall_ms=20.0,
+        last_step=99,
+        steps=50,
+        by_gpu=True,
+        host_bound=0.25,
+    )
+    assert block == (
+        "[Phases] 50 steps to 99, 20.0 ms each by the GPU's clock\n"
+        "  forward     14.00 ms   70.0 %\n"
+        "  data         4.50 ms   22.5 %\n"
+        "  other        0.50 ms    2.5 %\n"
+        "  the GPU waited for the host in 25 % of these steps"
     )

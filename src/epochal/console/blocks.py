@@ -12,7 +12,6 @@ FILES_SHOWN = 10
 LONGEST_VALUE = 200
 _MIB = 2**20
 _GIGA_ABOVE = 2e9
-_NO_PEAK_NAME = {"fp32": "TF32"}  # 32-bit matrix products run on the tensor cores as TF32
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,25 +53,59 @@ def speed_of_light_block(
     blocks_dtype: str = "bf16",
     lm_head_dtype: str = "bf16",
     attention_dtype: str = "bf16",
+    device: str | None = None,
+    num_devices: int = 1,
+    measured: float | None = None,
+    note: str | None = None,
 ) -> str:
     """What the hardware could do at most.
 
     ``peaks`` in TFLOP/s by dtype ("tf32", "bf16", "fp16", "fp8", "fp4"), shown for the dtypes in
-    use; work in FLOP per token; ``tps`` in tokens per second, None when the device is not known.
+    use; work in FLOP per token; ``tps`` in tokens per second of all devices, None when the device
+    is not known. ``measured`` is what the blocks' dtype was seen to do, ``note`` what was assumed.
     """
     used = {blocks_dtype.lower(), lm_head_dtype.lower(), attention_dtype.lower()}
-    used_names = {_NO_PEAK_NAME.get(dtype, dtype.upper()) for dtype in used}
-    shown = [(n.upper(), peak) for n, peak in peaks.items() if n.upper() in used_names and peak > 0]
+    names = {_peak_name(dtype, peaks) for dtype in used}
+    main = _peak_name(blocks_dtype.lower(), peaks)
+    shown = [(name, peak) for name, peak in peaks.items() if name in names and peak > 0]
+    many = f"{num_devices} x " if num_devices > 1 else ""
     return "\n".join(
         [
             "[Speed of Light]",
-            *(f"  Peak {name:>4}: {peak:8.1f} TFLOP/s" for name, peak in shown),
+            *([] if device is None else [f"  Device:    {many}{printable(device)}"]),
+            *(
+                f"  Peak {name.upper():>4}: {_tflops(peak)} TFLOP/s"
+                f"{_measured(measured, peak) if name == main else ''}"
+                for name, peak in shown
+            ),
             f"  Blocks:    {_flop(blocks)}   in {blocks_dtype}",
             f"  LM-Head:   {_flop(lm_head)}   in {lm_head_dtype}",
             f"  Attention: {_flop(attention)}   in {attention_dtype}",
             f"  SOL:       {f'{tps:9.0f} tok/s' if tps else 'unavailable'}",
+            *([] if note is None else [f"  Note:      {printable(note, longest=LONGEST_VALUE)}"]),
         ]
     )
+
+
+def phases_block(
+    means: Mapping[str, float],
+    *,
+    wall_ms: float,
+    last_step: int,
+    steps: int,
+    by_gpu: bool = False,
+    host_bound: float | None = None,
+) -> str:
+    """Where the time of a step went: milliseconds by phase, a mean over the last steps."""
+    width = max((len(printable(name)) for name in means), default=0)
+    clock = " by the GPU's clock" if by_gpu else ""
+    lines = [f"[Phases] {steps} steps to {last_step}, {wall_ms:.1f} ms each{clock}"]
+    for name, mean in sorted(means.items(), key=lambda pair: -pair[1]):
+        share = 100 * mean / wall_ms if wall_ms > 0 else 0.0
+        lines.append(f"  {printable(name):<{width}} {mean:9.2f} ms {share:6.1f} %")
+    if host_bound is not None and host_bound > 0:
+        lines.append(f"  the GPU waited for the host in {100 * host_bound:.0f} % of these steps")
+    return "\n".join(lines)
 
 
 def dataset_block(splits: Iterable[DatasetSplit], *, all_files: bool = False) -> str:
@@ -146,6 +179,23 @@ def allocator_block(segments: Iterable[Segment], *, title: str = "Allocator") ->
 
 def _flop(flop: float) -> str:
     return f"{flop / 1e9:8.1f} GFLOP" if flop > _GIGA_ABOVE else f"{flop / 1e6:8.1f} MFLOP"
+
+
+def _peak_name(dtype: str, peaks: Mapping[str, float]) -> str:
+    """The peak a dtype goes by; 32-bit products run on tensor cores, where there are any."""
+    return "tf32" if dtype == "fp32" and "tf32" in peaks else dtype
+
+
+def _tflops(rate: float) -> str:
+    return f"{rate:8.1f}" if rate >= 1 else f"{rate:8.3f}"
+
+
+def _measured(measured: float | None, peak: float) -> str:
+    if measured is None:
+        return ""
+    if measured == peak:
+        return "   measured"
+    return f"   measured {measured:.0f} of {peak:.0f} TFLOP/s, {100 * measured / peak:.0f} %"
 
 
 def _files(files: Sequence[DataFile]) -> Iterator[str]:

@@ -35,8 +35,10 @@ from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
 from epochal.run.pace import Pace, Totals
+from epochal.run.phases import Phase, Phases
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
+from epochal.run.speed_limit import SpeedLimit
 from epochal.run.vocabulary import Vocabulary
 from epochal.values import (
     DeviceReader,
@@ -91,10 +93,14 @@ class Run(Vocabulary):
         if attempt > 1 and rank == 0 and writer is not None:
             self._append = ResumeMark(self, writer, resume_step).append
             self._step = last_step if resume_step is None else resume_step - 1
+        self._speed_limit = SpeedLimit()
+        self._phases = Phases(self)
+        self.on_finish(self._phases.finish)
         _register_fork(self)
         if "torch" in sys.modules:
             # By name: this floor knows nothing of torch, and asks only where torch is in use.
-            import_module("epochal.torch.compiled").leave_out(Run.log, Run.write)
+            hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
+            import_module("epochal.torch.compiled").leave_out(*hot)
 
     # -- who this is ------------------------------------------------------------------------------
 
@@ -273,6 +279,15 @@ class Run(Vocabulary):
             )
             self._console.line(lambda: section_line(name, seconds=seconds))
 
+    def phase(self, name: str) -> Phase:
+        """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
+
+        ``data``, ``forward``, ``backward``, ``optimizer``, ``sync``, ``eval``, ``save`` and ``log``
+        are understood by what explains lost time; any other name will do. Phases may stand inside
+        one another. Costs a microsecond, never waits, never raises once it is made.
+        """
+        return self._phases.named(name)
+
     def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
         """Add to the configuration after the start; one ``option`` record per key."""
         plain = plain_json(values)
@@ -288,8 +303,12 @@ class Run(Vocabulary):
 
     def write(self, record: Record) -> None:
         """Append one complete record, and print what belongs to its kind."""
-        if record["log"] == "step":
+        kind = record["log"]
+        if kind == "step":
             self._step = record["step"]
+            self._speed_limit.fill(record)
+        elif kind == "sol":
+            self._speed_limit.learn(record)
         self._write_or_defer(record)
 
     def write_unseen(self, record: Record) -> None:
@@ -461,6 +480,7 @@ class Run(Vocabulary):
         self._show_at = math.inf
         self._is_observed = False
         self._last_calls.clear()
+        self._phases.abandon()
         self.write_directly()
 
     def _write_archive(self, status: str = "finished") -> None:

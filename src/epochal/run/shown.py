@@ -12,6 +12,7 @@ from epochal.console.verbosity import Verbosity
 from epochal.run.pace import Pace
 
 _PEAK_SUFFIX = "_peak"
+_PHASE_PREFIX = "phase/"
 
 
 class Shown:
@@ -26,6 +27,7 @@ class Shown:
             "gpu": self._gpu,
             "gpu-model": self._block_of(_gpu_model),
             "sol": self._block_of(_speed_of_light),
+            "phases": self._phases,
             "allocator": self._block_of(_allocator),
             "dataset": self._dataset,
         }
@@ -62,6 +64,10 @@ class Shown:
             )
         )
 
+    def _phases(self, record: Mapping[str, Any]) -> None:
+        if self._console.enabled(Verbosity.VERBOSE):
+            self._console.block(lambda: _phase_means(record))
+
     def _dataset(self, record: Mapping[str, Any]) -> None:
         split = blocks.DatasetSplit(
             name=record["split"],
@@ -92,7 +98,7 @@ def _speed_of_light(record: Mapping[str, Any]) -> str:
     peaks = {
         name.removesuffix(_PEAK_SUFFIX): float(value)
         for name, value in record.items()
-        if name.endswith(_PEAK_SUFFIX)
+        if name.endswith(_PEAK_SUFFIX) and name != "measured_peak"
     }
     dtype = record.get("dtype", "bf16")
     return blocks.speed_of_light_block(
@@ -102,8 +108,23 @@ def _speed_of_light(record: Mapping[str, Any]) -> str:
         attention=record["attention"],
         tps=record.get("tps"),
         blocks_dtype=dtype,
-        lm_head_dtype=dtype,
-        attention_dtype=dtype,
+        lm_head_dtype=record.get("lm_head_dtype", dtype),
+        attention_dtype=record.get("attention_dtype", dtype),
+        device=record.get("device"),
+        num_devices=record.get("world_size", 1),
+        measured=record.get("measured_peak"),
+        note=record.get("note"),
+    )
+
+
+def _phase_means(record: Mapping[str, Any]) -> str:
+    return blocks.phases_block(
+        {name.removeprefix(_PHASE_PREFIX): mean for name, mean in record["m"].items()},
+        wall_ms=record["wall_ms"],
+        last_step=record["step"],
+        steps=record["steps"],
+        by_gpu=record.get("clock") == "gpu",
+        host_bound=record.get("host_bound"),
     )
 
 

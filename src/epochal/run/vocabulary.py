@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from epochal.errors import ValueTypeError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import now
 from epochal.record import ROLES, Record
 from epochal.run import samples, typed
@@ -136,21 +136,33 @@ class Vocabulary(ABC):
 
     def log_sol_estimate(
         self,
+        estimate: Any = None,
         *,
-        blocks: Any,
-        lm_head: Any,
-        attention: Any,
-        tps: Any,
+        blocks: Any = None,
+        lm_head: Any = None,
+        attention: Any = None,
+        tps: Any = None,
         dtype: str = "bf16",
         **peaks: Any,
     ) -> None:
         """Append the speed-of-light estimate: FLOP per token by part, and tokens per second.
 
-        Peaks in TFLOP/s come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``.
+        Takes what :func:`epochal.speed_of_light` gives, or the figures themselves; peaks in TFLOP/s
+        come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``. Steps logged from
+        here on have their ``sol``.
         """
-        fields = {"blocks": blocks, "lm_head": lm_head, "attention": attention, "tps": tps}
-        record = typed.facts_record("sol", now(), {**fields, **peaks, "dtype": dtype})
-        self.write(record)
+        parts = {"blocks": blocks, "lm_head": lm_head, "attention": attention}
+        given = [
+            name for name, value in {**parts, "tps": tps, **peaks}.items() if value is not None
+        ]
+        if (estimate is not None and given) or (estimate is None and None in parts.values()):
+            raise UsageError(
+                "log_sol_estimate takes an estimate of epochal.speed_of_light, or blocks=, lm_head="
+                " and attention= with tps= and peaks."
+            )
+        own = {**parts, "tps": tps, **peaks, "dtype": dtype}
+        fields = own if estimate is None else estimate.fields()
+        self.write(typed.facts_record("sol", now(), fields))
 
     def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
         """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""

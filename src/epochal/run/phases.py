@@ -1,0 +1,333 @@
+"""Times the parts of a step: ``with run.phase("data"):``.
+
+A phase's own time is that without the phases inside it. Where a GPU is in use its own clock
+measures: what a phase holds it up, whatever the host did meanwhile; nothing waits for it. The means
+per step become a ``phases`` record now and then, a phase that took long a ``span`` of its own.
+
+Steps end where the run's step number changes, which is noticed when the next phase begins; so calls
+that log pay nothing for this. The first step is left out, since it compiles, allocates and waits
+for the data to start. Phases are those of the main thread, or of the first thread that has any
+while the main thread has none; those of other threads become spans only.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from time import perf_counter_ns, time
+from types import TracebackType
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from epochal.errors import ValueTypeError
+from epochal.journal.line import now
+from epochal.record import Record
+from epochal.run.span_limit import SpanLimit
+from epochal.run.typed import checked_name
+
+RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
+# Fifty steps of a large model may be half an hour; the page is not to wait that long.
+RECORD_AT_LATEST_S = 60.0
+LONG_MS = 100.0
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PhasedRun(Protocol):
+    """A run, as far as its phases need it."""
+
+    @property
+    def step(self) -> int:
+        """The last step that was logged."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can be written any more."""
+
+    def write(self, record: Record) -> None:
+        """Append one record."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTimes:
+    """What a GPU's clock measured: milliseconds by phase over ``steps`` steps, the host's beside.
+
+    ``host_bound`` counts the steps in which the GPU had always caught up with the host.
+    """
+
+    steps: int = 0
+    device_ms: Mapping[str, float] = field(default_factory=dict)
+    host_ms: Mapping[str, float] = field(default_factory=dict)
+    host_bound: int = 0
+
+
+class DeviceClock(Protocol):
+    """Times phases where an accelerator works, waiting for nothing; raises nothing."""
+
+    def enter(self, outer: Any) -> Any:
+        """Mark the beginning of a phase inside another's mark; None when it is not timed."""
+
+    def leave(self, mark: Any, name: str, own_ns: int) -> None:
+        """Mark its end, with the host's own time."""
+
+    def end_step(self) -> None:
+        """A step is over; look which ones the device has finished."""
+
+    def take(self, *, wait: bool = False) -> DeviceTimes:
+        """What has been measured since the last time."""
+
+
+class Phase:
+    """One named part of a step: a context manager and a decorator, usable again and by threads."""
+
+    __slots__ = ("_name", "_phases")
+
+    def __init__(self, phases: Phases, name: str) -> None:
+        self._phases = phases
+        self._name = name
+
+    def __enter__(self) -> None:
+        phases = self._phases
+        try:
+            lane: _Lane = phases.local.lane
+        except AttributeError:
+            lane = phases.new_lane()
+        stack = lane.stack
+        mark = None
+        if lane is phases.loop:
+            if phases.run.step != phases.seen_step:
+                phases.next_step(lane)
+            if phases.clock is not None:
+                mark = phases.clock.enter(stack[-1].mark if stack else None)
+        stack.append(_Frame(self._name, mark, perf_counter_ns()))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        ended = perf_counter_ns()
+        phases, name = self._phases, self._name
+        try:
+            lane: _Lane = phases.local.lane
+            stack = lane.stack
+            frame = stack.pop()
+        except (AttributeError, IndexError):
+            return  # entered in another thread
+        if frame.name != name:
+            stack.append(frame)
+            if not lane.unwind(name):
+                return
+            frame = stack.pop()
+        elapsed = ended - frame.since
+        own = elapsed - frame.inner
+        if stack:
+            stack[-1].inner += elapsed
+        else:
+            lane.last_ns = ended
+        totals = lane.totals
+        totals[name] = totals.get(name, 0) + own
+        if frame.mark is not None and phases.clock is not None:
+            phases.clock.leave(frame.mark, name, own)
+        if ended - frame.begun >= phases.long_ns:
+            phases.took_long(name, ended - frame.begun)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Time every call of a function as this phase."""
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise ValueTypeError(
+                f"phase({self._name!r}) times plain functions; {function.__name__!r} gives control"
+                " away in between: use it as a context manager inside."
+            )
+
+        @functools.wraps(function)
+        def timed(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return timed
+
+
+class _Frame:
+    """A phase that is open; ``since`` moves on at a step's end, ``begun`` does not."""
+
+    __slots__ = ("begun", "inner", "mark", "name", "since")
+
+    def __init__(self, name: str, mark: Any, begun: int) -> None:
+        self.name = name
+        self.mark = mark
+        self.inner = 0
+        self.since = self.begun = begun
+
+
+class _Lane:
+    """The phases of one thread."""
+
+    __slots__ = ("last_ns", "stack", "totals")
+
+    def __init__(self) -> None:
+        self.stack: list[_Frame] = []
+        self.totals: dict[str, int] = {}
+        self.last_ns = perf_counter_ns()
+
+    def unwind(self, name: str) -> bool:
+        """Drop what a lost generator left open above a phase; False when that is not open."""
+        if all(frame.name != name for frame in self.stack):
+            return False
+        while self.stack[-1].name != name:
+            self.stack.pop()
+        return True
+
+    def credit_open(self, at_ns: int) -> None:
+        """Count what open phases have taken so far, and have them begin anew here."""
+        inside = 0
+        for frame in reversed(self.stack):
+            elapsed = at_ns - frame.since
+            own = elapsed - frame.inner - inside
+            self.totals[frame.name] = self.totals.get(frame.name, 0) + own
+            inside, frame.since, frame.inner = elapsed, at_ns, 0
+
+
+class Phases:
+    """The phases of one run. Public attributes are for :class:`Phase`, which is on the hot path."""
+
+    def __init__(self, run: PhasedRun, *, long_ms: float = LONG_MS) -> None:
+        self.run = run
+        self.local = threading.local()
+        self.loop: _Lane | None = None
+        self.clock: DeviceClock | None = None
+        self.seen_step = run.step
+        self.long_ns = int(long_ms * 1e6)
+        self._by_name: dict[str, Phase] = {}
+        self._is_main = False
+        self._is_closed = False
+        self._spans = SpanLimit()
+        self._begun_ns: int | None = None
+        self._sums: dict[str, int] = {}
+        self._steps = 0
+
+    def named(self, name: str) -> Phase:
+        """The phase of a name; always the same one."""
+        try:
+            return self._by_name[name]
+        except (KeyError, TypeError):
+            phase = self._by_name[checked_name(name)] = Phase(self, name)
+            return phase
+
+    def new_lane(self) -> _Lane:
+        """A thread has its first phase."""
+        lane = self.local.lane = _Lane()
+        is_main = threading.current_thread() is threading.main_thread()
+        if not self._is_closed and (self.loop is None or (is_main and not self._is_main)):
+            self.loop, self._is_main = lane, is_main
+            self.seen_step, self._begun_ns = self.run.step, None
+        return lane
+
+    def next_step(self, lane: _Lane) -> None:
+        """The run's step has changed: what was gathered belongs to the steps until then."""
+        at_ns = perf_counter_ns()
+        lane.credit_open(at_ns)
+        self._end_steps(lane)
+        if self.clock is None:
+            self.clock = _open_clock()
+        else:
+            self.clock.end_step()
+        if self._begun_ns is None:
+            self._begun_ns = at_ns
+        elif self._is_due((at_ns - self._begun_ns) / 1e9):
+            self._write(at_ns)
+
+    def took_long(self, name: str, elapsed_ns: int) -> None:
+        """A phase took long: a record of its own, unless there have been many."""
+        if self._is_closed or self.run.finished:
+            return
+        seconds = elapsed_ns / 1e9
+        if not self._spans.allows(name, seconds):
+            return
+        record: Record = {"log": "span", "t": now(), "name": name}
+        record["start"] = round(time() - seconds, 3)
+        record["duration_ms"] = round(seconds * 1000, 3)
+        if self.run.step >= 0:
+            record["step"] = self.run.step
+        self.run.write(record)
+
+    def finish(self) -> None:
+        """Write what is left; phases cost nothing and record nothing from here on."""
+        lane, is_closed = self.loop, self._is_closed
+        self.stop()
+        if lane is None or is_closed:
+            return
+        if self.run.step != self.seen_step:
+            at_ns = perf_counter_ns() if lane.stack else lane.last_ns
+            lane.credit_open(at_ns)
+            self._end_steps(lane)
+            if self.clock is not None:
+                self.clock.end_step()
+        else:
+            at_ns = perf_counter_ns()
+        if self._begun_ns is not None and self._steps:
+            self._write(at_ns, wait=True)
+        self.clock = None
+
+    def abandon(self) -> None:
+        """In a forked child, which has neither this training's steps nor its GPU."""
+        self.stop()
+        self.clock = None
+
+    def stop(self) -> None:
+        """Gather nothing more."""
+        self._is_closed, self.loop = True, None
+
+    def _end_steps(self, lane: _Lane) -> None:
+        before, self.seen_step = self.seen_step, self.run.step
+        if self._begun_ns is not None:
+            self._steps += max(1, self.seen_step - before)  # of those in between none was logged
+            for name, own in lane.totals.items():
+                self._sums[name] = self._sums.get(name, 0) + own
+        lane.totals.clear()
+
+    def _is_due(self, elapsed_s: float) -> bool:
+        is_full = elapsed_s >= RECORD_EVERY_S and self._steps >= RECORD_STEPS
+        return is_full or elapsed_s >= RECORD_AT_LATEST_S
+
+    def _write(self, at_ns: int, *, wait: bool = False) -> None:
+        assert self._begun_ns is not None
+        steps, sums = self._steps, self._sums
+        wall_ms = (at_ns - self._begun_ns) / 1e6 / steps
+        self._begun_ns, self._steps, self._sums = at_ns, 0, {}
+        host = {name: own / 1e6 / steps for name, own in sums.items()}
+        times = DeviceTimes() if self.clock is None else self.clock.take(wait=wait)
+        means = {name: mean * _ratio(name, times) for name, mean in host.items()}
+        means["other"] = means.get("other", 0.0) + max(0.0, wall_ms - sum(means.values()))
+        record: Record = {"log": "phases", "t": now(), "step": self.seen_step, "steps": steps}
+        record["wall_ms"] = round(wall_ms, 4)
+        record["m"] = {f"phase/{name}": round(mean, 4) for name, mean in means.items()}
+        if times.steps:
+            record["clock"] = "gpu"
+            record["host_ms"] = {name: round(mean, 4) for name, mean in host.items()}
+            record["host_bound"] = round(times.host_bound / times.steps, 4)
+        self.run.write(record)
+
+
+def _ratio(name: str, times: DeviceTimes) -> float:
+    """How much longer a phase held the GPU than the host; not every step is timed on both."""
+    host_ms = times.host_ms.get(name, 0.0)
+    return times.device_ms[name] / host_ms if host_ms > 0 else 1.0
+
+
+def _open_clock() -> DeviceClock | None:
+    """The clock of the GPU this process uses; None while it uses none.
+
+    Looked up by name: it lives with the rest of what needs torch, which this floor knows nothing
+    of, and is asked only where torch is in use.
+    """
+    if "torch" not in sys.modules:
+        return None
+    clock: DeviceClock | None = import_module("epochal.torch.phase_events").open_clock()
+    return clock

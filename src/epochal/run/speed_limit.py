@@ -1,0 +1,42 @@
+"""Fills in how near each step came to the speed of light, from the estimate that was logged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from epochal.record import Record
+
+MFU = "train/mfu"
+
+
+class SpeedLimit:
+    """Remembers the last ``sol`` record and completes ``step`` records with it, in percent."""
+
+    def __init__(self) -> None:
+        self._tps: float | None = None
+        self._useful_tps: float | None = None
+
+    def learn(self, record: Mapping[str, Any]) -> None:
+        """Take the estimate; one without a speed leaves steps as they are."""
+        self._tps = _speed(record.get("tps"))
+        self._useful_tps = _speed(record.get("useful_tps"))
+
+    def fill(self, record: Record) -> None:
+        """Add ``sol``, and MFU among the metrics, where the caller gave none."""
+        if self._tps is None:
+            return
+        tokens, duration_ms = record.get("step_tokens"), record.get("duration_ms")
+        if not tokens or not duration_ms or not duration_ms > 0:
+            return
+        per_second = tokens / duration_ms * 1000.0
+        record.setdefault("sol", 100.0 * per_second / self._tps)
+        if self._useful_tps is None:
+            return
+        metrics = record.get("m") or {}
+        if MFU not in metrics and "mfu" not in metrics:
+            record["m"] = {**metrics, MFU: 100.0 * per_second / self._useful_tps}
+
+
+def _speed(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and value > 0 else None
