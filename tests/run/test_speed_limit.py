@@ -80,3 +80,14 @@ def test_half_an_estimate_or_two_are_misuse(
 ) -> None:
     with pytest.raises(UsageError, match=r"epochal\.speed_of_light, or blocks="):
         start_run().log_sol_estimate(*positional, **named)
+
+
+def test_phases_learn_the_time_of_a_step_at_the_speed_of_light(start_run: StartRun) -> None:
+    run = start_run()
+    run.log_sol_estimate(Estimate())
+    for step in range(3):
+        with run.phase("forward"):
+            pass
+        run.log_step(step, *STEP[1:])
+    run.finish()
+    assert of_kind(run.dir, "phases")[0]["ideal_ms"] == 100.0

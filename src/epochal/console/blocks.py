@@ -95,6 +95,7 @@ def phases_block(
     steps: int,
     by_gpu: bool = False,
     host_bound: float | None = None,
+    explanation: str | None = None,
 ) -> str:
     """Where the time of a step went: milliseconds by phase, a mean over the last steps."""
     width = max((len(printable(name)) for name in means), default=0)
@@ -105,6 +106,8 @@ def phases_block(
         lines.append(f"  {printable(name):<{width}} {mean:9.2f} ms {share:6.1f} %")
     if host_bound is not None and host_bound > 0:
         lines.append(f"  the GPU waited for the host in {100 * host_bound:.0f} % of these steps")
+    if explanation is not None:
+        lines.append(f"  {explanation}")
     return "\n".join(lines)
 
 

@@ -34,6 +34,7 @@ from epochal.run import notebook, samples
 from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
+from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
 from epochal.run.pace import Pace, Totals
 from epochal.run.phases import Phase, Phases
 from epochal.run.resume import ResumeMark
@@ -306,9 +307,11 @@ class Run(Vocabulary):
         kind = record["log"]
         if kind == "step":
             self._step = record["step"]
-            self._speed_limit.fill(record)
+            self._speed_limit.fill_step(record)
         elif kind == "sol":
             self._speed_limit.learn(record)
+        elif kind == "phases":
+            self._speed_limit.fill_phases(record)
         self._write_or_defer(record)
 
     def write_unseen(self, record: Record) -> None:
@@ -444,6 +447,17 @@ class Run(Vocabulary):
             self.event("exception", reason=reason, traceback=details)
         self.finish(status, reason=reason)
 
+    def failing(self, error: BaseException) -> None:
+        """An error ends the run: explain it where that can be done."""
+        explain_out_of_memory(self, error)
+
+    def memory_guard(self, model: Any = None, optimizer: Any = None) -> MemoryGuard:
+        """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
+
+        For programs that catch such errors; one that ends the run is explained by itself.
+        """
+        return MemoryGuard(self, model, optimizer)
+
     def warned(self, reason: str) -> None:
         """A signal came that the program handles itself."""
         if not self._finished:
@@ -468,6 +482,7 @@ class Run(Vocabulary):
                 "failed" if failed else "finished", reason=f"exit code {code}" if failed else None
             )
             return
+        self.failing(error)
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
         self.died(status, reason=describe_error(error), details=describe_trace(error))
 

@@ -10,6 +10,7 @@ from epochal.console.lines import gpu_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.run.pace import Pace
+from epochal.series.lost_time import explain_phases
 
 _PEAK_SUFFIX = "_peak"
 _PHASE_PREFIX = "phase/"
@@ -118,6 +119,7 @@ def _speed_of_light(record: Mapping[str, Any]) -> str:
 
 
 def _phase_means(record: Mapping[str, Any]) -> str:
+    lost = explain_phases(record)
     return blocks.phases_block(
         {name.removeprefix(_PHASE_PREFIX): mean for name, mean in record["m"].items()},
         wall_ms=record["wall_ms"],
@@ -125,6 +127,7 @@ def _phase_means(record: Mapping[str, Any]) -> str:
         steps=record["steps"],
         by_gpu=record.get("clock") == "gpu",
         host_bound=record.get("host_bound"),
+        explanation=None if lost is None else str(lost),
     )
 
 

@@ -1,4 +1,4 @@
-"""Fills in how near each step came to the speed of light, from the estimate that was logged."""
+"""Fills in how near steps came to the speed of light, from the estimate that was logged."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ MFU = "train/mfu"
 
 
 class SpeedLimit:
-    """Remembers the last ``sol`` record and completes ``step`` records with it, in percent."""
+    """Remembers the last ``sol`` record and completes later records with it."""
 
     def __init__(self) -> None:
         self._tps: float | None = None
         self._useful_tps: float | None = None
+        self._tokens: float | None = None
 
     def learn(self, record: Mapping[str, Any]) -> None:
         """Take the estimate; one without a speed leaves steps as they are."""
         self._tps = _speed(record.get("tps"))
         self._useful_tps = _speed(record.get("useful_tps"))
 
-    def fill(self, record: Record) -> None:
-        """Add ``sol``, and MFU among the metrics, where the caller gave none."""
+    def fill_phases(self, record: Record) -> None:
+        """Add the time that a step like the last one takes at the speed of light."""
+        if self._tps is not None and self._tokens:
+            record["ideal_ms"] = round(1000.0 * self._tokens / self._tps, 4)
+
+    def fill_step(self, record: Record) -> None:
+        """Add ``sol``, and MFU among the metrics, both in percent, where the caller gave none."""
         if self._tps is None:
             return
         tokens, duration_ms = record.get("step_tokens"), record.get("duration_ms")
+        self._tokens = tokens
         if not tokens or not duration_ms or not duration_ms > 0:
             return
         per_second = tokens / duration_ms * 1000.0
