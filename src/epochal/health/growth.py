@@ -33,14 +33,18 @@ class GrowthWatch:
     """The last samples of one figure, in blocks; growth is a floor that rises in every block.
 
     ``swing``: by how many times its swing within a block it must rise overall. ``steady``: the
-    share of the mean rise that the least one must have; growth that fades or jumps has less.
+    share of the mean rise that the least block must have. ``lasting``: how much of its first pace
+    it must have at the end; what fills up has less.
     """
 
-    def __init__(self, *, window: int, blocks: int, swing: float, steady: float) -> None:
+    def __init__(
+        self, *, window: int, blocks: int, swing: float, steady: float, lasting: float
+    ) -> None:
         self._samples: deque[tuple[float, float]] = deque(maxlen=window)
         self._blocks = blocks
         self._swing = swing
         self._steady = steady
+        self._lasting = lasting
 
     def push(self, t: float, value: float) -> None:
         """Take in one sample."""
@@ -67,12 +71,16 @@ class GrowthWatch:
         ]
         floors = [min(block) for block in blocks]
         rise = floors[-1] - floors[0]
-        least = self._steady * rise / max(self._blocks - 1, 1)
-        if rise <= 0 or min(after - before for before, after in pairwise(floors)) < least:
+        if rise <= self._swing * _swing_within(blocks, floors) or not self._goes_on(floors):
             return None
-        if rise < self._swing * _swing_within(blocks, floors):
-            return None
-        return Growth(samples[0][0], samples[-1][0], floors[0], floors[-1])
+        first, last = (samples[place][0] for place in (size // 2, -1 - size // 2))
+        return Growth(first, last, floors[0], floors[-1])
+
+    def _goes_on(self, floors: Sequence[float]) -> bool:
+        rises = [after - before for before, after in pairwise(floors)]
+        half = len(rises) // 2
+        least = self._steady * sum(rises) / len(rises)
+        return min(rises) > least and sum(rises[-half:]) >= self._lasting * sum(rises[:half])
 
 
 def _swing_within(blocks: Sequence[Sequence[float]], floors: Sequence[float]) -> float:

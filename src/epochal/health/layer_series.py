@@ -6,6 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from epochal.health.seen import Seen
+
+
+def may_hold_layers(seen: Seen) -> bool:
+    """Whether a record can hold series of layers: they are free metrics."""
+    return seen.step is not None and "m" in seen.record
+
 
 @dataclass(frozen=True, slots=True)
 class LayerSeries:

@@ -44,13 +44,12 @@ class Signals:
         self.has_converged = self.has_converged or self.phase == "converging"
         return True
 
-    def norm_change(self, points: int) -> float | None:
-        """The newer half of the last ``points`` norms over the older, as a factor of medians."""
-        if points > len(self._norms):
+    def norm_change(self, points: int, *, apart: int = 0) -> float | None:
+        """The last ``points`` norms over as many that ended ``apart`` before, by their medians."""
+        if 2 * points + apart > len(self._norms):
             return None
-        norms = list(self._norms)[-points:]
-        half = points // 2
-        return median(norms[half:]) / median(norms[:half])
+        norms = list(self._norms)[-2 * points - apart :]
+        return median(norms[-points:]) / median(norms[:points])
 
     def rate_is_high(self, share: float) -> bool:
         """Whether the rate is at least this share of its peak; true where no rate is logged."""

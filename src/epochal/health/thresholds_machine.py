@@ -82,8 +82,10 @@ class MachineThresholds:
     creep_share: float = 0.06
     # The floor must rise by several times what it swings within a block.
     creep_swing: float = 2.0
-    # Growth that fades (caches filling up) or comes in jumps gains little in some blocks.
+    # Growth that comes in jumps gains little in some blocks.
     creep_steady: float = 0.25
+    # Caches that fill up do so ever more slowly.
+    creep_lasting: float = 0.6
     # Imports, first batches and compilation take memory that stays.
     creep_skip_s: float = 120.0
 
@@ -200,13 +202,15 @@ class MachineThresholds:
     advice_lr_share: float = 0.3
     # Points of the gradient norm: medians of fifty stray by a few percent of it, so that flat is
     # a change of less than a sixth.
-    advice_flat_points: int = 100
+    advice_flat_points: int = 50
     advice_flat_share: float = 0.15
     # And rising is more than noise makes of it.
     advice_rise_factor: float = 1.5
     # Points on plateau before anything is said: a schedule or one epoch passes in the meantime.
     advice_stuck_points: int = 300
     advice_fading_points: int = 60
+    # A plateau is known for one some hundred points after it began.
+    advice_fading_apart: int = 120
     # Gradients at less than half of what they were, while the loss has all but stopped.
     advice_fading_share: float = 0.5
     advice_guard_steps: int = 10

@@ -30,7 +30,9 @@ class AdviceFading(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self.cooldown_steps = thresholds.machine.advice_cooldown
-        self._signals = Signals(points=2 * thresholds.machine.advice_fading_points)
+        limits = thresholds.machine
+        points = 2 * limits.advice_fading_points + limits.advice_fading_apart
+        self._signals = Signals(points=points)
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
@@ -45,7 +47,7 @@ class AdviceFading(Rule):
         is_fresh = points // 2 <= signals.phase_points < 2 * points
         if not is_fresh or not signals.has_converged:
             return
-        change = signals.norm_change(2 * points)
+        change = signals.norm_change(points, apart=limits.advice_fading_apart)
         is_high = signals.rate_is_high(limits.advice_lr_share)
         if change is None or change > limits.advice_fading_share or not is_high:
             return

@@ -30,7 +30,7 @@ class AdviceStuck(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self.cooldown_steps = thresholds.machine.advice_cooldown
-        self._signals = Signals(points=thresholds.machine.advice_flat_points)
+        self._signals = Signals(points=2 * thresholds.machine.advice_flat_points)
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge one point."""

@@ -7,7 +7,7 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.health.ailing import Ailing
-from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, named
+from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, may_hold_layers, named
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -32,7 +32,7 @@ class DeadLayer(Rule):
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge a watched step; other records hold none of the series."""
-        if seen.step is None:
+        if seen.step is None or not may_hold_layers(seen):
             return
         self._step = seen.step
         gradients = GRADIENT_NORMS.of(seen.values)

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.health.ailing import Ailing
-from epochal.health.layer_series import GRADIENT_NORMS, UPDATE_RATIOS, WEIGHT_NORMS, named
+from epochal.health.layer_series import (
+    GRADIENT_NORMS,
+    UPDATE_RATIOS,
+    WEIGHT_NORMS,
+    may_hold_layers,
+    named,
+)
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -35,7 +41,7 @@ class FrozenLayer(Rule):
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge a watched step by its update ratios, else by the norms of the weights."""
-        if seen.step is None:
+        if seen.step is None or not may_hold_layers(seen):
             return
         moves = UPDATE_RATIOS.of(seen.values) or self._moves(seen.values)
         # When nothing moves the rate is zero or the loop does not step: no matter of layers.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_bytes, format_duration
@@ -62,8 +62,8 @@ class MemoryCreep(Rule):
             watch = self._watches[key] = _TwoWindows(self.thresholds)
         if name == "system/children_rss" and self._has_other_children(key, seen):
             watch.clear()
-        growth = watch.observe(seen.t, value)
-        if growth is None or not self._matters(growth):
+        growth = next(filter(self._matters, watch.observe(seen.t, value)), None)
+        if growth is None:
             return Verdict(subject, holds=False)
         hourly = 3600 * growth.per_second
         return Verdict(
@@ -103,20 +103,24 @@ class _TwoWindows:
                 blocks=limits.creep_blocks,
                 swing=limits.creep_swing,
                 steady=limits.creep_steady,
+                lasting=limits.creep_lasting,
             )
             for _ in range(2)
         )
         self._factor = limits.creep_long_factor
         self._group: list[float] = []
 
-    def observe(self, t: float, value: float) -> Growth | None:
-        """Take in one sample; gives the growth of the shorter window, else of the longer."""
+    def observe(self, t: float, value: float) -> Iterator[Growth]:
+        """Take in one sample; gives the growth over the short window and over the long one."""
         self._short.push(t, value)
         self._group.append(value)
         if len(self._group) == self._factor:
             self._long.push(t, min(self._group))
             self._group.clear()
-        return self._short.growth() or self._long.growth()
+        for window in (self._short, self._long):
+            growth = window.growth()
+            if growth is not None:
+                yield growth
 
     def clear(self) -> None:
         """Forget everything."""

@@ -57,8 +57,12 @@ class MemoryFull(Rule):
                 blocks=limits.creep_blocks,
                 swing=limits.creep_swing,
                 steady=limits.creep_steady,
+                lasting=limits.creep_lasting,
             )
-        watch.push(seen.t, store.used)
+        # What fills while the first batches run and compile does not go on to.
+        started = context.started if context.started is not None else seen.t
+        if seen.t - started >= limits.creep_skip_s:
+            watch.push(seen.t, store.used)
         return (self._judge(seen, store, watch),)
 
     def cut(self, step: int, context: Context) -> None:

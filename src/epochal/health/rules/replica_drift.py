@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, median, stdev
+from statistics import fmean, median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
-from epochal.health.layer_series import WEIGHT_NORMS
+from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers
 from epochal.health.rank_table import RankTable
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
@@ -97,7 +97,8 @@ class ReplicaDrift(Rule):
         for role in ("norm", "loss"):
             if role in seen.roles:
                 yield context.role_names[role], seen.roles[role]
-        for layer, norm in WEIGHT_NORMS.of(seen.values).items():
+        layers = WEIGHT_NORMS.of(seen.values) if may_hold_layers(seen) else {}
+        for layer, norm in layers.items():
             yield WEIGHT_NORMS.name(layer), norm
 
     def _judge_norm(self, name: str, step: int, row: Mapping[int, float]) -> Verdict:
@@ -140,7 +141,7 @@ class ReplicaDrift(Rule):
     ) -> Verdict:
         limits = self.thresholds.machine
         move = fmean(recent) - fmean(early)
-        stray = (stdev(early) ** 2 / len(early) + stdev(recent) ** 2 / len(recent)) ** 0.5
+        stray = (_variance(early) / len(early) + _variance(recent) / len(recent)) ** 0.5
         level = fmean(self._levels)
         bar = max(limits.drift_deviations * stray, limits.drift_share * level)
         # Of two ranks each stands as far from the other: the one above is the one that suffers.
@@ -156,6 +157,11 @@ class ReplicaDrift(Rule):
             evidence={"apart": fmean(recent), "at_first": fmean(early), "level": level},
             advice=_ADVICE,
         )
+
+
+def _variance(values: Collection[float]) -> float:
+    mean = fmean(values)
+    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def _farthest(row: Mapping[int, float]) -> tuple[int, float]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
 from epochal.health.ailing import Ailing
-from epochal.health.layer_series import GRADIENT_NORMS, UPDATE_RATIOS, WEIGHT_NORMS, named
+from epochal.health.layer_series import (
+    GRADIENT_NORMS,
+    UPDATE_RATIOS,
+    WEIGHT_NORMS,
+    may_hold_layers,
+    named,
+)
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -46,8 +52,10 @@ class UpdateRatio(Rule):
         """Judge a watched step."""
         lr = context.last.get("lr")
         self._peak_lr = max(self._peak_lr, lr or 0.0)
+        if seen.step is None or not may_hold_layers(seen):
+            return
         ratios = UPDATE_RATIOS.of(seen.values)
-        if seen.step is None or not ratios:
+        if not ratios:
             return
         self._step, self._ratios = seen.step, ratios
         weighty = self._weighty(ratios, WEIGHT_NORMS.of(seen.values))

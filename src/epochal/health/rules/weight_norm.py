@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
 from epochal.health.ailing import Ailing
-from epochal.health.layer_series import WEIGHT_NORMS, named
+from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers, named
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.strides import PACES, StridedPast
@@ -58,7 +58,7 @@ class WeightNorm(Rule):
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge a record that holds norms of weights."""
-        if seen.step is None:
+        if seen.step is None or not may_hold_layers(seen):
             return
         lr = seen.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)

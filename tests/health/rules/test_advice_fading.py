@@ -1,0 +1,29 @@
+from epochal.health.rules.advice_fading import AdviceFading
+from epochal.record import Record
+from tests.health.machine_records import noisy, opened, step
+
+
+def run(losses: list[float], norms: list[float]) -> list[Record]:
+    noise = noisy(1.0, 0.01, len(losses))
+    return [
+        step(n, loss=loss * noise[n], norm=norm, lr=1e-3)
+        for n, (loss, norm) in enumerate(zip(losses, norms, strict=True))
+    ]
+
+
+def test_a_loss_that_stops_as_gradients_fade_is_noted() -> None:
+    losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 300
+    norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
+    found, *_ = opened(AdviceFading, run(losses, norms))
+    assert "runs out of signal" in found.sentence
+
+
+def test_gradients_that_settle_while_the_loss_falls_are_healthy() -> None:
+    losses = [2 + 8 * (1 + n / 40) ** -0.7 for n in range(1000)]
+    norms = [0.5 * (1 + 8 * 0.98**n) for n in range(1000)]
+    assert opened(AdviceFading, run(losses, norms)) == []
+
+
+def test_a_plateau_with_gradients_as_before_is_left_alone() -> None:
+    losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 300
+    assert opened(AdviceFading, run(losses, noisy(1.0, 0.1, 600))) == []

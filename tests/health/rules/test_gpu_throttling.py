@@ -1,0 +1,56 @@
+from typing import Any
+
+from epochal.health.rules.gpu_throttling import GpuThrottling
+from epochal.record import Record
+from tests.health.machine_records import START, gpu, heard, opened
+
+
+def work(number: int, clock: float, throttle: str, **fields: Any) -> Record:
+    state = {"clock": clock, "max_clock": 1980, "gpu_util": 95.0, "throttle": throttle}
+    return gpu(number, **state, **fields)
+
+
+def test_heat_is_found_within_a_minute_with_its_cost() -> None:
+    cool = [work(n, 1975, "") for n in range(20)]
+    hot = [work(n, 1200, "thermal cap", temperature=90) for n in range(20, 30)]
+    found, *_ = opened(GpuThrottling, cool + hot)
+    assert found.t - (START + 200) <= 60
+    assert "held back by heat at 90 °C" in found.sentence
+    assert "39 % less" in found.sentence
+
+
+def test_touching_the_power_limit_is_how_dense_work_looks() -> None:
+    assert opened(GpuThrottling, [work(n, 1650, "power cap") for n in range(500)]) == []
+
+
+def test_a_power_limit_that_halves_the_clock_is_found() -> None:
+    (found,) = opened(GpuThrottling, [work(n, 1100, "power cap") for n in range(10)])
+    assert "its power limit" in found.sentence
+
+
+def test_an_idle_gpu_lowers_its_clock_by_itself() -> None:
+    records = [gpu(n, clock=210, max_clock=1980, gpu_util=0.0, throttle="idle") for n in range(50)]
+    assert opened(GpuThrottling, records) == []
+
+
+def test_a_moment_of_heat_is_not_a_finding() -> None:
+    records = [work(n, 1975, "thermal cap" if n % 20 == 0 else "") for n in range(200)]
+    assert opened(GpuThrottling, records) == []
+
+
+def test_it_closes_when_the_clock_is_back() -> None:
+    records = [
+        work(n, 1000 if 20 <= n < 30 else 1975, "thermal cap" if 20 <= n < 30 else "")
+        for n in range(40)
+    ]
+    assert [f.state for f in heard(GpuThrottling, records)] == ["open", "closed"]
+
+
+def test_each_gpu_has_its_own_finding() -> None:
+    records = [
+        {**work(n, clock, "thermal cap"), "id": place}
+        for n in range(6)
+        for place, clock in enumerate((1200, 1300))
+    ]
+    found = opened(GpuThrottling, records)
+    assert sorted(str(f.series) for f in found) == ["gpu/0/clock", "gpu/1/clock"]

@@ -1,0 +1,44 @@
+from epochal.health.rules.input_bound import InputBound
+from epochal.record import Record
+from tests.health.machine_records import START, gpu, opened, step, system
+
+
+def phases(number: int, data_ms: float) -> Record:
+    metrics = {"phase/data": data_ms, "phase/forward": 60.0}
+    record = {"log": "phases", "t": START + number, "step": 50 * number + 49, "steps": 50}
+    return {**record, "wall_ms": 60.0 + data_ms, "m": metrics}
+
+
+def test_waiting_for_data_is_found_from_phases() -> None:
+    (found,) = opened(InputBound, [phases(n, 40.0) for n in range(4)])
+    assert "40 % of each step" in found.sentence
+    assert found.steps == (50, 99)
+
+
+def test_a_well_fed_loop_is_left_alone() -> None:
+    assert opened(InputBound, [phases(n, 4.0) for n in range(50)]) == []
+
+
+def test_the_first_batches_may_wait() -> None:
+    assert opened(InputBound, [phases(0, 400.0), *(phases(n, 2.0) for n in range(1, 5))]) == []
+
+
+def test_a_hungry_gpu_beside_busy_cpus_is_found() -> None:
+    records = [r for n in range(12) for r in (system(n, cpu_pct=97.0), gpu(n, gpu_util=40.0))]
+    (found,) = opened(InputBound, records)
+    assert "works 40 % of the time" in found.sentence
+
+
+def test_an_idle_gpu_beside_idle_cpus_is_not_starved() -> None:
+    records = [r for n in range(60) for r in (system(n, cpu_pct=20.0), gpu(n, gpu_util=40.0))]
+    assert opened(InputBound, records) == []
+
+
+def test_pauses_between_the_steps_are_found() -> None:
+    records = [step(n, t=START + n, duration_ms=300.0) for n in range(60)]
+    (found,) = opened(InputBound, records)
+    assert "70 % of the time passes between the steps" in found.sentence
+
+
+def test_steps_that_follow_each_other_are_left_alone() -> None:
+    assert opened(InputBound, [step(n, duration_ms=950.0) for n in range(60)]) == []

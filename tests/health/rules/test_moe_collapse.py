@@ -1,0 +1,44 @@
+from epochal.health.rules.moe_collapse import MoeCollapse
+from epochal.record import Record
+from tests.health.machine_records import START, heard, opened
+
+
+def moe(number: int, *, use: float, imbalance: float, entropy: float) -> Record:
+    record = {"log": "moe", "t": START + number, "step": number, "expert_utilization": use}
+    return {**record, "load_imbalance": imbalance, "router_entropy": entropy}
+
+
+def healthy(number: int) -> Record:
+    return moe(number, use=1.0, imbalance=1.8, entropy=0.8)
+
+
+def collapsed(number: int) -> Record:
+    return moe(number, use=0.25, imbalance=6.0, entropy=0.05)
+
+
+def test_a_router_that_left_experts_out_is_found() -> None:
+    records = [healthy(n) if n < 50 else collapsed(n) for n in range(80)]
+    (found,) = opened(MoeCollapse, records)
+    assert found.severity == "error"
+    assert "only 25 % of the experts get tokens" in found.sentence
+
+
+def test_a_sure_router_that_uses_all_experts_is_healthy() -> None:
+    records = [moe(n, use=1.0, imbalance=2.0, entropy=0.1) for n in range(500)]
+    assert opened(MoeCollapse, records) == []
+
+
+def test_a_few_idle_experts_are_no_collapse() -> None:
+    records = [moe(n, use=0.75, imbalance=3.5, entropy=0.5) for n in range(500)]
+    assert opened(MoeCollapse, records) == []
+
+
+def test_the_fields_of_step_records_are_judged_as_well() -> None:
+    fields = {"moe_expert_utilization": 0.2, "moe_load_imbalance": 5.0}
+    records = [{"log": "step", "t": START + n, "step": n, **fields} for n in range(30)]
+    assert len(opened(MoeCollapse, records)) == 1
+
+
+def test_it_closes_when_the_experts_are_back() -> None:
+    records = [collapsed(n) if 20 <= n < 60 else healthy(n) for n in range(100)]
+    assert [f.state for f in heard(MoeCollapse, records)] == ["open", "closed"]

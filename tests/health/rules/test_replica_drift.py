@@ -1,0 +1,50 @@
+from epochal.health.rules.replica_drift import ReplicaDrift
+from tests.health.machine_records import Entry, metrics, noisy, opened, step
+
+
+def losses(apart: float, *, ranks: int = 4, steps: int = 120) -> list[Entry]:
+    values = [noisy(2.0, 0.02, steps, seed=rank) for rank in range(ranks)]
+    return [
+        (rank, step(number, loss=values[rank][number] + apart * (rank == 2 and number > 50)))
+        for number in range(steps)
+        for rank in range(ranks)
+    ]
+
+
+def test_weights_that_part_are_found_and_the_rank_is_named() -> None:
+    entries: list[Entry] = [
+        (rank, metrics(number, {"params/a/norm": 10.0 + 0.05 * (rank == 3 and number >= 20)}))
+        for number in range(40)
+        for rank in range(4)
+    ]
+    (found,) = opened(ReplicaDrift, entries)
+    assert found.severity == "error"
+    assert found.steps == (20, 24)
+    assert "rank 3 has" in found.sentence
+
+
+def test_shards_differ_from_the_beginning() -> None:
+    entries: list[Entry] = [
+        (rank, metrics(number, {"params/a/norm": 10.0 + rank + 0.01 * number}))
+        for number in range(200)
+        for rank in range(4)
+    ]
+    assert opened(ReplicaDrift, entries) == []
+
+
+def test_a_loss_that_leaves_the_others_is_found() -> None:
+    found = opened(ReplicaDrift, losses(0.5))
+    assert "train/loss of rank 2" in [f.series for f in found]
+
+
+def test_losses_of_other_data_may_differ() -> None:
+    assert opened(ReplicaDrift, losses(0.0, steps=2000)) == []
+
+
+def test_two_ranks_give_one_finding() -> None:
+    entries: list[Entry] = [
+        (rank, step(n, loss=2.0 + 0.01 * ((7 * n + rank) % 5) + 0.5 * (rank and n > 50)))
+        for n in range(120)
+        for rank in range(2)
+    ]
+    assert len(opened(ReplicaDrift, entries)) == 1

@@ -1,0 +1,36 @@
+from epochal.health.rules.straggler import Straggler
+from tests.health.machine_records import START, Entry, noisy, opened, step
+
+
+def run(levels: list[float], *, share: float = 0.02, steps: int = 100) -> list[Entry]:
+    times = [noisy(level, share, steps, seed=rank) for rank, level in enumerate(levels)]
+    return [
+        (rank, step(number, duration_ms=times[rank][number]))
+        for number in range(steps)
+        for rank in range(len(levels))
+    ]
+
+
+def test_the_slow_rank_is_named() -> None:
+    (found,) = opened(Straggler, run([100, 101, 160, 99]))
+    assert found.sentence.startswith("Rank 2 takes")
+    assert found.evidence["rank"] == 2
+
+
+def test_ranks_that_differ_a_little_are_left_alone() -> None:
+    assert opened(Straggler, run([100, 103, 97, 110], steps=400)) == []
+
+
+def test_noise_makes_no_straggler() -> None:
+    assert opened(Straggler, run([100] * 8, share=0.15, steps=1000)) == []
+
+
+def test_phases_tell_who_makes_the_others_wait() -> None:
+    entries: list[Entry] = []
+    for number in range(10):
+        for rank in range(4):
+            sync = 5.0 if rank == 3 else 65.0
+            record = {"log": "phases", "t": START + number, "step": 50 * number, "steps": 50}
+            entries.append((rank, {**record, "wall_ms": 165.0, "m": {"phase/sync": sync}}))
+    (found,) = opened(Straggler, entries)
+    assert found.series == "rank 3"

@@ -1,0 +1,45 @@
+from epochal.health.rules.update_ratio import UpdateRatio
+from epochal.record import Record
+from tests.health.machine_records import layers, metrics, noisy, opened, step
+
+RATIOS = "update_ratio/{}"
+
+
+def watched(ratios: list[float], *, count: int = 20, lr: float = 1e-3) -> list[Record]:
+    pairs = (
+        (step(100 + n, lr=lr, loss=1.0), metrics(100 + n, layers(n, RATIOS, ratios)))
+        for n in range(count)
+    )
+    return [step(0, lr=1e-3, loss=1.0), *(record for pair in pairs for record in pair)]
+
+
+def test_updates_of_a_third_of_the_weights_are_found() -> None:
+    (found,) = opened(UpdateRatio, watched([1e-3, 0.33, 2e-3]))
+    assert found.series == "update_ratio/b"
+    assert "33 % now" in found.sentence
+
+
+def test_updates_that_hardly_change_anything_are_found() -> None:
+    (found,) = opened(UpdateRatio, watched([1e-7, 3e-7, 2e-7]))
+    assert "Steps hardly change the weights" in found.sentence
+
+
+def test_one_layer_that_lags_is_named() -> None:
+    (found,) = opened(UpdateRatio, watched([1e-3, 3e-7, 2e-3]))
+    assert found.sentence.startswith("b hardly changes")
+
+
+def test_usual_updates_are_left_alone() -> None:
+    assert opened(UpdateRatio, watched(noisy(1e-3, 0.3, 8))) == []
+
+
+def test_small_updates_at_the_end_of_a_schedule_are_left_alone() -> None:
+    assert opened(UpdateRatio, watched([3e-6, 8e-6, 5e-6], lr=1e-5)) == []
+
+
+def test_biases_near_zero_are_left_alone() -> None:
+    records = [
+        metrics(n, {"update_ratio/fc.bias": 0.5, "update_ratio/fc.weight": 1e-3})
+        for n in range(100)
+    ]
+    assert opened(UpdateRatio, records) == []
