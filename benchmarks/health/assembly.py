@@ -81,10 +81,16 @@ def assemble(
         if rng.random() < loop.sol_share:
             sketch.sol = np.clip(rng.uniform(68, 88) * step_ms.min() / step_ms * 1.05, 20, 97)
         if rng.random() < 0.4:
-            sketch.clip = float(np.quantile(norm, rng.uniform(0.75, 0.995)))
+            sketch.clip = _clip(norm, share=rng.uniform(0.75, 0.995))
     add_evals(sketch, every=eval_every, gap=eval_gap, noise=eval_noise, classes=classes)
     if rng.random() < loop.watched_share or frozen:
         add_layers(sketch, every=int(rng.integers(50, 250)), frozen=frozen)
     if rng.random() < loop.phases_share:
         add_phases(sketch)
     return sketch
+
+
+def _clip(norm: Column, *, share: float) -> float:
+    """A limit that most norms stay below; the large ones of the first rows are all cut."""
+    early = norm[250:650] if len(norm) > 650 else norm
+    return float(max(np.quantile(norm, share), np.median(early)))

@@ -156,3 +156,9 @@ class Sketch:
     def noise_of_loss(self) -> float:
         """A robust width of the row-to-row noise."""
         return float(np.median(np.abs(np.diff(self.loss)))) * 1.05
+
+    def relative_noise(self) -> float:
+        """The same as a share of the loss it is of, since noise mostly shrinks with the loss."""
+        middle = np.abs(self.loss[1:] + self.loss[:-1]) / 2
+        shares = np.abs(np.diff(self.loss)) / np.maximum(middle, 1e-300)
+        return float(np.median(shares)) * 1.05

@@ -66,7 +66,7 @@ def loss_spike(sketch: Sketch, strengths: Strengths) -> Fault:
     require(sketch.falls and not sketch.is_noisy)
     row = onset(sketch, 200, 1500)
     level = float(smoothed(sketch.loss, 51)[row])
-    height = max(within(sketch.rng, *strengths.spike) * level, 15 * sketch.noise_of_loss())
+    height = level * max(within(sketch.rng, *strengths.spike), 15 * sketch.relative_noise())
     width = int(sketch.rng.integers(1, 7))
     tail = np.exp(-np.arange(14) / sketch.rng.uniform(0.5, 3))
     shape = np.concatenate([np.ones(width), tail[1:]])
@@ -76,11 +76,15 @@ def loss_spike(sketch: Sketch, strengths: Strengths) -> Fault:
 
 
 def plateau(sketch: Sketch, strengths: Strengths) -> Fault:
-    """A loss that would have fallen by a tenth more stops dead, the rate still high."""
+    """A loss that would have fallen by a tenth more stops dead, the rate still high.
+
+    It would have fallen by its own noise at least, or nobody could tell.
+    """
     require(sketch.falls)
     row = onset(sketch, 500, 1000)
     smooth = smoothed(sketch.loss, 151)
-    require(float(smooth[row + PLATEAU_ROWS]) < 0.9 * float(smooth[row]))
+    kept = min(0.9, 1 - sketch.relative_noise())
+    require(float(smooth[row + PLATEAU_ROWS]) < kept * float(smooth[row]))
     require(float(sketch.lr[row]) > 0.3 * float(sketch.lr.max()))
     sketch.loss[row:] *= smooth[row] / smooth[row:]
     sketch.lr[row:] = sketch.lr[row]
@@ -93,11 +97,12 @@ def plateau(sketch: Sketch, strengths: Strengths) -> Fault:
 def never_fell(sketch: Sketch, strengths: Strengths) -> Fault:
     """The loss stays where it began, with the noise of its family, though the rate is not 0."""
     require(sketch.falls and sketch.resume_at is None)
-    smooth = smoothed(sketch.loss, 31)
-    rough = np.clip(sketch.loss / smooth - 1, -0.5, 0.5)
-    sketch.loss = float(smooth[0]) * (1 + rough)
+    start = float(sketch.loss[0])
+    # Where the curve is steep, what is left of it beside its mean is not only noise.
+    rough = np.clip(sketch.loss / smoothed(sketch.loss, 31) - 1, -0.5, 0.5)[::-1]
+    sketch.loss = start * (1 + rough)
     if sketch.evals is not None:
-        sketch.evals.loss = np.full(len(sketch.evals.at), float(smooth[0]) * 1.01)
+        sketch.evals.loss = np.full(len(sketch.evals.at), start * 1.01)
         sketch.evals.loss *= 1 + sketch.rng.normal(0, 0.004, len(sketch.evals.at))
         sketch.evals.accuracy = None
     return fault(sketch, "never-fell", 0, rows=NEVER_FELL_ROWS)
@@ -106,19 +111,19 @@ def never_fell(sketch: Sketch, strengths: Strengths) -> Fault:
 def no_warmup(sketch: Sketch, strengths: Strengths) -> Fault:
     """The full rate from the first step: the loss rises above its start, norms leap, for a while.
 
-    Within 40 rows the loss is a sixth or more above where it began; it comes back slowly.
+    Within 40 rows the loss is a sixth or more above where it began, and four times its noise; it
+    comes back slowly.
     """
     rng = sketch.rng
     require(sketch.falls and sketch.resume_at is None and not sketch.is_noisy)
     sketch.lr = np.full(sketch.rows, float(sketch.lr.max()))
-    start = float(smoothed(sketch.loss, 9)[0])
     delay, rise = int(rng.integers(40, 160)), rng.uniform(5, 40)
-    shock = within(rng, *strengths.shock)
+    shock = max(within(rng, *strengths.shock), 4 * sketch.relative_noise())
     late = np.maximum(0, np.arange(sketch.rows) - delay)
     lift = np.minimum(1.0, (np.arange(sketch.rows) + 1) / rise) * np.exp(-late / 120)
-    rough = sketch.loss / smoothed(sketch.loss, 9)
-    curve = np.where(late == 0, start, smoothed(sketch.loss, 9)[late])
-    sketch.loss = curve * (1 + shock * lift) * rough
+    smooth = smoothed(sketch.loss, 9)
+    rough = (sketch.loss / smooth)[::-1]
+    sketch.loss = np.where(late == 0, sketch.loss[0], smooth[late]) * (1 + shock * lift) * rough
     sketch.norm *= 1 + rng.uniform(4, 25) * lift
     return fault(sketch, "no-warmup", 0, rows=RISE_ROWS)
 
