@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -337,3 +338,57 @@ def test_a_verbose_console_shows_where_the_time_went(
     shown = capsys.readouterr().err
     assert "[Phases] 4 steps to 4, 7.8 ms each" in shown
     assert "  forward      6.00 ms   77.4 %" in shown
+
+
+class GpuClock:
+    """Stands for a GPU that takes twice the host's time for what it is given, in any phase."""
+
+    def __init__(self) -> None:
+        self.host_ms: dict[str, float] = {}
+        self.steps = 0
+
+    def enter(self, outer: Any) -> Any:
+        return self
+
+    def leave(self, mark: Any, name: str, own_ns: int) -> None:
+        self.host_ms[name] = self.host_ms.get(name, 0.0) + own_ns / 1e6
+
+    def end_step(self) -> None:
+        self.steps += 1
+
+    def take(self, *, wait: bool = False) -> phases.DeviceTimes:
+        doubled = {name: 2 * time for name, time in self.host_ms.items()}
+        return phases.DeviceTimes(self.steps, doubled, self.host_ms, host_bound=1)
+
+
+def test_the_clock_of_a_gpu_goes_before_the_host_s(
+    start_run: StartRun, ticks: Ticks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phases, "_open_clock", GpuClock)
+    run = start_run()
+    for _ in range(5):
+        with run.phase("forward"):
+            ticks.pass_ms(3)
+        with run.phase("log"):
+            ticks.pass_ms(5)
+            run.log({"loss": 1.0})
+    run.finish()
+    (record,) = written(run, "phases")
+    assert record["clock"] == "gpu"
+    assert record["m"]["phase/forward"] == 6.0
+    assert record["host_ms"] == {"forward": 3.0, "log": 5.0}
+    assert record["host_bound"] == 0.25
+
+
+def test_a_forked_child_has_no_phases_of_this_training(start_run: StartRun, ticks: Ticks) -> None:
+    run = start_run()
+    with run.phase("data"):
+        run.log({"loss": 1.0})
+        child = os.fork()
+        if child == 0:
+            with run.phase("data"):
+                ticks.pass_ms(500)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    run.finish()
+    assert [part.writer for part in run.folder.parts()] == ["loop"]

@@ -13,6 +13,10 @@ def leave_out(*functions: Callable[..., Any]) -> bool:
     code costs nothing when nothing is compiled. False for a torch without such marks: there the
     functions still work, but a graph that calls them is broken in several places instead of one.
     """
+    for function in functions:
+        # The mark below is of frames that begin; this one keeps a caller's graph from taking the
+        # function into itself, which warns of clocks it cannot trace.
+        function._torchdynamo_disable = True  # type: ignore[attr-defined]
     try:
         from torch._C._dynamo import eval_frame
 
