@@ -9,6 +9,7 @@
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
     EPOCHAL_COMPANION  1 | 0: a process beside the run           default: 1
+    EPOCHAL_TELEMETRY_EVERY  seconds that a record of it stands for  default: 10, later 60
     EPOCHAL_GRACE      seconds it may go on after the run        default: 30
     EPOCHAL_ALERTS     addresses, separated by blanks, that are told of findings and of the end
     EPOCHAL_ALERT_ON   info | warning | error | off: from which   default: warning
@@ -34,6 +35,10 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _PARENT_RUN = "EPOCHAL_PARENT_RUN"
 _ALERTS = "EPOCHAL_ALERTS"
 _ALERT_ON = "EPOCHAL_ALERT_ON"
+_TELEMETRY_EVERY = "EPOCHAL_TELEMETRY_EVERY"
+# GPUs are looked at once a second; an hour is as coarse as anybody has use for.
+_LEAST_TELEMETRY_EVERY_S = 1.0
+_MOST_TELEMETRY_EVERY_S = 3600.0
 ALERT_LEVELS = ("info", "warning", "error", "off")
 _FALSE = frozenset({"0", "false", "no", "off"})
 _TRUE = frozenset({"1", "true", "yes", "on", ""})
@@ -53,6 +58,7 @@ class Settings:
     git: bool = True
     companion: bool = True
     grace_s: float = 30.0
+    telemetry_every_s: float | None = None
     alerts: tuple[str, ...] = ()
     alert_on: str = "warning"
 
@@ -93,6 +99,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         git=_flag(env, "EPOCHAL_GIT", default=True),
         companion=_flag(env, "EPOCHAL_COMPANION", default=True),
         grace_s=_seconds(env, "EPOCHAL_GRACE", default=default.grace_s),
+        telemetry_every_s=_telemetry_every(env),
         alerts=tuple(env.get(_ALERTS, "").split()),
         alert_on=_alert_level(env.get(_ALERT_ON) or default.alert_on),
     )
@@ -187,6 +194,22 @@ def withdraw_run(*, pid: int) -> None:
 def alert_environment(alerts: Iterable[str], alert_on: str) -> dict[str, str]:
     """What a companion's environment says about alerts; addresses may hold passwords."""
     return {_ALERTS: " ".join(alerts), _ALERT_ON: alert_on}
+
+
+def checked_telemetry_every(seconds: float) -> float:
+    """How much time a record of telemetry stands for; raises ``UsageError``."""
+    if not _LEAST_TELEMETRY_EVERY_S <= seconds <= _MOST_TELEMETRY_EVERY_S:
+        raise UsageError(
+            f"telemetry every {seconds:g} s is not possible: from"
+            f" {_LEAST_TELEMETRY_EVERY_S:g} to {_MOST_TELEMETRY_EVERY_S:g} seconds are."
+        )
+    return seconds
+
+
+def _telemetry_every(env: Mapping[str, str]) -> float | None:
+    if not env.get(_TELEMETRY_EVERY, "").strip():
+        return None
+    return checked_telemetry_every(_seconds(env, _TELEMETRY_EVERY, default=0.0))
 
 
 def _alert_level(text: str) -> str:

@@ -1,3 +1,4 @@
+import json
 import math
 import random
 from collections.abc import Collection
@@ -93,7 +94,7 @@ class Host:
 class Watch:
     """Telemetry on a clock of its own."""
 
-    def __init__(self, folder: Path, *, num_gpus: int = 1) -> None:
+    def __init__(self, folder: Path, *, num_gpus: int = 1, every_s: float | None = None) -> None:
         self.clock, self.gpus, self.host = Time(), Gpus(num_gpus), Host()
         self.journal = OwnJournal(charge_of(folder))
         self.telemetry = Telemetry(
@@ -103,6 +104,7 @@ class Watch:
             used=UsedGpus(range(num_gpus)),
             own_pids=lambda: {77},
             host=[self.host],
+            every_s=every_s,
             clock=self.clock,
             wall=self.clock.wall,
         )
@@ -247,6 +249,48 @@ def test_a_sensor_that_fails_is_counted_and_tried_again(watch: Watch, tmp_path: 
 def test_what_a_vanished_process_held_is_remembered(watch: Watch) -> None:
     watch.go_on(10)
     assert watch.telemetry.last_seen["ram_used"] == 6 * MIB
+
+
+def test_a_change_of_throttling_is_an_event_at_once(watch: Watch, tmp_path: Path) -> None:
+    watch.go_on(3)
+    watch.gpus.state = replace(PEACE, throttle="power cap")
+    watch.go_on(1)
+    watch.gpus.state = replace(PEACE, throttle="idle")
+    watch.go_on(70)
+    events = [record for record in of_kind(tmp_path, "event") if record["name"] == "gpu-throttle"]
+    assert [(e["id"], e["throttle"], e["was"]) for e in events] == [
+        (0, "power cap", "no cap"),
+        (0, "no cap", "power cap"),
+    ]
+
+
+def test_records_stand_for_as_long_as_was_asked(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, every_s=2.0)
+    watch.go_on(20)
+    assert {record["interval_s"] for record in of_kind(tmp_path, "gpu")} == {2.0}
+    assert len(of_kind(tmp_path, "gpu")) == 10
+    assert watch.telemetry.host_every_s == 2.0
+
+
+def test_records_stand_for_longer_when_that_was_asked(tmp_path: Path) -> None:
+    watch = Watch(tmp_path, every_s=30.0)
+    watch.go_on(60)
+    assert [record["interval_s"] for record in of_kind(tmp_path, "gpu")] == [30.0, 30.0]
+    assert watch.telemetry.host_every_s == 5.0
+
+
+def test_what_is_read_each_second_can_be_watched_until_the_end(
+    watch: Watch, tmp_path: Path
+) -> None:
+    watch.go_on(4)
+    watch.gpus.state = replace(PEACE, gpu_util=55.5)
+    watch.go_on(1)
+    said = json.loads((tmp_path / "live" / "here.json").read_bytes())
+    assert said["t"] == watch.clock.wall()
+    assert (said["gpus"][0]["id"], said["gpus"][0]["gpu_util"]) == (0, 55.5)
+    assert said["system"]["cpu_pct"] == 40.0
+    watch.telemetry.end()
+    assert not (tmp_path / "live").exists()
 
 
 def noisy(second: int, energy_kj: float, *, rng: random.Random) -> GpuSample:

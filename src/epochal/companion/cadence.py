@@ -8,22 +8,29 @@ from collections.abc import Callable
 
 RECORD_EVERY_S = 10.0
 LATER_RECORD_EVERY_S = 60.0
+HOST_EVERY_S = 5.0
 _FIRST_DAY_S = 86_400.0
 # The ticks of a second come a moment early or late.
 _LENIENCE_S = 0.5
 
 
 class Cadence:
-    """Counts from when it was made; ``clock`` counts seconds, ``wall`` gives Unix seconds."""
+    """Counts from when it was made; ``clock`` counts seconds, ``wall`` gives Unix seconds.
+
+    ``every_s`` is how much time one record stands for; left out, ten seconds, and sixty after the
+    first day.
+    """
 
     def __init__(
         self,
         *,
+        every_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.clock = clock
         self._wall = wall
+        self._every_s = every_s
         self._started_s = clock()
 
     def age_s(self) -> float:
@@ -31,8 +38,18 @@ class Cadence:
         return self.clock() - self._started_s
 
     def record_every_s(self) -> float:
-        """How much time one record stands for: less on the first day."""
+        """How much time one record stands for: what was asked for, else less on the first day."""
+        if self._every_s is not None:
+            return self._every_s
         return RECORD_EVERY_S if self.age_s() < _FIRST_DAY_S else LATER_RECORD_EVERY_S
+
+    def thorough_every_s(self) -> float:
+        """How often a GPU is read thoroughly: what records are made of, and no rarer."""
+        return min(RECORD_EVERY_S, self.record_every_s())
+
+    def host_every_s(self) -> float:
+        """How often the host is looked at."""
+        return min(HOST_EVERY_S, self.record_every_s())
 
     def moment(self) -> float:
         """Now, in whole Unix seconds: regular times take next to nothing to store."""

@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
 from typing import Any, Protocol
 
-from epochal.companion.cadence import RECORD_EVERY_S, Cadence, is_due, whole_seconds
+from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.charge import Charge
+from epochal.companion.live_file import LiveFile
 from epochal.companion.own_journal import OwnJournal
-from epochal.telemetry.gpu import GPU_METRICS, THROTTLE_WORDS, GpuModel, GpuSample
+from epochal.companion.throttle import ThrottleWatch, gravity
+from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
 from epochal.telemetry.interval import Interval
 from epochal.telemetry.sampler import Attempts
 from epochal.telemetry.used import Computing, UsedGpus
@@ -58,6 +60,7 @@ class GpuJournal:
         own_pids: Callable[[], Collection[int]],
         attempts: Attempts,
         cadence: Cadence,
+        live: LiveFile,
     ) -> None:
         self._charge = charge
         self._journal = journal
@@ -66,8 +69,10 @@ class GpuJournal:
         self._own_pids = own_pids
         self._attempts = attempts
         self._cadence = cadence
+        self._live = live
         self._learn_at_s = cadence.clock()
         self._intervals: dict[int, _GpuInterval] = {}
+        self._throttles: dict[int, ThrottleWatch] = {}
         self.dram_free: dict[str, int | None] = {}
 
     def models(self) -> list[GpuModel]:
@@ -89,7 +94,9 @@ class GpuJournal:
             if sample.id not in self._intervals:
                 self._introduce(sample.id)
                 # The first reading covers no time of the run's.
-                self._intervals[sample.id] = _GpuInterval(since_s=now_s)
+                self._intervals[sample.id] = _GpuInterval(
+                    since_s=now_s, thorough_every_s=self._cadence.thorough_every_s
+                )
                 continue
             interval = self._intervals[sample.id]
             interval.add(sample, full_at_s=now_s)
@@ -108,12 +115,26 @@ class GpuJournal:
 
     def _is_ripe(self, gpu: int, now_s: float) -> bool:
         interval = self._intervals.get(gpu)
-        return interval is None or is_due(now_s - interval.full_at_s, RECORD_EVERY_S)
+        if interval is None:
+            return True
+        return is_due(now_s - interval.full_at_s, self._cadence.thorough_every_s())
 
     def _read(self, gpus: Collection[int], *, light: bool = False) -> tuple[GpuSample, ...]:
         if not gpus:
             return ()
-        return self._attempts.call(lambda: self._gpus.sample(only=gpus, light=light)) or ()
+        found = self._attempts.call(lambda: self._gpus.sample(only=gpus, light=light)) or ()
+        for sample in found:
+            self._live.see_gpu(
+                sample.id, {m.name: getattr(sample, m.attribute) for m in GPU_METRICS}
+            )
+            self._see_throttle(sample)
+        return found
+
+    def _see_throttle(self, sample: GpuSample) -> None:
+        watch = self._throttles.setdefault(sample.id, ThrottleWatch())
+        change = watch.see(sample.throttle, self._cadence.clock())
+        if change is not None:
+            self._journal.event("gpu-throttle", id=sample.id, **change._asdict())
 
     def _learn(self) -> None:
         now_s = self._cadence.clock()
@@ -141,7 +162,8 @@ class GpuJournal:
 class _GpuInterval:
     """One GPU's samples since its last record."""
 
-    def __init__(self, *, since_s: float) -> None:
+    def __init__(self, *, since_s: float, thorough_every_s: Callable[[], float]) -> None:
+        self._thorough_every_s = thorough_every_s
         self.samples = Interval(GPU_METRICS)
         self.full_at_s = since_s
         self._since_s = since_s
@@ -153,25 +175,22 @@ class _GpuInterval:
         if full_at_s is not None:
             self.full_at_s = full_at_s
         self.samples.add(sample, is_full=full_at_s is not None)
-        self._worst = min(self._worst, sample.throttle or "", key=_gravity)
+        self._worst = min(self._worst, sample.throttle or "", key=gravity)
 
     @property
     def is_alarming(self) -> bool:
         """Whether the GPU is held back more gravely than its last record says."""
-        return self._worst not in _FULL_SPEED and _gravity(self._worst) < _gravity(self._said)
+        return self._worst not in _FULL_SPEED and gravity(self._worst) < gravity(self._said)
 
     def is_due(self, now_s: float, every_s: float) -> bool:
         """Whether it is time for a record."""
         # The end of a throttling is not to be known a minute late.
-        limit_s = RECORD_EVERY_S if self._worst not in _FULL_SPEED else every_s
-        return is_due(now_s - self._since_s, limit_s)
+        if self._worst not in _FULL_SPEED:
+            every_s = self._thorough_every_s()
+        return is_due(now_s - self._since_s, every_s)
 
     def take(self, now_s: float) -> Mapping[str, Any]:
         """The fields of the record; a new interval begins."""
         elapsed_s, self._since_s = now_s - self._since_s, now_s
         self._said, self._worst = self._worst, ""
         return {"interval_s": whole_seconds(elapsed_s), **self.samples.summary()}
-
-
-def _gravity(word: str) -> int:
-    return THROTTLE_WORDS.index(word) if word in THROTTLE_WORDS else len(THROTTLE_WORDS)

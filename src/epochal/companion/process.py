@@ -31,7 +31,7 @@ from epochal.companion.own_journal import OwnJournal, run_title
 from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
-from epochal.companion.telemetry_journal import HOST_EVERY_S, Telemetry, own_processes
+from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
 from epochal.settings import read_settings
 from epochal.telemetry.nvidia import NvidiaSource
@@ -88,7 +88,7 @@ class Companion:
             self._telemetry.begin()
         clockwork = Clockwork(clock=self._clock)
         clockwork.every(GPU_EVERY_S, self._telemetry.sample_gpus)
-        clockwork.every(HOST_EVERY_S, self._telemetry.sample_host)
+        clockwork.every(self._telemetry.host_every_s, self._telemetry.sample_host)
         clockwork.every(SYNC_EVERY_S, self._durable.sync)
         if self._charge.is_main:
             clockwork.every(LOOK_EVERY_S, self._sealing.look)
@@ -207,6 +207,11 @@ def _telemetry_of(charge: Charge, journal: OwnJournal) -> tuple[Telemetry, GpuHi
         gpus = NvidiaSource(EVERY_GPU)
     used = UsedGpus(ids, others=charge.shares_node)
     telemetry = Telemetry(
-        charge, journal, gpus=gpus, used=used, own_pids=lambda: own_processes(charge)
+        charge,
+        journal,
+        gpus=gpus,
+        used=used,
+        own_pids=lambda: own_processes(charge),
+        every_s=read_settings().telemetry_every_s,
     )
     return telemetry, recent_use_of(gpus, lambda: used.ids)

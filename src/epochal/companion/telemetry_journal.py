@@ -13,6 +13,7 @@ from typing import Any
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.charge import Charge
 from epochal.companion.gpu_journal import GpuJournal, GpuReader
+from epochal.companion.live_file import LiveFile
 from epochal.companion.own_cost import OwnCost
 from epochal.companion.own_journal import OwnJournal
 from epochal.telemetry.cgroup import Cgroup
@@ -25,7 +26,6 @@ from epochal.telemetry.sampler import Attempts
 from epochal.telemetry.source import Source
 from epochal.telemetry.used import UsedGpus
 
-HOST_EVERY_S = 5.0
 # What a vanished process is remembered by.
 _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
 
@@ -33,7 +33,8 @@ _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
 class Telemetry:
     """Everything one companion measures; no method raises for what a sensor does.
 
-    ``own_pids`` gives the run's processes; ``clock`` and ``wall`` are those of ``Cadence``.
+    ``own_pids`` gives the run's processes; ``every_s``, ``clock`` and ``wall`` are those of
+    ``Cadence``.
     """
 
     def __init__(
@@ -45,13 +46,15 @@ class Telemetry:
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],
         host: Sequence[Source[Any]] | None = None,
+        every_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.attempts = Attempts()
         self._charge = charge
         self._journal = journal
-        self._cadence = Cadence(clock=clock, wall=wall)
+        self._cadence = Cadence(every_s=every_s, clock=clock, wall=wall)
+        self._live = LiveFile(charge.folder, node=charge.node, rank=charge.rank, wall=wall)
         self._gpus = GpuJournal(
             charge,
             journal,
@@ -60,12 +63,18 @@ class Telemetry:
             own_pids=own_pids,
             attempts=self.attempts,
             cadence=self._cadence,
+            live=self._live,
         )
         sources = _host_of(charge) if host is None else host
         self._host = [(source, Interval(source.metrics)) for source in sources]
         self._host_since_s = clock()
         self._cost = OwnCost(clock=clock)
         self._seen: dict[str, Any] = {}
+
+    @property
+    def host_every_s(self) -> float:
+        """How often ``sample_host`` is to be called."""
+        return self._cadence.host_every_s()
 
     @property
     def last_seen(self) -> dict[str, Any]:
@@ -84,6 +93,7 @@ class Telemetry:
     def sample_gpus(self) -> None:
         """Look at the GPUs that are used; write a record where one is due."""
         self._gpus.sample()
+        self.attempts.call(self._live.write)
 
     def sample_host(self) -> None:
         """Look at the host; write a record if one is due."""
@@ -91,6 +101,7 @@ class Telemetry:
             for sample in self.attempts.call(source.sample) or ():
                 interval.add(sample)
                 self._remember(source, sample)
+                self._live.see_host({m.name: getattr(sample, m.attribute) for m in source.metrics})
         now_s = self._cadence.clock()
         if is_due(now_s - self._host_since_s, self._cadence.record_every_s()):
             self._write_host(now_s)
@@ -109,6 +120,7 @@ class Telemetry:
         )
         for source, _ in self._host:
             self.attempts.call(source.close)
+        self.attempts.call(self._live.close)
 
     def _write_host(self, now_s: float) -> None:
         record: dict[str, Any] = {"interval_s": whole_seconds(now_s - self._host_since_s)}

@@ -72,6 +72,11 @@ class RunFolder:
         """The folder of images and other large things."""
         return self.path / "blobs"
 
+    @property
+    def live(self) -> Path:
+        """The folder of what companions read just now, while the run goes on."""
+        return self.path / "live"
+
     def part_path(self, name: PartName) -> Path:
         """Where a journal part lies."""
         return self.journal / f"{name.stem}.jsonl"
