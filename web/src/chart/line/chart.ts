@@ -14,6 +14,7 @@ import { isSmoothing, smooth } from "../smooth.ts";
 import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
+import { createDraft } from "./draft.ts";
 import { lineSvg, seriesCsv } from "./exports.ts";
 import { followInput } from "./input.ts";
 import { createLegend } from "./legend.ts";
@@ -26,6 +27,10 @@ import { extentX, extentY } from "./range.ts";
 import { readAt, readoutContent } from "./readout.ts";
 import { drawScene } from "./scene.ts";
 import type { Scene } from "./scene.ts";
+
+/** A gesture's moves come this close to each other even where a frame takes long; and it has ended when none came for a while. */
+const GESTURE_MS = 350;
+const REST_MS = 150;
 
 export interface LineChart {
   /** Replace the data; a zoom stays where it is, otherwise the axes follow the data. */
@@ -59,6 +64,11 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let ranges = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0 } };
   let isNear = true;
   let isStale = false;
+  let movedAt = -Infinity;
+  let resting: ReturnType<typeof setTimeout> | undefined;
+  let exactFrame = 0;
+  let isMoving = false;
+  const draft = createDraft();
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
 
@@ -82,7 +92,10 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       size,
       theme,
       options,
-      draw: (context) => drawScene(canvasPen(context), scene(), theme),
+      draw: (context) => {
+        const current = scene();
+        drawScene(canvasPen(context), current, theme, () => isMoving && draft.draw(context, current, theme));
+      },
       select: (range) => {
         zoom = range;
         refresh();
@@ -101,6 +114,26 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     if (!isStale) plot?.show(ranges.x, ranges.y.range);
     crosshair.again();
     legend?.update(traces, emphasis, options.baseline);
+  };
+
+  const endRest = (): void => {
+    clearTimeout(resting);
+    cancelAnimationFrame(exactFrame);
+  };
+  const paintExactly = (): void => {
+    isMoving = false;
+    if (isNear) plot?.repaint();
+  };
+  /** A range that follows soon on another is part of a gesture: drawn quickly, and exactly when it rests. */
+  const moveTo = (range: Range | null): void => {
+    const now = performance.now();
+    isMoving = now - movedAt < GESTURE_MS;
+    movedAt = now;
+    zoom = range;
+    refresh();
+    endRest();
+    // A timer that fires late, after a slow frame, must not win over the move that waits for the next one.
+    if (isMoving) resting = setTimeout(() => (exactFrame = requestAnimationFrame(paintExactly)), REST_MS);
   };
 
   const resmooth = (): void => {
@@ -150,10 +183,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const stopInput = followInput(host, {
     scene: () => (plot === null ? null : scene()),
     crosshair,
-    move: (range) => {
-      zoom = range;
-      refresh();
-    },
+    move: moveTo,
     settled: (range) => options.onZoom?.(range),
     reset,
     mark: (mark) => options.onMark?.(mark),
@@ -203,22 +233,21 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       if (plot !== null && needsPlot) build();
       refresh();
     },
-    setRange(range) {
-      zoom = range;
-      refresh();
-    },
+    setRange: moveTo,
     setEmphasis: emphasise,
     range: () => ranges.x,
     csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(scene(), size, theme),
     async png() {
       if (plot === null) throw new Error("the chart has not been drawn yet");
+      isMoving = false;
       plot.show(ranges.x, ranges.y.range);
       // uPlot paints in a microtask.
       await Promise.resolve();
       return canvasPng(plot.canvas, theme.surface);
     },
     destroy() {
+      endRest();
       resized.disconnect();
       sighted.disconnect();
       stopTheme();

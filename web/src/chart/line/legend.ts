@@ -29,6 +29,7 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
   root.append(list);
   let current: Emphasis = { solo: new Set(), hovered: null };
   let shown = "";
+  let last: { readonly traces: readonly Trace[]; readonly emphasis: Emphasis; readonly baseline: string | null } | null = null;
   const idOf = (event: Event): string | null => {
     const button = event.target instanceof Element ? event.target.closest("button") : null;
     return button?.dataset["id"] ?? null;
@@ -44,6 +45,9 @@ export function createLegend(root: HTMLElement, hooks: LegendHooks): Legend {
 
   return {
     update(traces, emphasis, baseline) {
+      // A chart that only moves asks at every frame.
+      if (last !== null && last.traces === traces && last.emphasis === emphasis && last.baseline === baseline) return;
+      last = { traces, emphasis, baseline };
       current = emphasis;
       const names = JSON.stringify(traces.map(({ id, label, slot }) => [id, label, slot, id === baseline]));
       if (names !== shown) {

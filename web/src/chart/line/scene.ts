@@ -32,14 +32,17 @@ const DENSE_BAND = 0.42;
 const MARK_SIZE = 3.5;
 const FINE_POINTS_PER_COLUMN = 0.4;
 
-export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme): void {
+/** `drawLines` may draw the lines in another way; where it gives false, they are drawn as ever. */
+export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme, drawLines: () => boolean = () => false): void {
   const { box, emphasis, options } = scene;
   pen.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
     drawHighlight(pen, scene, theme);
     drawMarks(pen, scene, theme);
     drawStretches(pen, scene, theme);
-    const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
-    for (const trace of order) drawTrace(pen, scene, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
+    if (!drawLines()) {
+      const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
+      for (const trace of order) drawTrace(pen, scene, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
+    }
     for (const trace of scene.traces) {
       if (!isDimmed(trace.id, emphasis)) drawNonfinite(pen, scene, trace, theme);
     }
