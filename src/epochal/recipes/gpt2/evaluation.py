@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from epochal.recipes.gpt2.sampling import draw_samples
 from epochal.recipes.gpt2.tokens import Tokenizer
 from epochal.run.run import Run
 
+_LARGEST_EXPONENT = 700.0
+
 
 @dataclass(frozen=True, slots=True)
 class Judge:
@@ -29,6 +32,7 @@ class Judge:
     tokenizer: Tokenizer | None
     examples: Sequence[hellaswag.Example]
     prompt: str
+    is_finetuning: bool = False
 
     def evaluate(self, run: Run, plain: PlainLog, *, step: int, epoch: float) -> float:
         """Judge the model as it is after a step, on all ranks, and record it; gives the loss."""
@@ -40,6 +44,8 @@ class Judge:
             choice = hellaswag.measure(self.model, self.tokenizer, self.examples, place=self.place)
             metrics = {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
             plain.add(step, "hellaswag", choice.acc_norm)
+        if self.is_finetuning:
+            metrics["Finetune/perplexity"] = math.exp(min(loss, _LARGEST_EXPONENT))
         run.log_eval(step, epoch, num_tokens, duration_ms, loss, metrics=metrics)
         plain.add(step, "val", loss)
         if self.tokenizer is not None and self.place.rank == 0:

@@ -111,8 +111,8 @@ class Flags:
         return self.total_batch_size // at_once
 
     def hyperparameters(self) -> dict[str, Any]:
-        """What a run is made of, for its configuration: everything but names and folders."""
-        return {name: value for name, value in asdict(self).items() if name not in _PLACES}
+        """What a training is made of: everything but names, folders, machine and early end."""
+        return {name: value for name, value in asdict(self).items() if name not in _OF_A_MACHINE}
 
     @property
     def trackers(self) -> list[str]:

@@ -24,9 +24,15 @@ class Place:
     local_rank: int = 0
     world_size: int = 1
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """What matrices are multiplied in: bfloat16 where it is faster, on GPUs that have it."""
+        has_half = self.device.type == "cuda" and torch.cuda.is_bf16_supported()
+        return torch.bfloat16 if has_half else torch.float32
+
     def autocast(self) -> AbstractContextManager[object]:
-        """bfloat16 where it is faster: on GPUs that have it. CPUs compute in float32."""
-        if self.device.type == "cuda" and torch.cuda.is_bf16_supported():
+        """Multiply in `dtype` inside the block."""
+        if self.dtype is torch.bfloat16:
             return torch.autocast("cuda", dtype=torch.bfloat16)
         return nullcontext()
 

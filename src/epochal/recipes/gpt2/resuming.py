@@ -116,6 +116,13 @@ def shape_of(path: Path) -> dict[str, Any]:
     return {name: config[name] for name in _OF_WEIGHTS if name in config}
 
 
+def borrowed_facts(path: Path) -> dict[str, Any]:
+    """Where weights were borrowed from, for the configuration of the run that did."""
+    if (path / MANIFEST).is_file():
+        return Origin(path.parent, read_manifest(path)).facts()
+    return {"checkpoint": str(path.absolute())}
+
+
 def _at_path(path: Path) -> Origin:
     if (path / MANIFEST).is_file():
         return Origin(path.parent, read_manifest(path))

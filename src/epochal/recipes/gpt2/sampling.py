@@ -28,7 +28,7 @@ def draw_samples(
     """
     generator = torch.Generator(place.device).manual_seed(_SEED + place.rank)
     context = model.shape.context_length
-    start = tokenizer.encode(prompt)[-context:] or [tokenizer.end]
+    start = tokenizer.encode(prompt) or [tokenizer.end]
     tokens = torch.tensor([start] * num_samples, device=place.device)
     for _ in range(num_tokens):
         with place.autocast():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -52,6 +53,14 @@ class Training:
     splits: tuple[Split, ...]
     accumulation: int
 
+    def config(self) -> dict[str, Any]:
+        """The configuration of the run and of its checkpoints."""
+        return {
+            **self.flags.hyperparameters(),
+            "parameters": self.model.num_parameters,
+            "world_size": self.place.world_size,
+        }
+
 
 def set_up(flags: Flags, place: Place) -> Training:
     """Build everything; every rank must call it. Draws weights from the global generator."""
@@ -76,6 +85,7 @@ def set_up(flags: Flags, place: Place) -> Training:
         tokenizer,
         _examples(flags, tokenizer, place),
         flags.sample_prompt,
+        is_finetuning=flags.finetune is not None,
     )
     return Training(
         _complete(flags, model),

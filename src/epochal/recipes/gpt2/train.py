@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from torch import Tensor
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.plain_log import PlainLog
-from epochal.recipes.gpt2.resuming import RUN_NAME, Origin
+from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_facts
 from epochal.recipes.gpt2.setup import Training
 from epochal.run.run import Run
 from epochal.run.start import init
 from epochal.torch.checkpoints import Checkpoints
 from epochal.torch.clip import ClipStats, clip_grad_norm
+from epochal.torch.estimate import SpeedOfLight, speed_of_light
+from epochal.torch.memory_segments import memory_segments
 from epochal.torch.optimizer import set_lr
 from epochal.torch.retention import Retention
 from epochal.torch.training_state import TrainingState
@@ -45,47 +48,71 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
         for step in range(first, flags.last_step):
             lr = training.schedule.lr(step)
             set_lr(training.optimizer, lr)
-            loss, num_tokens = accumulate_gradients(training, clock)
-            norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
-            training.optimizer.step()
+            taken = accumulate_gradients(training, run, clock)
+            with run.phase("optimizer"):
+                norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
+                training.optimizer.step()
+            if step == first:
+                memory = memory_segments(training.model, training.optimizer)
+                run.log_allocator(memory, step=step, gpu=memory.gpu)
             training.optimizer.zero_grad(set_to_none=True)
 
             clipped, epoch = clipping.metrics(), (step + 1) / flags.steps_per_epoch
             run.log_step(
-                *(step, epoch, num_tokens, clock.lap_ms(), norm, loss, lr),
+                *(step, epoch, taken.num_tokens, clock.lap_ms(), norm, taken.loss, lr),
                 norm_clipped=clipped["norm_clipped"],
-                metrics={"Gradient/clip_rate": clipped["clip_rate"]},
+                metrics={"Gradient/clip_rate": clipped["clip_rate"], **taken.metrics(flags)},
             )
-            plain.add(step, "train", loss)
+            plain.add(step, "train", taken.loss)
             with clock.paused(when=is_milestone(step, flags)):
                 metric = None
                 if is_due(step, flags, every=flags.eval_freq):
-                    metric = judge.evaluate(run, plain, step=step, epoch=epoch)
-                keep(checkpoints, flags, step=step, loss=loss, metric=metric)
+                    with run.phase("eval"):
+                        metric = judge.evaluate(run, plain, step=step, epoch=epoch)
+                with run.phase("save"):
+                    keep(checkpoints, flags, step=step, loss=taken.loss, metric=metric)
     return run
 
 
-def accumulate_gradients(training: Training, clock: StepClock) -> tuple[Tensor, int]:
-    """Forward and backward over one step's batches; gives the loss over all ranks, and tokens.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One step: its loss over all ranks, the tokens they read, and the targets that counted."""
+
+    loss: Tensor
+    num_tokens: int
+    num_targets: int
+
+    def metrics(self, flags: Flags) -> dict[str, float]:
+        """What only fine-tuning has to say."""
+        if flags.finetune is None:
+            return {}
+        share = self.num_targets / self.num_tokens
+        return {"Finetune/answer_tokens": self.num_targets, "Finetune/answer_share": share}
+
+
+def accumulate_gradients(training: Training, run: Run, clock: StepClock) -> Taken:
+    """Forward and backward over the batches of one step.
 
     Each batch weighs as much as it has targets, so that the step is the mean over all of them,
     however they are spread over batches and ranks. Gradients are exchanged once, with the last.
     """
     place = training.place
-    batches = [training.batches.next() for _ in range(training.accumulation)]
-    targets_per_rank = sum(batch.all_targets for batch in batches) / place.world_size
+    with run.phase("data"):
+        batches = [training.batches.next() for _ in range(training.accumulation)]
+    num_targets = sum(batch.all_targets for batch in batches)
     loss = torch.zeros((), device=place.device)
     for number, batch in enumerate(batches, 1):
         is_last = number == len(batches)
         with place.together(training.trained, when=is_last):
-            with place.autocast():
+            with run.phase("forward"), place.autocast():
                 part = training.trained(batch.inputs, batch.targets)
-            part = part * (batch.num_targets / targets_per_rank)
+            part = part * (batch.num_targets * place.world_size / num_targets)
             if is_last:
                 clock.mark()
-            part.backward()
+            with run.phase("backward"):
+                part.backward()
         loss += part.detach()
-    return place.mean(loss), sum(batch.all_tokens for batch in batches)
+    return Taken(place.mean(loss), sum(batch.all_tokens for batch in batches), num_targets)
 
 
 def is_due(step: int, flags: Flags, *, every: int) -> bool:
@@ -119,13 +146,11 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
     flags = training.flags
     is_same = origin is not None and flags.run_name in (None, origin.run_name)
     name = flags.run_name or (origin.run_name if origin is not None else default_name())
-    config: dict[str, Any] = {
-        **flags.hyperparameters(),
-        "parameters": training.model.num_parameters,
-        "world_size": training.place.world_size,
-    }
+    config = training.config()
     if origin is not None and not is_same:
         config["forked_from"] = origin.facts()
+    elif origin is None and flags.init_from is not None:
+        config["forked_from"] = borrowed_facts(Path(flags.init_from))
     reporting: dict[str, Any] = (
         {} if flags.tensorboard_dir is None else {"tensorboard_dir": flags.tensorboard_dir}
     )
@@ -157,6 +182,7 @@ def open_checkpoints(training: Training, run: Run) -> Checkpoints:
         folder=None if place is None else Path(place) / run.dir.name,
         every=flags.checkpoint_freq,
         keep=Retention(rolling=flags.keep_checkpoints, emergency=flags.keep_emergency_checkpoints),
+        config=training.config(),
         external={RUN_NAME: run.name},
     )
 
@@ -174,6 +200,7 @@ def introduce(training: Training, run: Run, *, first_step: int) -> None:
     flags = training.flags
     for split in training.splits:
         run.log_dataset(split.name, files=split.files, tokens=split.num_tokens, seed=flags.seed)
+    run.log_sol_estimate(speed_of_light_of(training))
     run.define("hellaswag_accuracy", goal="max")
     run.define("hellaswag_acc", goal="max")
     if training.place.rank == 0:
@@ -181,6 +208,25 @@ def introduce(training: Training, run: Run, *, first_step: int) -> None:
             watch(training.model, run, every=flags.histogram_freq, step=first_step)
         if flags.serve is not None:
             run.serve(flags.serve or None)
+
+
+def speed_of_light_of(training: Training) -> SpeedOfLight:
+    """How fast the devices could train this model at most; unknown devices leave it open."""
+    shape = training.model.shape
+    sizes = {
+        "model_type": "gpt2",
+        "n_layer": shape.num_layers,
+        "n_embd": shape.embd_size,
+        "n_head": shape.num_heads,
+        "vocab_size": shape.vocab_size,
+    }
+    return speed_of_light(
+        sizes,
+        sequence_length=shape.context_length,
+        dtype=training.place.dtype,
+        world_size=training.place.world_size,
+        device=training.place.device,
+    )
 
 
 def default_name() -> str:

@@ -1,0 +1,252 @@
+"""Whole trainings, in processes of their own: what they write, and how they go on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from epochal.journal.layout import RunFolder, read_json
+from epochal.reading import open as open_store
+from epochal.torch.manifest import list_manifests
+from tests.recipes.gpt2.trainings import finish, losses, records, start
+
+needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that nobody interrupts."""
+    folder = tmp_path_factory.mktemp("whole")
+    finish(folder, run_name="run")
+    return folder
+
+
+def wait_for(process: Any, folder: Path, *, step: int, name: str = "run") -> None:
+    """Wait until a training has logged a step."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError):
+            if step in losses(folder, name):
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"step {step} was not seen: {process.stdout.read()}")
+
+
+def kill(process: Any) -> None:
+    """SIGKILL to a training and whatever it has started."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def config_of(folder: Path, name: str) -> dict[str, Any]:
+    identity = read_json(RunFolder(folder / "runs" / "gpt2" / name).identity)
+    return dict(identity["config"])
+
+
+def test_the_loss_falls_and_every_step_is_whole(whole: Path) -> None:
+    steps = records(whole, "run", "step")
+    assert [step["step"] for step in steps] == list(range(20))
+    assert steps[-1]["loss"] < steps[0]["loss"]
+    for step in steps:
+        assert step["norm_clipped"] <= min(step["norm"], 1.0) * (1 + 1e-6)
+        assert step["step_tokens"] == 64
+        rate = step["step_tokens"] / step["duration_ms"] * 1000
+        assert step["tokens_per_second"] == pytest.approx(rate)
+    assert [steps[0]["lr"], steps[1]["lr"], steps[2]["lr"]] == [5e-4, 1e-3, 1e-3]
+    assert steps[-1]["epoch"] == 2.0
+
+
+def test_it_is_judged_at_the_start_every_so_often_and_at_the_end(whole: Path) -> None:
+    assert [r["step"] for r in records(whole, "run", "eval")] == [0, 4, 9, 14, 19]
+    texts = records(whole, "run", "text")
+    assert [r["step"] for r in texts] == [0, 4, 9, 14, 19]
+    assert texts[0]["text"].count("Hello, I am a language model,") == 5
+    assert {r["eval_tokens"] for r in records(whole, "run", "eval")} == {32}
+
+
+def test_parameters_and_gradients_are_watched_and_the_data_is_described(whole: Path) -> None:
+    histograms = records(whole, "run", "histogram")
+    assert {r["step"] for r in histograms} == {0, 8, 16}
+    assert {"Parameters/wte.weight", "Gradients/h.1.mlp.c_fc.bias"} <= {
+        r["name"] for r in histograms
+    }
+    assert [r["split"] for r in records(whole, "run", "dataset")] == ["train", "eval"]
+    config = config_of(whole, "run")
+    assert (config["max_lr"], config["vocab_size"], config["world_size"]) == (1e-3, 384, 1)
+
+
+def test_checkpoints_are_made_as_asked(whole: Path) -> None:
+    manifests = list_manifests(whole / "runs" / "gpt2" / "run" / "checkpoints")
+    kinds = {m.step: m.kind for m in manifests}
+    assert {3, 7, 9, 11, 15, 19} <= kinds.keys()
+    assert (kinds[9], kinds[19]) == ("epoch", "epoch")
+    assert all(m.external["run_name"] == "run" for m in manifests)
+
+
+def test_the_plain_log_has_a_line_for_every_value(whole: Path) -> None:
+    lines = (whole / "runs" / "gpt2" / "run" / "log.txt").read_text().splitlines()
+    rows = [line.split() for line in lines]
+    assert [int(step) for step, kind, _ in rows if kind == "train"] == list(range(20))
+    assert [int(step) for step, kind, _ in rows if kind == "val"] == [0, 4, 9, 14, 19]
+    written = {int(step): float(value) for step, kind, value in rows if kind == "train"}
+    assert written[7] == pytest.approx(losses(whole, "run")[7], abs=1e-6)
+
+
+def test_killed_and_resumed_it_is_the_same_training_to_the_last_bit(
+    whole: Path, tmp_path: Path
+) -> None:
+    with start(tmp_path, run_name="run") as process:
+        wait_for(process, tmp_path, step=10)
+        kill(process)
+    shown = finish(tmp_path, "--resume", "latest", run_name="run")
+    assert "resumed after step" in shown
+    assert losses(tmp_path, "run") == losses(whole, "run")
+    (resume,) = records(tmp_path, "run", "resume")
+    assert 0 < resume["step"] <= 12
+    series = open_store(str(tmp_path / "runs")).runs()[0].series("train/loss")
+    assert list(series.steps) == list(range(20))
+    evaluations = open_store(str(tmp_path / "runs")).runs()[0].series("eval/loss")
+    expected = open_store(str(whole / "runs")).runs()[0].series("eval/loss")
+    assert list(evaluations.steps) == list(expected.steps)
+    assert list(evaluations.values) == list(expected.values)
+    plain = (tmp_path / "runs" / "gpt2" / "run" / "log.txt").read_text()
+    assert plain == (whole / "runs" / "gpt2" / "run" / "log.txt").read_text()
+
+
+def test_killed_before_the_first_checkpoint_it_begins_again_in_the_same_run(
+    whole: Path, tmp_path: Path
+) -> None:
+    with start(tmp_path, run_name="run", checkpoint_freq=100, eval_freq=100) as process:
+        wait_for(process, tmp_path, step=1)
+        kill(process)
+    for path in (tmp_path / "runs" / "gpt2" / "run").glob("checkpoints/step-*"):
+        raise AssertionError(f"{path} was not to be")
+    shown = finish(tmp_path, "--resume", "latest", run_name="run")
+    assert "There is no checkpoint yet" in shown
+    assert losses(tmp_path, "run") == losses(whole, "run")
+    assert records(tmp_path, "run", "resume")[0]["step"] == 0
+
+
+def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None:
+    with start(tmp_path, run_name="run", checkpoint_freq=1000, eval_freq=1000) as process:
+        wait_for(process, tmp_path, step=5)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    (saved,) = list_manifests(tmp_path / "runs" / "gpt2" / "run" / "checkpoints")
+    assert saved.kind == "emergency"
+    assert saved.step == max(losses(tmp_path, "run"))
+    # The flags are the checkpoint's but for those given anew.
+    finish(tmp_path, "--resume", "latest", run_name="run")
+    assert losses(tmp_path, "run") == losses(whole, "run")
+
+
+def test_another_name_starts_a_run_that_knows_where_it_was_forked(
+    whole: Path, tmp_path: Path
+) -> None:
+    checkpoint = whole / "runs" / "gpt2" / "run" / "checkpoints" / "step-11"
+    finish(tmp_path, "--resume", str(checkpoint), run_name="fork", data=whole / "text.txt")
+    assert losses(tmp_path, "fork") == {s: v for s, v in losses(whole, "run").items() if s > 11}
+    forked = config_of(tmp_path, "fork")["forked_from"]
+    assert (forked["run"], forked["step"]) == ("run", 11)
+    assert forked["checkpoint"] == str(checkpoint)
+    assert {r["step"] for r in records(tmp_path, "fork", "histogram")} == {16}
+    assert records(tmp_path, "fork", "resume") == []
+
+
+def test_the_best_can_be_gone_on_from_and_folders_can_be_chosen(tmp_path: Path) -> None:
+    names = ("checkpoint_dir", "logdir", "tensorboard_dir")
+    places: dict[str, Any] = {name: tmp_path / name for name in names}
+    finish(tmp_path, run_name="run", max_steps=8, **places)
+    assert [p.name for p in places["checkpoint_dir"].iterdir()] == ["run"]
+    assert (places["logdir"] / "run.txt").read_text().startswith("0 val ")
+    listed = finish(tmp_path, "--list_checkpoints", **places)
+    assert "run: 3 checkpoints" in listed
+    assert "latest" in listed
+    best = (places["checkpoint_dir"] / "run" / "best").read_text().strip()
+    finish(tmp_path, "--resume", "best", max_steps=9, **places)
+    (resume,) = records(tmp_path, "run", "resume")
+    assert f"step-{resume['step'] - 1}" == best
+
+
+def test_examples_of_hellaswag_are_measured_where_there_are_some(tmp_path: Path) -> None:
+    rows = [{"ctx": "the quick", "endings": ["a", "brown fox", "b", "c"], "label": 1}] * 3
+    text = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "hellaswag_val.jsonl").write_text(text, encoding="utf-8")
+    finish(tmp_path, run_name="run", max_steps=5, hellaswag_examples=2)
+    first, last = records(tmp_path, "run", "eval")
+    assert "m" not in first
+    assert {name: 0 <= value <= 1 for name, value in last["m"].items()} == {
+        "hellaswag_accuracy": True,
+        "hellaswag_acc": True,
+    }
+
+
+def test_without_data_and_without_hellaswag_it_still_runs(tmp_path: Path) -> None:
+    finish(tmp_path, run_name="first", max_steps=1)
+    from tests.recipes.gpt2.trainings import command, environment  # the same, but for --data
+
+    words = command(tmp_path, run_name="none", max_steps=1)
+    at = words.index("--data")
+    import subprocess
+
+    done = subprocess.run(
+        [*words[:at], *words[at + 2 :]],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "HellaSwag is left out" in done.stdout
+
+
+def test_what_cannot_be_done_is_one_sentence(tmp_path: Path) -> None:
+    with start(tmp_path, "--resume", "nowhere", run_name="run") as process:
+        shown, _ = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert shown.count("\n") == 1
+    assert "neither latest nor best nor a checkpoint" in shown
+
+
+def test_an_estimate_trains_nothing_and_says_what_a_run_takes(tmp_path: Path) -> None:
+    shown = finish(tmp_path, "--estimate", "--use_tensorboard")
+    for word in ("step ", "time ", "tokens ", "disk ", "memory ", "TensorBoard events"):
+        assert word in shown
+    assert not (tmp_path / "runs").exists()
+
+
+def test_instructions_are_learned_from_the_weights_of_another_run(
+    whole: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "instructions.jsonl"
+    rows = [{"instruction": f"say {n}", "output": f"{n} {n}"} for n in range(20)]
+    file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    weights = whole / "runs" / "gpt2" / "run" / "checkpoints" / "best"
+    checkpoint = weights.parent / weights.read_text().strip()
+    finish(tmp_path, run_name="tuned", finetune=file, init_from=checkpoint, max_steps=6)
+    steps = records(tmp_path, "tuned", "step")
+    assert all(0 < s["m"]["Finetune/answer_tokens"] < s["step_tokens"] for s in steps)
+    assert records(tmp_path, "tuned", "eval")[-1]["m"]["Finetune/perplexity"] > 1
+    assert config_of(tmp_path, "tuned")["forked_from"]["run"] == "run"
+
+
+@needs_gloo
+def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    finish(tmp_path, run_name="whole", ranks=2)
+    with start(tmp_path, run_name="run", ranks=2) as process:
+        wait_for(process, tmp_path, step=9)
+        kill(process)
+    finish(tmp_path, "--resume", "latest", run_name="run", ranks=2)
+    expected = losses(tmp_path, "whole")
+    assert len(expected) == 20
+    assert losses(tmp_path, "run") == expected
+    assert losses(tmp_path, "run", writer="rank-0001") == expected

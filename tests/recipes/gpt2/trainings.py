@@ -1,0 +1,80 @@
+"""Trainings of the recipe in processes of their own, as small as they can be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.layout import RunFolder
+from epochal.journal.reader import read_journal
+
+# 2 layers, 8 wide, 32 tokens in a step: what is tested is what happens around the model.
+SMALL = {
+    "total_batch_size": 64,
+    "mini_batch_size": 1,
+    "context_length": 16,
+    "num_layers": 2,
+    "embd_size": 8,
+    "num_heads": 2,
+    "warmup_steps": 2,
+    "num_epochs": 2,
+    "steps_per_epoch": 10,
+    "eval_freq": 5,
+    "eval_batches": 2,
+    "checkpoint_freq": 4,
+    "histogram_freq": 8,
+    "device": "cpu",
+}
+
+
+def command(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> list[str]:
+    """The command of a small training whose text lies in a folder."""
+    text = folder / "text.txt"
+    if not text.exists():
+        text.write_text("the quick brown fox jumps over the lazy dog. " * 60, encoding="utf-8")
+    chosen = {**SMALL, "data": str(text), "dir": str(folder / "runs"), **flags}
+    words = [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+    launcher = ["torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}", "-m"]
+    module = [*(launcher if ranks > 1 else ()), "epochal.recipes.gpt2"]
+    return [sys.executable, "-m", *module, *words, *more]
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """One thread, no git, a cache of the test's own."""
+    own = {"OMP_NUM_THREADS": "1", "EPOCHAL_GIT": "0", "EPOCHAL_CACHE_DIR": str(folder / "cache")}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own, **more}
+
+
+def start(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> subprocess.Popen[str]:
+    """Start a small training."""
+    return subprocess.Popen(
+        command(folder, *more, ranks=ranks, **flags),
+        env=environment(folder),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> str:
+    """Train to the end; what was printed."""
+    with start(folder, *more, ranks=ranks, **flags) as process:
+        shown, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, shown
+    return shown
+
+
+def records(folder: Path, name: str, kind: str, *, writer: str = "loop") -> list[dict[str, Any]]:
+    """The records of a run, of all its attempts in order."""
+    run = RunFolder(folder / "runs" / "gpt2" / name)
+    found = [(e, r) for e, r in read_journal(run) if r["log"] == kind]
+    return [record for where, record in found if where.writer == writer]
+
+
+def losses(folder: Path, name: str, *, writer: str = "loop") -> dict[int, float]:
+    """Each step's loss; of a step that was trained twice the last."""
+    return {r["step"]: r["loss"] for r in records(folder, name, "step", writer=writer)}
