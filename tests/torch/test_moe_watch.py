@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import subprocess
 import sys
 import weakref
@@ -341,6 +342,7 @@ def test_the_tokens_of_all_ranks_make_one_record(tmp_path: Path) -> None:
     ranks = [
         subprocess.Popen(
             [sys.executable, "-c", _RANK, str(rank), str(tmp_path)],
+            env={**os.environ, "EPOCHAL_GIT": "0"},
             stderr=subprocess.PIPE,
             text=True,
         )

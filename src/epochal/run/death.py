@@ -25,6 +25,9 @@ class Mortal(Protocol):
     def died(self, status: str, *, reason: str, details: str | None = None) -> None:
         """The process is ending; write the last records."""
 
+    def failing(self, error: BaseException) -> None:
+        """An error nobody caught ends the process; say what can be known of it."""
+
     def warned(self, reason: str) -> None:
         """A signal came that somebody else handles; the process may go on."""
 
@@ -87,6 +90,7 @@ class DeathWatch:
         trace: TracebackType | None,
     ) -> None:
         if os.getpid() == self._pid:
+            self._run.failing(error)
             details = describe_trace(error)
             status = "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
             self._run.died(status, reason=describe_error(error), details=details)

@@ -21,6 +21,7 @@ class Shown:
 
     def __init__(self, console: Console, pace: Pace) -> None:
         self._console = console
+        self._allocators: set[Any] = set()
         self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "step": pace.step,
             "eval": pace.evaluation,
@@ -29,7 +30,7 @@ class Shown:
             "gpu-model": self._block_of(_gpu_model),
             "sol": self._block_of(_speed_of_light),
             "phases": self._phases,
-            "allocator": self._block_of(_allocator),
+            "allocator": self._allocator,
             "dataset": self._dataset,
         }
 
@@ -68,6 +69,13 @@ class Shown:
     def _phases(self, record: Mapping[str, Any]) -> None:
         if self._console.enabled(Verbosity.VERBOSE):
             self._console.block(lambda: _phase_means(record))
+
+    def _allocator(self, record: Mapping[str, Any]) -> None:
+        """Once for each GPU: how memory changes from then on is for a chart, not for a terminal."""
+        gpu = record.get("id")
+        if gpu not in self._allocators:
+            self._allocators.add(gpu)
+            self._console.block(lambda: _allocator(record))
 
     def _dataset(self, record: Mapping[str, Any]) -> None:
         split = blocks.DatasetSplit(
@@ -132,4 +140,6 @@ def _phase_means(record: Mapping[str, Any]) -> str:
 
 
 def _allocator(record: Mapping[str, Any]) -> str:
-    return blocks.allocator_block([blocks.Segment(**segment) for segment in record["stats"]])
+    segments = [blocks.Segment(**segment) for segment in record["stats"]]
+    title = f"Allocator {record['id']}" if "id" in record else "Allocator"
+    return blocks.allocator_block(segments, title=title)

@@ -1,0 +1,42 @@
+"""Has an out-of-memory error explained in the run before it goes on.
+
+What explains it lives with the rest of what needs torch, and is asked by name only where torch is
+in use: this floor knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+
+def explain_out_of_memory(
+    run: Any, error: BaseException, *, model: Any = None, optimizer: Any = None
+) -> None:
+    """Write what memory was used for, if an error is one of too little memory; once for each."""
+    if "torch" in sys.modules and not run.finished:
+        explain = import_module("epochal.torch.out_of_memory").explain
+        explain(run, error, model=model, optimizer=optimizer)
+
+
+class MemoryGuard:
+    """What ``run.memory_guard`` gives: a ``with`` block whose memory errors are explained."""
+
+    def __init__(self, run: Any, model: Any, optimizer: Any) -> None:
+        self._run = run
+        self._model = model
+        self._optimizer = optimizer
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            explain_out_of_memory(self._run, error, model=self._model, optimizer=self._optimizer)
