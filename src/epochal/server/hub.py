@@ -20,6 +20,7 @@ import msgspec
 import epochal
 from epochal.errors import EpochalError
 from epochal.server.cursor import Cursors, cursors_text
+from epochal.server.live_news import LiveNews
 from epochal.server.news import Interest, News, Ranks, news_of
 from epochal.server.reader import Reader
 from epochal.server.rows import LIVE, run_row
@@ -53,6 +54,7 @@ class Subscription:
 
     runs: tuple[str, ...] = ()
     interest: Interest = field(default_factory=Interest)
+    live: bool = False
 
 
 class Listener:
@@ -109,6 +111,7 @@ class Hub:
         # The list as it was told, and which runs of it may change without a record.
         self._rows: dict[str, RunRow] | None = None
         self._live: set[str] = set()
+        self._live_news = LiveNews(self._known_run)
         self._status_after = 0.0
         self._heartbeat_after = time.monotonic() + HEARTBEAT_S
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,9 +213,12 @@ class Hub:
         if heartbeat_due:
             self._heartbeat_after = now + HEARTBEAT_S
         rows = self._rows_of(run for run, has_grown in grown.items() if has_grown or status_due)
+        live = self._look_live()
         known: dict[tuple[str, str], News] = {}
         for channel in self._channels.values():
             events = [*self._channel_news(channel, known), *_status_news(channel, rows)]
+            if channel.subscription.live:
+                events += [live[run] for run in channel.subscription.runs if run in live]
             self._send(channel, [*events, *list_news, *_heartbeats(channel, is_due=heartbeat_due)])
         if self._failures:  # told after everybody was served; tried again at the next beat
             failure = self._failures[0]
@@ -231,6 +237,13 @@ class Hub:
                 except OSError as error:
                     self._failures.append(error)
         return grown
+
+    def _look_live(self) -> dict[str, bytes]:
+        """What is new of the machines of runs whose streams ask for it, as events."""
+        asking = (channel.subscription for channel in self._channels.values())
+        runs = {run for subscription in asking if subscription.live for run in subscription.runs}
+        found = self._live_news.look(runs)
+        return {run: encode_event("live", event) for run, event in found.items()}
 
     def _rows_of(self, run_ids: Iterable[str]) -> dict[str, tuple[RunRow, bytes]]:
         """The rows of these runs, each with the event that tells it."""

@@ -76,6 +76,7 @@ async def events(request: Request) -> Response:
             ranks=asked.ranks(request),
             kinds=asked.texts(request, "kind", most=64),
         ),
+        live=asked.flag(request, "live"),
     )
     since, is_known = _since(request)
     listener = await hub.join(subscription, since)

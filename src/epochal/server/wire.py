@@ -290,6 +290,23 @@ class RecordsEvent(msgspec.Struct, frozen=True):
     entries: list[EntryRow]
 
 
+class LiveMachine(msgspec.Struct, frozen=True):
+    """One machine of a run at ``t``: fields of ``gpu`` and ``system`` records, as last known."""
+
+    node: str
+    rank: int
+    t: float
+    gpus: list[dict[str, float | str]]
+    system: dict[str, float | str]
+
+
+class LiveEvent(msgspec.Struct, frozen=True):
+    """``live``: a subscribed run's machines, once a second; none when nobody reads them now."""
+
+    run: str
+    machines: list[LiveMachine]
+
+
 class StatusEvent(msgspec.Struct, frozen=True):
     """``status``: a subscribed run's row has changed."""
 
@@ -365,6 +382,7 @@ class Health(msgspec.Struct, frozen=True):
 EVENTS: dict[str, type[msgspec.Struct]] = {
     "ready": ReadyEvent,
     "records": RecordsEvent,
+    "live": LiveEvent,
     "status": StatusEvent,
     "runs": RunsEvent,
     "reset": ResetEvent,

@@ -144,6 +144,20 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of a run as it was a moment ago, at ``t`` in Unix seconds.
+
+    ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, as last known.
+    """
+
+    node: str
+    rank: int
+    t: float
+    gpus: tuple[Mapping[str, float | str], ...]
+    system: Mapping[str, float | str]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One record that is not a number in a series: a text, a histogram, a message, a finding, …
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
 from epochal.store.adoption import Aside
-from epochal.store.answers import Labels
+from epochal.store.answers import Labels, Machine
 from epochal.store.held import Held
 from epochal.store.identity import Identity
 from epochal.store.labels import write_labels
 from epochal.store.listing import Listing
+from epochal.store.live import read_machines
 from epochal.store.loading import LoadedParts
 from epochal.store.part import Part
 
@@ -121,6 +123,10 @@ class FolderSource:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise UsageError(f"blob {file!r} is not a file.")
         return path.read_bytes()
+
+    def machines(self) -> Sequence[Machine]:
+        """What companions read just now."""
+        return read_machines(self.folder, now=time.time())
 
     def relabel(self, labels: Labels) -> None:
         """Write labels.json."""

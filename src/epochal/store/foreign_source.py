@@ -13,7 +13,7 @@ from epochal.imports.gathered import Gathered
 from epochal.imports.values import tamed
 from epochal.journal.layout import PartName, RunFolder
 from epochal.record import FORMAT_VERSION, Record
-from epochal.store.answers import Labels
+from epochal.store.answers import Labels, Machine
 from epochal.store.foreign_part import ForeignPart
 from epochal.store.labels import read_labels, write_labels
 from epochal.store.part import Part
@@ -175,6 +175,10 @@ class ForeignSource:
             return self.run.blob(file)
         except KeyError:
             raise UsageError(f"there is no blob {file!r} in {self.path}.") from None
+
+    def machines(self) -> Sequence[Machine]:
+        """None: what a tracker knows of its machine is in its records."""
+        return ()
 
     def close(self) -> None:
         """Let go of what was read."""

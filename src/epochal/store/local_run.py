@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
-from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
 from epochal.store.entries import by_time, end_of, entries_of, records_of
@@ -364,6 +364,10 @@ class LocalRun:
         is_live = self.status.state == "running"
         worked_out = self._diagnosis.entries(self._known(), is_live=is_live, most=most)
         return by_time([*self.entries("finding", rank=None), *worked_out])
+
+    def machines(self) -> Sequence[Machine]:
+        """The run's machines as they were a moment ago; none when nobody reads them."""
+        return self.source.machines()
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from epochal.store.answers import Labels
+from epochal.store.answers import Labels, Machine
 from epochal.store.part import Part
 
 
@@ -69,6 +69,9 @@ class RunSource(Protocol):
 
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names; raises ``UsageError`` or ``OSError``."""
+
+    def machines(self) -> Sequence[Machine]:
+        """The run's machines as they were a moment ago."""
 
     def relabel(self, labels: Labels) -> None:
         """Store the labels; raises ``UsageError`` where there is no place for them."""

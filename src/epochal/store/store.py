@@ -22,6 +22,7 @@ Of a run
     summary       last, min, max, mean and best of one series, without its points where possible
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
     histograms, texts, blobs, messages, events, findings      entries by their usual names
+    machines      what is read of GPUs and hosts at this moment, while a run goes on
     blob          the bytes of a blob
     records       every record of every writer in file order, from a position on
     end           the position that ``records(since=…)`` goes on from
@@ -51,7 +52,7 @@ from typing import Any, Protocol
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
-from epochal.store.answers import Cursor, Entry, Labels, Metric, RunInfo, Series, Status
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
 
 
 class RunView(Protocol):
@@ -133,6 +134,9 @@ class RunView(Protocol):
 
         At most so many records are read for that at one call, None for all of them.
         """
+
+    def machines(self) -> Sequence[Machine]:
+        """The run's machines as they were a moment ago; none when nobody reads them."""
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given."""
