@@ -62,6 +62,17 @@ def test_phases_are_told_where_they_change(tmp_path: Path, server: Server) -> No
     assert found == [("warm-up", 0), ("converging", 2), ("plateau", 3)]
 
 
+def test_events_of_phases_go_before_the_words_of_steps(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).add(*(step(n, phase="warm-up") for n in range(6)))
+    said = {"log": "event", "name": "phase"}
+    journal.add({**said, "phase": "warm-up", "step": 0}, writer="findings")
+    journal.add({**said, "phase": "unstable", "step": 4, "was": "warm-up"}, writer="findings")
+    journal.add({"log": "resume", "attempt": 2, "step": 3}, step(3), attempt=2)
+    journal.add({**said, "phase": "converging", "step": 3}, writer="findings", attempt=2)
+    found = [(mark["label"], mark["at"]["step"]) for mark in marks(server, "phase")]
+    assert found == [("warm-up", 0), ("converging", 3)]
+
+
 def gpu(word: str, t: float, *, number: int = 0) -> dict[str, Any]:
     return {"log": "gpu", "t": t, "id": number, "throttle": word, "clock": 1}
 

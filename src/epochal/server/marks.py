@@ -57,7 +57,7 @@ async def marks(request: Request) -> Response:
 
 def marks_of(run: RunView, words: Words) -> wire.MarkList:
     """Every mark of a run, the kinds one after the other, each in the order of time."""
-    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(words)]
+    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(run, words)]
     found += _throttles(run, words)
     rows: list[wire.Mark] = []
     for _, same in groupby(found, key=lambda one: one.kind):
@@ -92,9 +92,25 @@ def _checkpoints(run: RunView) -> Iterator[_Found]:
         yield _Found("checkpoint", f"saved {name}".strip() + best, t=entry.t, step=entry.step)
 
 
-def _phases(words: Words) -> Iterator[_Found]:
-    for phase in words.phases:
-        yield _Found("phase", phase.word, t=phase.t, step=phase.step)
+def _phases(run: RunView, words: Words) -> Iterable[_Found]:
+    """From the companion's events where there are any, else from what step records said."""
+    events = run.entries("event", name="phase", rank=None)
+    if not events:
+        return [_Found("phase", word, t=t, step=step) for step, t, word in words.phases]
+    resumed = [(entry.position.attempt, entry.step) for entry in run.entries("resume", rank=None)]
+    return [
+        _Found("phase", str(entry.record.get("phase")), t=entry.t, step=entry.step)
+        for entry in sorted(events, key=lambda entry: entry.t or 0.0)
+        if not _is_overtaken(entry, resumed)
+    ]
+
+
+def _is_overtaken(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> bool:
+    step = entry.step
+    return step is not None and any(
+        attempt > entry.position.attempt and first is not None and step >= first
+        for attempt, first in resumed
+    )
 
 
 def _throttles(run: RunView, words: Words) -> Iterator[_Found]:

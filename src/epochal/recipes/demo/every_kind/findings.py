@@ -82,12 +82,14 @@ _SEEN: tuple[tuple[Attempt, Finding, int, int | None], ...] = (
 
 
 def write_findings(scribe: Scribe, attempt: Attempt) -> None:
-    """The findings of one attempt; one that ended is written again, closed."""
+    """The findings of one attempt up to its end; one that ended is written again, closed."""
     for step, finding, state in sorted(_states(attempt), key=lambda seen: seen[0]):
         at = scribe.at(attempt.seconds_at(step))
         fields = asdict(finding)
         fields["steps"] = list(finding.steps)
         scribe.write({"log": "finding", "t": at, "id": finding.id, **fields, "state": state})
+    # A file that was finished says that there was nothing else to find.
+    scribe.write({"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"})
 
 
 def _states(attempt: Attempt) -> Iterator[tuple[int, Finding, str]]:

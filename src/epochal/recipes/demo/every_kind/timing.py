@@ -72,7 +72,16 @@ def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
         "start": start,
         "period_s": _PERIOD_S,
         "samples": samples,
-        "gaps": [{"start": waits[0], "end": waits[1], "cause": "data"}],
+        "step": story.SLOW_STEP,
+        "gaps": [
+            {
+                "device": f"gpu/{gpu}",
+                "start": round(waits[0], 3),
+                "end": round(waits[1], 3),
+                "cause": "data",
+            }
+            for gpu in range(2)
+        ],
         "reason": f"step {story.SLOW_STEP} took {story.SLOW_S + story.SECONDS_PER_STEP:.1f} s,"
         f" {ratio:.1f} x the usual",
     }
