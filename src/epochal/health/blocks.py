@@ -26,6 +26,7 @@ class Blocks:
         self._limit = limit
         self._done: list[Block] = []
         self._open: list[tuple[int, float]] = []
+        self._former: tuple[float, float] | None = None  # of all but the newest two, once asked
 
     def __len__(self) -> int:
         return len(self._done)
@@ -40,27 +41,35 @@ class Blocks:
             return False
         self._done.append(_block(self._open))
         self._open = []
+        self._former = None
         if len(self._done) > self._limit:
             self._coarsen()
         return True
 
-    def since(self, position: int) -> list[Block]:
-        """The blocks that begin at a position or after."""
-        return [block for block in self._done if block.first >= position]
+    def former_median(self) -> float:
+        """The middle level of all blocks but the newest two, of which there must be three."""
+        return self._of_former()[0]
+
+    def former_highest(self) -> float:
+        """The highest level of all blocks but the newest two, of which there must be three."""
+        return self._of_former()[1]
 
     def all(self) -> list[Block]:
         """Every whole block, oldest first."""
         return list(self._done)
-
-    def last(self, count: int) -> list[Block]:
-        """The newest whole blocks, oldest first."""
-        return self._done[-count:]
 
     def cut(self, position: int) -> None:
         """Forget every block that reaches a position or beyond."""
         while self._done and self._done[-1].last >= position:
             self._done.pop()
         self._open = [point for point in self._open if point[0] < position]
+        self._former = None
+
+    def _of_former(self) -> tuple[float, float]:
+        if self._former is None:
+            levels = sorted(block.level for block in self._done[:-2])
+            self._former = (levels[len(levels) // 2], levels[-1])
+        return self._former
 
     def _coarsen(self) -> None:
         if len(self._done) % 2:

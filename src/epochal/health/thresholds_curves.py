@@ -35,8 +35,8 @@ class CurveThresholds:
     # -- loss-spike -------------------------------------------------------------------------------
     # Eight widths never happen in normal noise, about once in ten thousand in natural batches...
     spike_widths: float = 8.0
-    # ...so it must also be twice as far out as anything before it.
-    spike_over_tail: float = 2.0
+    # ...so it must also be farther out than anything before it, by more than half.
+    spike_over_tail: float = 1.6
     # Of few points the tail is not known yet: with so many the bar is twice as high.
     spike_caution: float = 30.0
     # A lone point is a batch; three of five are the model.
@@ -69,40 +69,46 @@ class CurveThresholds:
     # Unless the loss fell with them: a model that is right has no gradient.
     vanishing_loss_share: float = 0.5
     # The slope of the log of the norm over so many points...
-    acceleration_window: int = 40
+    acceleration_window: int = 60
     # ...must multiply it by 2.5 within them...
     acceleration_growth: float = 2.5
     # ...and be so many of its standard errors.
-    acceleration_errors: float = 7.0
-    # Norms rise while the rate warms up.
-    acceleration_skip: int = 80
+    acceleration_errors: float = 6.0
+    # The first norms of a run rise and fall as it finds its way.
+    acceleration_skip: int = 100
 
     # -- always-clipped ---------------------------------------------------------------------------
     clipped_window: int = 100
     clipped_share: float = 0.95
     # A norm three times the limit means that the limit sets the length of every step.
     clipped_grave: float = 3.0
+    # The first norms of a run are often large; clipping them is what it is for.
+    clipped_early: int = 500
 
     # -- plateau ----------------------------------------------------------------------------------
-    # Two windows of two hundred points, compared; three comparisons in a row, fifty points apart.
-    plateau_window: int = 200
+    # Two windows of four hundred points, compared; three comparisons in a row, fifty points apart.
+    plateau_window: int = 400
     plateau_every: int = 50
     plateau_checks: int = 3
     # A fall below a thousandth of the level (or of the range covered) per window is none.
     plateau_share: float = 0.001
-    plateau_cooldown: int = 200
+    plateau_cooldown: int = 1000
 
     # -- never-fell -------------------------------------------------------------------------------
-    # Nothing learned in three hundred points is long past any warm-up...
+    # Nothing learned in three hundred points is long past any warm-up.
     never_fell_points: int = 300
-    # ...and in six hundred it is no patience any more.
+    # A fall is real when it is three standard errors of the difference of two thirds...
+    never_fell_errors: float = 3.0
+    # ...and half a percent, below which nobody would call it one.
+    never_fell_share: float = 0.005
+    # The level of the first eight points is known to a half or, with slow noise, a whole width.
+    never_fell_start_widths: float = 3.0
+    # A warning needs points that leave no room for a fall: of half a percent in six hundred, of
+    # two percent in two thousand. A fine-tuning may well take longer than that to show its gain.
     never_fell_grave: int = 600
-    # Medians of fifty points are known to a fifth of a width; two of them to a quarter.
-    never_fell_sample: int = 50
-    never_fell_widths: float = 0.6
-    never_fell_share: float = 0.01
-    # Where the noise is a quarter of the level (rewards, games), a flat loss is not telling.
-    never_fell_noise: float = 0.25
+    never_fell_hidden: float = 0.005
+    never_fell_long: int = 2000
+    never_fell_hidden_long: float = 0.02
 
     # -- learning rate ----------------------------------------------------------------------------
     # A first rate this close to the highest one was not warmed up.
@@ -122,8 +128,8 @@ class CurveThresholds:
     # Three evaluations above the best one, not two: two happen by chance once in four.
     overfitting_evals: int = 3
     overfitting_least: int = 5
-    # Together above it by so many of their widths and a percent of it.
-    overfitting_widths: float = 3.0
+    # Their mean above the best mean of as many, by so many steps between evaluations.
+    overfitting_steps: float = 3.5
     overfitting_share: float = 0.015
     # The same figure so many times is not a measurement.
     flat_evals: int = 4
@@ -149,6 +155,8 @@ class CurveThresholds:
     # A stride this many times the usual one skipped something.
     step_jump: float = 20.0
     step_least: int = 20
+    # A loss logged twice at a step may be a correction; at the third time the counter stands.
+    step_repeats: int = 3
     # Clocks are set by some milliseconds all the time; a second is noticed in plots and rates.
     clock_back_s: float = 1.0
     # A gap that the step's own timer does not know of: the machine slept or its clock was set.

@@ -45,11 +45,15 @@ class AlwaysClipped(Rule):
         if share < self.thresholds.curves.clipped_share:
             return (Verdict(name, False),)
         typical = median(self._ratios)
+        is_grave = (
+            typical >= self.thresholds.curves.clipped_grave
+            and self._count >= self.thresholds.curves.clipped_early
+        )
         return (
             Verdict(
                 name,
                 True,
-                "warning" if typical >= self.thresholds.curves.clipped_grave else "info",
+                "warning" if is_grave else "info",
                 f"Gradients were clipped at {percent(share)} of the last {len(self._ratios)} "
                 f"steps, typically {times(typical)} times down to {format_number(clipped)}.",
                 evidence={"share": share, "ratio": typical, "limit": clipped},

@@ -11,7 +11,6 @@ from epochal.health.curve import Curve
 from epochal.health.line_fit import fit_line
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
-from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _EVERY = 4  # points between two fits: a slope over forty hardly changes with one
@@ -30,10 +29,6 @@ class GradientAcceleration(Rule):
     release = 5
     cooldown_steps = 100
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        super().__init__(thresholds)
-        self._steepest = 0.0
-
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the slope of the newest norms."""
         thresholds = self.thresholds.curves
@@ -47,9 +42,8 @@ class GradientAcceleration(Rule):
             return ()
         fit = fit_line([math.log(max(value, 1e-300)) for value in window])
         growth = fit.slope * (len(window) - 1)
-        bar = max(math.log(thresholds.acceleration_growth), 1.5 * self._steepest)
-        if growth < bar or fit.slope < thresholds.acceleration_errors * fit.slope_error:
-            self._steepest = max(self._steepest * 0.999, min(growth, bar))
+        is_sure = fit.slope > thresholds.acceleration_errors * fit.slope_error
+        if not is_sure or growth < math.log(thresholds.acceleration_growth):
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, window, math.exp(growth)),)
 

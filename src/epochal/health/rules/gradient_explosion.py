@@ -13,6 +13,8 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, times
 
+_LEAST_BLOCKS = 6  # fewer have not shown the range of a norm
+
 
 class GradientExplosion(Rule):
     """Norms many times the usual one, lasting; or a level far above every earlier level.
@@ -37,16 +39,12 @@ class GradientExplosion(Rule):
         if curve.stands_out and ratio >= thresholds.explosion_ratio:
             is_lasting = lasting >= thresholds.spike_lasting
             return (self._verdict(curve, usual, newest, ratio, is_lasting=is_lasting),)
-        before = self._former_high(curve)
-        now = curve.recent_level(thresholds.spike_lasting_of)
-        if before is not None and now > thresholds.explosion_over_levels * before > 0:
-            return (self._verdict(curve, before, now, now / before, is_lasting=True),)
+        if len(curve.blocks) >= _LEAST_BLOCKS:
+            before = curve.blocks.former_highest()
+            now = curve.recent_level(thresholds.spike_lasting_of)
+            if now > thresholds.explosion_over_levels * before > 0:
+                return (self._verdict(curve, before, now, now / before, is_lasting=True),)
         return (Verdict(curve.name, False),)
-
-    def _former_high(self, curve: Curve) -> float | None:
-        """The highest level of a block before the newest ones; None while there are few."""
-        blocks = curve.blocks.last(len(curve.blocks))[:-2]
-        return max((block.level for block in blocks), default=None) if len(blocks) >= 4 else None
 
     def _verdict(
         self, curve: Curve, usual: float, value: float, ratio: float, *, is_lasting: bool

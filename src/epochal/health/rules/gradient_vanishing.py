@@ -12,6 +12,8 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, times
 
+_LEAST_BLOCKS = 5
+
 
 class GradientVanishing(Rule):
     """A norm a small share of what it used to be, and a loss that did not fall with it."""
@@ -25,9 +27,9 @@ class GradientVanishing(Rule):
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the norm."""
         curve = context.fresh.get("norm")
-        if curve is None or len(curve.blocks) < 5:
+        if curve is None or len(curve.blocks) < _LEAST_BLOCKS:
             return ()
-        usual = self._usual(curve)
+        usual = curve.blocks.former_median()
         now = curve.recent_level(10)
         if now > self.thresholds.curves.vanishing_share * usual:
             return (Verdict(curve.name, False),)
@@ -50,20 +52,12 @@ class GradientVanishing(Rule):
             ),
         )
 
-    def _usual(self, curve: Curve) -> float:
-        levels = sorted(block.level for block in curve.blocks.last(len(curve.blocks))[:-1])
-        return levels[len(levels) // 2]
-
     def _is_learned(self, loss: Curve | None) -> bool:
         """Whether the loss came so close to its floor that it has no gradient left to give."""
-        if loss is None or loss.start is None or loss.lowest <= 0:
+        if loss is None or len(loss.blocks) < _LEAST_BLOCKS or loss.lowest <= 0:
             return False
         share = self.thresholds.curves.vanishing_loss_share
-        return loss.recent_level(10) < share * self._former(loss)
-
-    def _former(self, loss: Curve) -> float:
-        levels = sorted(block.level for block in loss.blocks.last(len(loss.blocks))[:-1])
-        return levels[len(levels) // 2] if levels else loss.start or 0.0
+        return loss.recent_level(10) < share * loss.blocks.former_median()
 
 
 def _share(ratio: float) -> str:

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.finding import Severity
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
-_EVERY = 10
+_EVERY = 50  # points between two looks at the whole run
+
+
+@dataclass(frozen=True, slots=True)
+class _Fall:
+    """From the first third of a run's blocks to the last third, with its standard error."""
+
+    first: float
+    now: float
+    error: float
+
+    @property
+    def size(self) -> float:
+        return self.first - self.now
 
 
 class NeverFell(Rule):
     """After hundreds of points the loss has not come below its first level.
 
-    A warning once it has gone on for twice as long, and only where the loss is quiet enough to
-    show a fall: rewards and games have losses that need not fall.
+    A warning where the points leave no room for even a small fall; a note where noise could hide
+    one, as in rewards and games, whose losses need not fall.
     """
 
     name = "never-fell"
@@ -28,56 +44,73 @@ class NeverFell(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._first: float | None = None
-        self._first_at = 0
         self._fell = False
         self._curve: Curve | None = None
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
-        """Compare the newest points with the first ones, every so many points."""
+        """Compare the last third of the run with its first, every so many points."""
         curve = context.fresh.get("loss")
         if curve is None:
             return ()
         if curve is not self._curve:
-            self._curve, self._first, self._fell = curve, None, False
+            self._curve, self._fell = curve, context.is_resumed
         if self._fell or curve.count % _EVERY:
             return ()
-        sample = self.thresholds.curves.never_fell_sample
-        if curve.count == sample:
-            self._first, self._first_at = curve.recent_level(sample), curve.points[0][0]
-        if self._first is None or curve.count < self.thresholds.curves.never_fell_points:
+        if curve.count < self.thresholds.curves.never_fell_points:
             return ()
-        now = curve.recent_level(sample)
-        if self._is_lower(curve, now) or context.is_resumed:
+        fall = _fall(curve)
+        if self._is_real(fall, curve):
             self._fell = True
             return (Verdict(curve.name, False),)
-        return (self._verdict(curve, now),)
+        return (self._verdict(fall, curve),)
 
-    def _is_lower(self, curve: Curve, now: float) -> bool:
+    def _is_real(self, fall: _Fall, curve: Curve) -> bool:
         thresholds = self.thresholds.curves
-        first, width = self._first or 0.0, curve.width or 0.0
-        start = max(first, curve.start if curve.start is not None else first)
-        size = abs(first) if curve.lowest > 0 else 0.0
-        fall = start - now
-        return fall > max(thresholds.never_fell_widths * width, thresholds.never_fell_share * size)
+        least = thresholds.never_fell_share * (abs(fall.first) if curve.lowest > 0 else 0.0)
+        if fall.size > max(thresholds.never_fell_errors * fall.error, least):
+            return True
+        # What fell within the first points is seen by the very first ones only.
+        start = curve.start if curve.start is not None else fall.first
+        return start - fall.now > max(
+            thresholds.never_fell_start_widths * (curve.width or 0.0), least
+        )
 
-    def _verdict(self, curve: Curve, now: float) -> Verdict:
+    def _severity(self, fall: _Fall, curve: Curve) -> Severity:
         thresholds = self.thresholds.curves
-        first = self._first or 0.0
-        position = curve.points[-1][0]
-        is_quiet = curve.lowest > 0 and (curve.width or 0.0) < thresholds.never_fell_noise * now
-        is_long = curve.count >= thresholds.never_fell_grave
+        if curve.lowest <= 0:
+            return "info"
+        hidden = (fall.size + thresholds.never_fell_errors * fall.error) / abs(fall.first)
+        is_sure = hidden < thresholds.never_fell_hidden
+        is_long = curve.count >= thresholds.never_fell_long
+        if is_sure and curve.count >= thresholds.never_fell_grave:
+            return "warning"
+        return "warning" if is_long and hidden < thresholds.never_fell_hidden_long else "info"
+
+    def _verdict(self, fall: _Fall, curve: Curve) -> Verdict:
+        first_at, position = curve.blocks[0].first, curve.points[-1][0]
         return Verdict(
             curve.name,
             True,
-            "warning" if is_long and is_quiet else "info",
-            f"The loss has not fallen from where it started: {format_number(first)} at first, "
-            f"{format_number(now)} at {place(curve, position)}.",
-            steps=steps_of(curve, self._first_at, position),
-            evidence={"first": first, "now": now, "points": curve.count},
+            self._severity(fall, curve),
+            f"The loss has not fallen from where it started: {format_number(fall.first)} at first, "
+            f"{format_number(fall.now)} at {place(curve, position)}.",
+            steps=steps_of(curve, first_at, position),
+            evidence={"first": fall.first, "now": fall.now, "points": curve.count},
             advice=(
                 "Check that gradients reach the weights (optimizer.step, requires_grad, the right "
                 "parameters), that labels match inputs, and that the rate is neither 0 nor tiny; "
                 "a model should first learn one batch by heart."
             ),
         )
+
+
+def _fall(curve: Curve) -> _Fall:
+    levels = [block.level for block in curve.blocks.all()]
+    third = max(1, len(levels) // 3)
+    first, last = levels[:third], levels[-third:]
+    first_mean, last_mean = math.fsum(first) / third, math.fsum(last) / third
+    squares = math.fsum((v - first_mean) ** 2 for v in first)
+    squares += math.fsum((v - last_mean) ** 2 for v in last)
+    # Blocks of ten points have little left of what one point has in common with the next.
+    error = math.sqrt(squares / max(1, 2 * third - 2) * 2 / third)
+    return _Fall(first_mean, last_mean, error)

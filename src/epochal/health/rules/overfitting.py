@@ -51,7 +51,7 @@ class Overfitting(Rule):
             return ()
         best = min(self._evals, key=lambda one: one.loss)
         since = self._evals[self._evals.index(best) + 1 :]
-        if not self._is_rising(best, since, curve, train):
+        if not self._is_rising(best, since, curve):
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, best, since),)
 
@@ -60,23 +60,18 @@ class Overfitting(Rule):
         if self._curve is not None and self._curve.axis == "step":
             self._evals = [one for one in self._evals if one.position < step]
 
-    def _is_rising(self, best: _Eval, since: list[_Eval], curve: Curve, train: Curve) -> bool:
+    def _is_rising(self, best: _Eval, since: list[_Eval], curve: Curve) -> bool:
         thresholds = self.thresholds.curves
-        if len(since) < thresholds.overfitting_evals:
+        several = thresholds.overfitting_evals
+        if len(since) < several or since[-1].train > best.train:
             return False
-        newest = [one.loss for one in since[-thresholds.overfitting_evals :]]
-        steps = [abs(b.loss - a.loss) for a, b in pairwise(self._evals)]
+        losses = [one.loss for one in self._evals]
+        steps = [abs(b - a) for a, b in pairwise(losses)]
         size = abs(best.loss) if curve.lowest > 0 else curve.highest - curve.lowest
-        bar = max(
-            thresholds.overfitting_widths * median(steps) * (best.loss != newest[-1]),
-            thresholds.overfitting_share * size,
-        )
-        slack = 0.5 * (train.width or 0.0)
-        return (
-            min(newest) - best.loss > bar / 2
-            and sum(newest) / len(newest) - best.loss > bar
-            and since[-1].train <= best.train + slack
-        )
+        bar = max(thresholds.overfitting_steps * median(steps), thresholds.overfitting_share * size)
+        # The best of many single evaluations is good luck; the best of their means is not.
+        means = [sum(losses[i : i + several]) / several for i in range(len(losses) - several + 1)]
+        return means[-1] - min(means) > bar and min(losses[-several:]) - best.loss > bar / 2
 
     def _verdict(self, curve: Curve, best: _Eval, since: list[_Eval]) -> Verdict:
         now = since[-1]

@@ -24,7 +24,7 @@ class Plateau(Rule):
     name = "plateau"
     kinds = CURVE_KINDS
     every_rank = False
-    release = 2
+    release = 4
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)

@@ -24,19 +24,20 @@ class StepAnomaly(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._last: int | None = None
+        self._repeats = 0
         self._strides = Recent(200)
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the stride from the last step to this one."""
         if seen.step is None or "loss" not in seen.roles:
             return ()
+        thresholds = self.thresholds.curves
         last, self._last = self._last, seen.step
         if last is None:
             return ()
         stride = seen.step - last
-        if stride <= 0 and seen.kind == "step":
-            return (self._backward(last, seen.step),)
-        if stride < 0:
+        self._repeats = self._repeats + 1 if stride == 0 else 0
+        if stride < 0 or self._repeats >= thresholds.step_repeats:
             return (self._backward(last, seen.step),)
         verdict = self._forward(last, seen.step, stride)
         if stride > 0 and not verdict.holds:
@@ -65,12 +66,12 @@ class StepAnomaly(Rule):
         )
 
     def _backward(self, last: int, step: int) -> Verdict:
-        what = f"went back from {last:,} to {step:,}" if step < last else f"{step:,} came twice"
+        what = f"went back from {last:,} to {step:,}" if step < last else f"stands at {step:,}"
         return Verdict(
             _SUBJECT,
             True,
             "warning",
-            f"The step {what} without a resume: later values replace earlier ones in every plot.",
+            f"The step {what} without a resume: later values hide earlier ones in every plot.",
             steps=(step, last),
             evidence={"from": last, "to": step},
             advice=(
