@@ -9,9 +9,9 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.record import KINDS
-from epochal.telemetry.disk import DiskSource
+from epochal.telemetry.disk import disk_source
 from epochal.telemetry.host import HostSource
-from epochal.telemetry.network import NetworkSource
+from epochal.telemetry.network import network_source
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.process import ProcessSource
 from epochal.telemetry.source import Source, readings
@@ -28,8 +28,8 @@ CUDA = SimpleNamespace(
 
 PRESENT: dict[str, Callable[[], Source[Any]]] = {
     "host": HostSource,
-    "disk": DiskSource,
-    "network": NetworkSource,
+    "disk": disk_source,
+    "network": network_source,
     "process": ProcessSource,
     "nvidia": lambda: NvidiaSource("0,1", nvml=FakeNvml(), sleep=lambda _seconds: None),
     "nvidia, mute": lambda: NvidiaSource("0", nvml=FakeNvml(unsupported=["*"])),

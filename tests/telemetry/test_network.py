@@ -3,7 +3,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from epochal.telemetry.network import NetworkSource
+from epochal.telemetry.network import network_source
 
 
 def test_rates_are_over_every_interface_but_the_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,7 +18,7 @@ def test_rates_are_over_every_interface_but_the_loopback(monkeypatch: pytest.Mon
 
     received, seconds = iter([100, 300]), iter([0.0, 2.0])
     monkeypatch.setattr(psutil, "net_io_counters", counters)
-    source = NetworkSource(clock=lambda: next(seconds))
+    source = network_source(clock=lambda: next(seconds))
     assert source.sample()[0].received is None
     (sample,) = source.sample()
     assert (sample.received, sample.sent) == (200, 0)
@@ -26,6 +26,6 @@ def test_rates_are_over_every_interface_but_the_loopback(monkeypatch: pytest.Mon
 
 def test_a_machine_without_network_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psutil, "net_io_counters", lambda pernic: {})
-    source = NetworkSource()
+    source = network_source()
     source.sample()
     assert source.sample()[0].received is None

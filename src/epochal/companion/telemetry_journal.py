@@ -17,10 +17,10 @@ from epochal.companion.live_file import LiveFile
 from epochal.companion.own_cost import OwnCost
 from epochal.companion.own_journal import OwnJournal
 from epochal.telemetry.cgroup import Cgroup
-from epochal.telemetry.disk import DiskSource
+from epochal.telemetry.disk import disk_source
 from epochal.telemetry.host import HostSource, hardware_line
 from epochal.telemetry.interval import Interval
-from epochal.telemetry.network import NetworkSource
+from epochal.telemetry.network import network_source
 from epochal.telemetry.process import ProcessSource
 from epochal.telemetry.sampler import Attempts
 from epochal.telemetry.source import Source
@@ -147,8 +147,8 @@ def _host_of(charge: Charge) -> list[Source[Any]]:
     return [
         HostSource(cgroup=Cgroup.of(charge.parent)),
         ProcessSource(charge.parent, without={os.getpid()}),
-        DiskSource(charge.folder.path),
-        NetworkSource(),
+        disk_source(charge.folder.path),
+        network_source(),
     ]
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from epochal.telemetry.rate import Rates
-from epochal.telemetry.source import Metric, closed_error
+from epochal.telemetry.counters import CounterSource
+from epochal.telemetry.source import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +29,18 @@ DISK_METRICS = (
 )
 
 
-class DiskSource:
-    """Reads the disks through psutil; free space is that of the file system ``folder`` is on.
+def disk_source(
+    folder: Path = Path(), *, clock: Callable[[], float] = time.monotonic
+) -> CounterSource[DiskSample]:
+    """The disks through psutil; free space is that of the file system ``folder`` is on.
 
     The rates are the whole machine's, also in a container: nobody counts them for less.
     """
 
-    kind: ClassVar[str] = "system"
-    metrics: ClassVar[tuple[Metric, ...]] = DISK_METRICS
+    def sample_of(rates: Mapping[str, int]) -> DiskSample:
+        return DiskSample(rates.get("read"), rates.get("write"), *_space(folder))
 
-    def __init__(
-        self, folder: Path = Path(), *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._folder = folder
-        self._rates = Rates(clock)
-        self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Always ``None``: what cannot be told is absent in the sample."""
-        return None
-
-    def probe(self) -> bool:
-        """Always true."""
-        return True
-
-    def sample(self) -> tuple[DiskSample, ...]:
-        """Read the disks; rates are those since the last call, at first ``None``."""
-        if self._closed:
-            raise closed_error(self)
-        rates = self._rates.since_last(_counts())
-        free, total = _space(self._folder)
-        return (DiskSample(rates.get("read"), rates.get("write"), free, total),)
-
-    def close(self) -> None:
-        """End the source; it holds nothing open."""
-        self._closed = True
+    return CounterSource(DISK_METRICS, counts=_counts, sample_of=sample_of, clock=clock)
 
 
 def _counts() -> dict[str, int]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
-from epochal.telemetry.rate import Rates
-from epochal.telemetry.source import Metric, closed_error
+from epochal.telemetry.counters import CounterSource
+from epochal.telemetry.source import Metric
 
 _LOOPBACKS = ("lo", "lo0")
 
@@ -27,38 +26,16 @@ NETWORK_METRICS = (
 )
 
 
-class NetworkSource:
-    """Reads the interfaces of this network namespace through psutil.
+def network_source(*, clock: Callable[[], float] = time.monotonic) -> CounterSource[NetworkSample]:
+    """The interfaces of this network namespace through psutil.
 
     InfiniBand that bypasses the kernel is not counted by it, and so not here.
     """
 
-    kind: ClassVar[str] = "system"
-    metrics: ClassVar[tuple[Metric, ...]] = NETWORK_METRICS
+    def sample_of(rates: Mapping[str, int]) -> NetworkSample:
+        return NetworkSample(rates.get("received"), rates.get("sent"))
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rates = Rates(clock)
-        self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Always ``None``: what cannot be told is absent in the sample."""
-        return None
-
-    def probe(self) -> bool:
-        """Always true."""
-        return True
-
-    def sample(self) -> tuple[NetworkSample, ...]:
-        """Read the interfaces; rates are those since the last call, at first ``None``."""
-        if self._closed:
-            raise closed_error(self)
-        rates = self._rates.since_last(_counts())
-        return (NetworkSample(rates.get("received"), rates.get("sent")),)
-
-    def close(self) -> None:
-        """End the source; it holds nothing open."""
-        self._closed = True
+    return CounterSource(NETWORK_METRICS, counts=_counts, sample_of=sample_of, clock=clock)
 
 
 def _counts() -> dict[str, int]:
