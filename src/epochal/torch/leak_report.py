@@ -128,15 +128,11 @@ def _described(holder: Any, ids: set[int]) -> str:
 
 def _named(owner: Any, holder: Any) -> str | None:
     """The name that a module, function or object has for something; None when it has none."""
-    if isinstance(owner, dict):
-        values, whose = owner, ""
-    else:
-        # An object's attributes are not in a dict until somebody asks for it.
-        values = getattr(owner, "__dict__", None) if not isinstance(owner, type) else None
-        whose = f"{type(owner).__name__}."
+    # An object's attributes are not in a dict until somebody asks for it.
+    values: Any = owner if isinstance(owner, dict) else getattr(owner, "__dict__", None)
     for name, value in list(values.items()) if isinstance(values, dict) else ():
         if value is holder and isinstance(name, str):
-            return f" {whose}{printable(name)}"
+            return f" {printable(name)}"
     return None
 
 
