@@ -66,13 +66,18 @@ class Mixture(nn.Module):
 
 class Decoder(nn.Module):
     def __init__(
-        self, *, is_mixed: bool = False, is_fused: bool = True, recompute: bool = False
+        self,
+        *,
+        is_mixed: bool = False,
+        is_fused: bool = True,
+        recompute: bool = False,
+        inner: int = 56,
     ) -> None:
         super().__init__()
         self.recompute = recompute
         self.embed = nn.Embedding(VOCABULARY, WIDTH)
         self.blocks = nn.ModuleList(
-            nn.ModuleList([Attention(is_fused=is_fused), Mixture() if is_mixed else Gated(56)])
+            nn.ModuleList([Attention(is_fused=is_fused), Mixture() if is_mixed else Gated(inner)])
             for _ in range(2)
         )
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
@@ -114,6 +119,22 @@ def test_the_counter_agrees_with_the_formula(is_mixed: bool) -> None:
     expected = flops_per_token(MIXED if is_mixed else CONFIG, sequence_length=LENGTH)
     assert counted.tokens == 2 * LENGTH
     assert counted.per_token() == expected
+
+
+def test_an_inner_layer_as_wide_as_the_vocabulary_is_not_the_output_layer() -> None:
+    config = {**CONFIG, "intermediate_size": VOCABULARY}
+    counted = count_flops(Decoder(inner=VOCABULARY), tokens())
+    assert counted.per_token() == flops_per_token(config, sequence_length=LENGTH)
+
+
+@pytest.mark.parametrize("wrap", ["compiled", "autocast"])
+def test_wrapped_models_are_counted_as_they_are(wrap: str) -> None:
+    model: nn.Module = Decoder()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=wrap == "autocast"):
+        whole = torch.compile(model, backend="eager") if wrap == "compiled" else model
+        assert isinstance(whole, nn.Module)
+        counted = count_flops(whole, tokens())
+    assert counted.per_token() == flops_per_token(CONFIG, sequence_length=LENGTH)
 
 
 def test_attention_that_is_written_out_is_dense() -> None:

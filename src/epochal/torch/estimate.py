@@ -15,6 +15,7 @@ from epochal.torch.calibration import Calibration
 from epochal.torch.device_peak import chosen_device, device_peak, device_title
 from epochal.torch.flop_count import count_flops
 from epochal.torch.flops import Flops, Recompute, Trained, flops_per_token
+from epochal.torch.output_layer import output_layer
 from epochal.torch.peaks import DTYPES, Peak, dtype_name
 from epochal.torch.transformer_shape import is_shaped
 
@@ -165,20 +166,15 @@ def trained_of(model: nn.Module) -> Trained:
     Matrices outside embeddings and output layer are the blocks'; names with ``lora_`` adapters.
     """
     outer = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
-    vocabulary = max(
-        (m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)), default=None
-    )
-    heads = [
-        m for m in model.modules() if isinstance(m, nn.Linear) and m.out_features == vocabulary
-    ]
-    head_ids = {id(head.weight) for head in heads}
+    found = output_layer(model)
+    head = None if found is None else found[1].weight
     matrices = [(n, p) for n, p in model.named_parameters() if p.ndim >= 2]
-    inner = [(n, p) for n, p in matrices if id(p) not in outer | head_ids]
+    inner = [(n, p) for n, p in matrices if id(p) not in outer and p is not head]
     blocks = [p for n, p in inner if _ADAPTER not in n]
     total = sum(p.numel() for p in blocks)
     return Trained(
         blocks=_num_trained(blocks) / total if total else 1.0,
-        lm_head=any(head.weight.requires_grad for head in heads),
+        lm_head=head is not None and head.requires_grad,
         embeddings=any(p.requires_grad for _, p in matrices if id(p) in outer),
         adapters=_num_trained(p for n, p in inner if _ADAPTER in n),
     )

@@ -20,6 +20,7 @@ from torch.utils import flop_counter
 from epochal.errors import UsageError
 from epochal.torch.flops import Flops, Work
 from epochal.torch.graph.clocks import tensors_in
+from epochal.torch.output_layer import output_layer
 
 # Where the arguments of each fused attention say whether it is causal; queries, keys and values
 # come first, in the backward pass after the gradient.
@@ -84,15 +85,17 @@ def count_flops(
     given = tensors_in([*inputs, named_inputs])
     if not given:
         raise UsageError("count_flops needs the inputs of one step: at least one tensor.")
-    inner = model.module if isinstance(model, nn.parallel.DistributedDataParallel) else model
+    inner = _unwrapped(model)
     tally = _Tally(inner)
+    counter = flop_counter.FlopCounterMode(display=False, custom_mapping=tally.formulas())
+    tally.tracker = counter.mod_tracker
     trained = [weight for weight in inner.parameters() if weight.requires_grad]
     devices = sorted({t.device.index for t in [*given, *inner.parameters()] if t.is_cuda})
     with (
         torch.random.fork_rng(devices=devices),
         _kept_buffers(inner),
         torch.enable_grad(),
-        flop_counter.FlopCounterMode(display=False, custom_mapping=tally.formulas()),
+        counter,
     ):
         answer = inner(*inputs, **named_inputs)
         goal = _scalar(answer if loss is None else loss(answer))
@@ -109,8 +112,10 @@ class _Tally:
 
     def __init__(self, model: nn.Module) -> None:
         self.direction = "forward"
+        self.tracker: Any = None
         self._sums: defaultdict[tuple[str, str], float] = defaultdict(float)
-        self._vocabulary = _vocabulary_of(model)
+        head = output_layer(model)
+        self._head = None if head is None else f".{head[0]}"
         # A batched product of or into one of these is one of experts, not of attention.
         self._stacks = {
             side
@@ -161,11 +166,15 @@ class _Tally:
 
     def _part(self, operation: str, shapes: Sequence[tuple[int, ...]]) -> str:
         if operation in _LINEAR:
-            sides = {side for shape in shapes for side in shape}
-            return "lm_head" if self._vocabulary in sides else "blocks"
+            return "lm_head" if self._is_in_head() else "blocks"
         if operation in _BATCHED and not self._stacks & set(shapes):
             return "attention"
         return "attention" if "attention" in operation else "blocks"
+
+    def _is_in_head(self) -> bool:
+        # The tracker knows which modules are at work, backward too; names begin with the model's.
+        head = self._head
+        return head is not None and any(str(at).endswith(head) for at in self.tracker.parents)
 
     def _of_scores(self, causal_at: int, *, first: int) -> Callable[..., int]:
         def count(*args: Any, **kwargs: Any) -> int:
@@ -224,11 +233,15 @@ def _num_tokens(given: Sequence[Tensor]) -> int:
     return int(given[0].shape[0]) if given[0].ndim else 1
 
 
-def _vocabulary_of(model: nn.Module) -> int | None:
-    """The size that an output layer shares with an embedding; None without such a layer."""
-    embedded = {m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)}
-    outputs = {m.out_features for m in model.modules() if isinstance(m, nn.Linear)}
-    return max(embedded & outputs, default=None)
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside those that compile it or share its gradients out, which would act."""
+    while True:
+        if isinstance(model, nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
 
 
 def _divided(work: Work, tokens: int) -> Work:

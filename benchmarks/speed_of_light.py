@@ -1,0 +1,234 @@
+"""How near a real training comes to the speed of light, and where the rest of its time goes.
+
+    python -m benchmarks.speed_of_light [--steps 60] [--batch 16] [--compile] [--tiny]
+
+GPT-2 124M in bf16 on a GPU, three times: as it is, with data that comes late, and with batches so
+small that the host cannot keep ahead. Each prints its last steps, the means of its phases, and the
+explanation; before them the work per token by formula and by counting, and the measured peak; after
+them what the timing itself costs. ``--tiny`` is a small model that a CPU trains in seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import epochal
+from benchmarks import gpt2_model
+from epochal.console.blocks import phases_block, speed_of_light_block
+from epochal.run.current import CURRENT
+from epochal.series.lost_time import explain_phases
+from epochal.torch.calibration import calibrate
+from epochal.torch.estimate import SpeedOfLight, speed_of_light
+from epochal.torch.flop_count import count_flops
+from epochal.torch.flops import flops_per_token
+
+TINY = {"VOCABULARY": 256, "LAYERS": 2, "HEADS": 2, "WIDTH": 64, "CONTEXT": 32}
+ROUNDS = 8
+TELEMETRY_WAIT_S = 5.0
+
+
+@dataclass
+class Scene:
+    name: str
+    batch: int
+    late_s: float = 0.0
+
+
+class Training:
+    def __init__(self, device: str, *, is_compiled: bool) -> None:
+        torch.manual_seed(0)
+        self.device = device
+        self.model: Any = gpt2_model.GPT2().to(device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-4, fused=device == "cuda")
+        self.forward = torch.compile(self.model) if is_compiled else self.model
+
+    def batch(self, rows: int) -> torch.Tensor:
+        """Tokens and targets, made on the host."""
+        pair = torch.randint(gpt2_model.VOCABULARY, (2, rows, gpt2_model.CONTEXT))
+        if self.device != "cuda":
+            return pair
+        return pair.pin_memory().to(self.device, non_blocking=True)
+
+    def step(self, scene: Scene, phase: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        with phase("data"):
+            time.sleep(scene.late_s)
+            tokens, targets = self.batch(scene.batch)
+        with phase("forward"), torch.autocast(self.device, dtype=torch.bfloat16):
+            loss = self.forward(tokens, targets)
+        with phase("backward"):
+            loss.backward()
+        with phase("optimizer"):
+            norm = epochal.clip_grad_norm(self.model.parameters(), 1.0)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+        return loss, norm
+
+    def settle(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+def config() -> dict[str, int]:
+    return {
+        "n_layer": gpt2_model.LAYERS,
+        "n_embd": gpt2_model.WIDTH,
+        "n_head": gpt2_model.HEADS,
+        "vocab_size": gpt2_model.VOCABULARY,
+    }
+
+
+def show_work(training: Training) -> None:
+    with torch.autocast(training.device, dtype=torch.bfloat16):
+        counted = count_flops(training.model, *training.batch(2)).per_token()
+    formula = flops_per_token(config(), sequence_length=gpt2_model.CONTEXT)
+    print("MFLOP per token      formula     counted")
+    for name in ("blocks", "lm_head", "attention"):
+        mine, theirs = getattr(formula, name).total / 1e6, getattr(counted, name).total / 1e6
+        print(f"  {name:<12}{mine:14.3f}{theirs:12.3f}")
+
+
+def show_block(sol: SpeedOfLight) -> None:
+    peaks = {} if sol.peak is None else dict(sol.peak.tflops)
+    parts = (sol.flops.blocks.total, sol.flops.lm_head.total, sol.flops.attention.total)
+    print(
+        speed_of_light_block(
+            peaks,
+            blocks=parts[0],
+            lm_head=parts[1],
+            attention=parts[2],
+            tps=sol.tps,
+            device=sol.device,
+            measured=None if sol.measured is None else sol.measured.tflops,
+            note=None if sol.peak is None else sol.peak.note,
+        )
+    )
+
+
+def train(training: Training, scene: Scene, sol: SpeedOfLight, steps: int, folder: str) -> None:
+    run = epochal.init("light", scene.name, dir=folder, console=False)
+    run.log_sol_estimate(sol)
+    tokens = scene.batch * gpt2_model.CONTEXT
+    begun = time.perf_counter()
+    for step in range(steps):
+        loss, norm = training.step(scene, run.phase)
+        with run.phase("log"):
+            ended = time.perf_counter()
+            run.log_step(step, 0.0, tokens, (ended - begun) * 1000, norm, loss, 1e-4)
+            begun = ended
+    training.settle()
+    run.finish()
+    CURRENT.run = None
+    show(run, scene, sol)
+
+
+def show(run: Any, scene: Scene, sol: SpeedOfLight) -> None:
+    records = read(run)
+    steps = [record for record in records if record["log"] == "step"]
+    gpu = next((r for r in reversed(records) if r["log"] == "gpu" and r.get("clock")), None)
+    print(f"\n{scene.name}: batch {scene.batch} x {gpt2_model.CONTEXT}, {len(steps)} steps")
+    print("    step        ms   tok/s      sol %    mfu %")
+    for record in steps[-5:]:
+        mfu = record.get("m", {}).get("train/mfu", float("nan"))
+        print(
+            f"{record['step']:8d}{record['duration_ms']:10.2f}{record['tokens_per_second']:10.0f}"
+            f"{record.get('sol', float('nan')):9.1f}{mfu:9.1f}"
+        )
+    late = [record["duration_ms"] for record in steps[len(steps) // 3 :]]
+    middle = sol.sol(scene.batch * gpt2_model.CONTEXT, statistics.median(late))
+    share = "unknown" if middle is None else f"{middle:.1f} %"
+    print(f"  median{statistics.median(late):10.2f} ms, sol {share}")
+    for record in (one for one in records if one["log"] == "phases"):
+        clock = None if sol.peak is None else sol.peak.clock_mhz
+        lost = explain_phases(record, gpu=gpu, peak_clock_mhz=clock)
+        print(
+            phases_block(
+                {name.removeprefix("phase/"): mean for name, mean in record["m"].items()},
+                wall_ms=record["wall_ms"],
+                last_step=record["step"],
+                steps=record["steps"],
+                by_gpu=record.get("clock") == "gpu",
+                host_bound=record.get("host_bound"),
+                explanation=None if lost is None else str(lost),
+            )
+        )
+        if "host_ms" in record:
+            host = ", ".join(f"{name} {mean:.2f}" for name, mean in record["host_ms"].items())
+            print(f"  by the host's clock: {host} ms")
+    if gpu is not None:
+        facts = {key: gpu.get(key) for key in ("clock", "max_clock", "throttle", "gpu_util")}
+        print(f"  GPU: {facts}")
+
+
+def read(run: Any) -> list[dict[str, Any]]:
+    """The run's records, once the companion has written its last ones."""
+    until = time.monotonic() + (TELEMETRY_WAIT_S if torch.cuda.is_available() else 0.0)
+    while True:
+        view = epochal.load(run.dir).view
+        records = [dict(record) for _, record in view.records()]
+        if time.monotonic() >= until or any(record["log"] == "gpu" for record in records):
+            return records
+        time.sleep(0.2)
+
+
+def show_cost(training: Training, scene: Scene, steps: int, folder: str) -> None:
+    """What the timing costs: blocks of steps with and without phases, in turn."""
+    run = epochal.init("light", "cost", dir=folder, console=False, companion=False)
+    each: dict[str, list[float]] = {"without": [], "with": []}
+    for number in range(2 * ROUNDS):
+        name = ("without", "with")[(number + number // 2) % 2]
+        phase = run.phase if name == "with" else nullcontext
+        training.settle()
+        begun = time.perf_counter()
+        for _ in range(steps):
+            training.step(scene, phase)
+            run.log({"loss": 1.0})
+        training.settle()
+        each[name].append((time.perf_counter() - begun) * 1000 / steps)
+    run.finish()
+    plain, timed = (statistics.median(each[name]) for name in ("without", "with"))
+    print(
+        f"\nsteps without phases {plain:.3f} ms, with four {timed:.3f} ms:"
+        f" {100 * (timed / plain - 1):+.2f} % ({ROUNDS} blocks of {steps} steps each, medians)"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--tiny", action="store_true")
+    args = parser.parse_args()
+    if args.tiny:
+        torch.set_num_threads(1)
+        for name, value in TINY.items():
+            setattr(gpt2_model, name, value)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.set_float32_matmul_precision("high")
+    title = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    print(f"{title}, torch {torch.__version__}, {'compiled' if args.compile else 'not compiled'}")
+    if device == "cuda":
+        for dtype in ("bf16", "tf32"):
+            print(f"  {dtype}: {calibrate(dtype)}")
+    sol = speed_of_light(config(), sequence_length=gpt2_model.CONTEXT, calibrate=True)
+    show_block(sol)
+    training = Training(device, is_compiled=args.compile)
+    show_work(training)
+    plain = Scene("as it is", args.batch)
+    late_s = 0.01 if args.tiny else 0.06
+    with tempfile.TemporaryDirectory() as folder:
+        for scene in (plain, Scene("late data", args.batch, late_s), Scene("small batches", 1)):
+            train(training, scene, sol, args.steps, folder)
+        show_cost(training, plain, max(1, args.steps // 3), folder)
+
+
+if __name__ == "__main__":
+    main()
