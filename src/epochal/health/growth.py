@@ -11,7 +11,7 @@ from statistics import median
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """A steady rise: from when to when (Unix seconds), from what floor to what floor."""
+    """A steady rise from the floor of one block to that of another, at their Unix seconds."""
 
     since: float
     until: float
@@ -73,8 +73,8 @@ class GrowthWatch:
         rise = floors[-1] - floors[0]
         if rise <= self._swing * _swing_within(blocks, floors) or not self._goes_on(floors):
             return None
-        first, last = (samples[place][0] for place in (size // 2, -1 - size // 2))
-        return Growth(first, last, floors[0], floors[-1])
+        until = samples[size * (self._blocks - 1)][0]
+        return Growth(samples[0][0], until, floors[0], floors[-1])
 
     def _goes_on(self, floors: Sequence[float]) -> bool:
         rises = [after - before for before, after in pairwise(floors)]

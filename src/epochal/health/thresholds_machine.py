@@ -206,8 +206,10 @@ class MachineThresholds:
     advice_flat_share: float = 0.15
     # And rising is more than noise makes of it.
     advice_rise_factor: float = 1.5
-    # Points on plateau before anything is said: a schedule or one epoch passes in the meantime.
-    advice_stuck_points: int = 300
+    # Points after a plateau was found: many end by themselves.
+    advice_stuck_points: int = 200
+    # A rate that has lost more than this since is being lowered by its schedule.
+    advice_lr_kept: float = 0.9
     advice_fading_points: int = 60
     # A plateau is known for one some hundred points after it began.
     advice_fading_apart: int = 120

@@ -13,7 +13,7 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "lr-cut"
+_ROLE = "lr"  # the series it is shown at
 
 
 class AdviceCuts(Rule):
@@ -43,13 +43,14 @@ class AdviceCuts(Rule):
         if not self._signals.observe(seen, context):
             return
         self._points += 1
+        subject = context.role_names.get(_ROLE, _ROLE)
         if context.phase == "converging":
-            yield Verdict(_SUBJECT, holds=False)
+            yield Verdict(subject, holds=False)
             return
         if self._points < limits.advice_cut_points:
             return
         yield Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             sentence=f"The rate has been cut for good {len(self._cuts)} times, last at step "
             f"{self._cuts[-1]:,}, and the loss still does not fall: it is {context.phase}.",

@@ -13,7 +13,7 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "gradients"
+_ROLE = "norm"  # the series it is shown at
 
 
 class AdviceFading(Rule):
@@ -39,8 +39,9 @@ class AdviceFading(Rule):
         limits, signals = self.thresholds.machine, self._signals
         if not signals.observe(seen, context) or seen.step is None:
             return
+        subject = context.role_names.get(_ROLE, _ROLE)
         if signals.phase != "plateau":
-            yield Verdict(_SUBJECT, holds=False)
+            yield Verdict(subject, holds=False)
             return
         # Sooner it may be a bend, later both halves of the norms lie on the plateau.
         points = limits.advice_fading_points
@@ -52,7 +53,7 @@ class AdviceFading(Rule):
         if change is None or change > limits.advice_fading_share or not is_high:
             return
         yield Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             severity="info",
             sentence=f"The loss stopped falling at step {signals.phase_step:,} while the gradients "

@@ -13,7 +13,7 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "lr-cut"
+_ROLE = "lr"  # the series it is shown at
 _UTILIZATION = "moe/expert_utilization"
 
 
@@ -35,7 +35,7 @@ class AdviceGuard(Rule):
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge when a cut and a figure of the experts lie close together."""
         limits = self.thresholds.machine
-        step = seen.step
+        step, subject = seen.step, context.role_names.get(_ROLE, _ROLE)
         if seen.kind == "event":
             if seen.record.get("name") != "lr-cut":
                 return ()
@@ -50,10 +50,10 @@ class AdviceGuard(Rule):
         if self._use is not None and self._use[1] < limits.moe_utilization:
             apart = abs(self._use[0] - self._cut_at)
             if apart <= limits.advice_guard_steps:
-                return (self._described(self._cut_at, self._use[1]),)
+                return (self._described(subject, self._cut_at, self._use[1]),)
         if step is not None and step > self._cut_at + limits.advice_cooldown:
             self._cut_at = None
-            return (Verdict(_SUBJECT, holds=False),)
+            return (Verdict(subject, holds=False),)
         return ()
 
     def cut(self, step: int, context: Context) -> None:
@@ -61,9 +61,9 @@ class AdviceGuard(Rule):
         self._cut_at = self._use = None
 
     @staticmethod
-    def _described(at: int, use: float) -> Verdict:
+    def _described(subject: str, at: int, use: float) -> Verdict:
         return Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             severity="info",
             sentence=f"The rate was cut at step {at:,} while only {100 * use:.0f} % of the experts "

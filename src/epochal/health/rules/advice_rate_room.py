@@ -17,7 +17,7 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "lr"
+_ROLE = "lr"  # the series it is shown at
 
 
 class AdviceRateRoom(Rule):
@@ -49,8 +49,9 @@ class AdviceRateRoom(Rule):
         loss, lr = seen.roles.get("loss"), seen.roles.get("lr", context.last.get("lr"))
         if seen.step is None or loss is None or lr is None or not math.isfinite(loss):
             return ()
+        subject = context.role_names.get(_ROLE, _ROLE)
         if self._said_at is not None:
-            return self._close(seen.step)
+            return self._close(subject, seen.step)
         if self._is_over:
             return ()
         self._losses.append(loss)
@@ -68,17 +69,17 @@ class AdviceRateRoom(Rule):
         if self._rising < 2 * limits.advice_room_points or not self._has_room():
             return ()
         self._said_at = seen.step
-        return (self._described(seen.step),)
+        return (self._described(subject, seen.step),)
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew: a resumed run may warm up again."""
         self._forget()
 
-    def _close(self, step: int) -> Iterable[Verdict]:
+    def _close(self, subject: str, step: int) -> Iterable[Verdict]:
         if self._said_at is None or step < self._said_at + self.thresholds.machine.advice_cooldown:
             return ()
         self._said_at = None
-        return (Verdict(_SUBJECT, holds=False),)
+        return (Verdict(subject, holds=False),)
 
     def _has_room(self) -> bool:
         limits = self.thresholds.machine
@@ -97,14 +98,14 @@ class AdviceRateRoom(Rule):
         half = len(norms) // 2
         return half > 0 and median(norms[half:]) > 1.2 * median(norms[:half])
 
-    def _described(self, step: int) -> Verdict:
+    def _described(self, subject: str, step: int) -> Verdict:
         limits = self.thresholds.machine
         points = limits.advice_room_points
         losses = list(self._losses)
         before, now = fmean(losses[-2 * points : -points]), fmean(losses[-points:])
         fall = 100 * (1 - now / before)
         return Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             severity="info",
             sentence=f"The warm-up ended at step {step:,} while the loss was falling by "

@@ -14,13 +14,13 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "plateau"
+_ROLE = "loss"  # the series it is shown at
 
 
 class AdviceStuck(Rule):
-    """A long plateau, flat gradients and a rate near its peak: the steps jump to and fro.
+    """A plateau that lasts, flat gradients and a rate that stays high: the steps jump to and fro.
 
-    Only where the loss fell before: what never fell has another rule.
+    A rate that is on its way down is left alone: the schedule does what the advice would be.
     """
 
     name: ClassVar[str] = "advice-stuck"
@@ -31,37 +31,40 @@ class AdviceStuck(Rule):
         super().__init__(thresholds)
         self.cooldown_steps = thresholds.machine.advice_cooldown
         self._signals = Signals(points=2 * thresholds.machine.advice_flat_points)
+        self._points = 0
+        self._first_lr = 0.0
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
         limits, signals = self.thresholds.machine, self._signals
         if not signals.observe(seen, context) or seen.step is None:
             return
-        if signals.phase != "plateau":
-            yield Verdict(_SUBJECT, holds=False)
+        subject = context.role_names.get(_ROLE, _ROLE)
+        plateau = context.open.get(("plateau", subject))
+        if plateau is None or signals.lr is None:
+            self._points = 0
+            yield Verdict(subject, holds=False)
             return
+        if self._points == 0:
+            self._first_lr = signals.lr
+        self._points += 1
         is_stuck = (
-            signals.has_converged
-            and signals.phase_points >= limits.advice_stuck_points
-            and signals.lr is not None
+            self._points >= limits.advice_stuck_points
             and signals.rate_is_high(limits.advice_lr_share)
+            and signals.lr >= limits.advice_lr_kept * self._first_lr
         )
         change = signals.norm_change(limits.advice_flat_points) if is_stuck else None
         if change is None or abs(change - 1) > limits.advice_flat_share:
             return
+        since = plateau.steps[0] if plateau.steps is not None else seen.step
         yield Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             severity="info",
-            sentence=f"The loss has not moved since step {signals.phase_step:,}, the gradients are "
-            f"as large as ever, and the learning rate is still {format_number(signals.lr or 0.0)}.",
-            steps=(signals.phase_step, seen.step),
-            evidence={
-                "points": signals.phase_points,
-                "lr": signals.lr or 0.0,
-                "peak_lr": signals.peak_lr,
-                "norm_change": change,
-            },
+            sentence=f"The loss has not moved since step {since:,}, the gradients are as large as "
+            f"ever, and the learning rate stays at {format_number(signals.lr)}.",
+            steps=(since, seen.step),
+            evidence={"lr": signals.lr, "peak_lr": signals.peak_lr, "norm_change": change},
             advice="Begin to lower the rate now, or use a larger batch: steps of this size no "
             "longer get down. If the loss is as low as you hoped, stop here.",
         )
@@ -69,3 +72,4 @@ class AdviceStuck(Rule):
     def cut(self, step: int, context: Context) -> None:
         """Begin anew."""
         self._signals.forget()
+        self._points = 0

@@ -13,7 +13,7 @@ from epochal.health.thresholds import Thresholds
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
-_SUBJECT = "routing"
+_ROLE = "loss"  # the series it is shown at
 _ROUTING_RULES = ("moe-imbalance", "moe-collapse")
 
 
@@ -34,15 +34,16 @@ class AdviceUnstable(Rule):
         limits, signals = self.thresholds.machine, self._signals
         if not signals.observe(seen, context) or seen.step is None:
             return
+        subject = context.role_names.get(_ROLE, _ROLE)
         routing = [rule for rule in _ROUTING_RULES if context.has_open(rule)]
         if signals.phase not in ("diverging", "unstable") or not routing:
-            yield Verdict(_SUBJECT, holds=False)
+            yield Verdict(subject, holds=False)
             return
         change = signals.norm_change(limits.advice_flat_points)
         if change is None or change < limits.advice_rise_factor:
             return
         yield Verdict(
-            _SUBJECT,
+            subject,
             holds=True,
             sentence=f"The training has been {signals.phase} since step {signals.phase_step:,}, "
             f"gradients have grown {change:.1f} times, and its experts are badly balanced: the "

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _DATA = "phase/data"
 _UTIL = "gpu_util"
+_DURATION = "train/duration_ms"
 _ADVICE = (
     "Give the loader more workers and prefetching, decode or tokenise beforehand, keep the data on "
     "a local disk, and copy from pinned memory without blocking."
@@ -51,7 +52,7 @@ class InputBound(Rule):
             return self._see_system(seen)
         if seen.kind == "gpu":
             return self._see_gpu(seen)
-        return self._see_step(seen) if seen.rank <= 0 else ()
+        return self._see_step(seen, context) if seen.rank <= 0 else ()
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew: the first batches of an attempt wait for workers to start."""
@@ -68,6 +69,9 @@ class InputBound(Rule):
         wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
         if count <= limits.input_skip_phases or not isinstance(wall_ms, (int, float)):
             return
+        if count == limits.input_skip_phases + 1:
+            # What was guessed before is known from here on.
+            yield from (Verdict(name, holds=False) for name in (_DURATION, *self._use))
         if data_ms is None or wall_ms <= 0:
             return
         share = data_ms / wall_ms
@@ -121,9 +125,9 @@ class InputBound(Rule):
 
     # -- pauses between steps ---------------------------------------------------------------------
 
-    def _see_step(self, seen: Seen) -> Iterable[Verdict]:
+    def _see_step(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        duration_ms, last = seen.values.get("train/duration_ms"), self._last
+        duration_ms, last = seen.values.get(_DURATION), self._last
         if seen.step is None or duration_ms is None:
             return
         self._last = (seen.step, seen.t)
@@ -137,11 +141,14 @@ class InputBound(Rule):
             return
         share = median(self._pauses)
         if share < limits.input_pause_share:
-            yield Verdict("train/duration_ms", holds=False)
+            yield Verdict(_DURATION, holds=False)
             return
+        # A clock that does not wait for a GPU measures how long it takes to give it work.
+        may_run_ahead = bool(context.gpus or self._use)
         yield Verdict(
-            "train/duration_ms",
+            _DURATION,
             holds=True,
+            severity="info" if may_run_ahead else "warning",
             sentence=f"{100 * share:.0f} % of the time passes between the steps, where a loop "
             "usually waits for data.",
             evidence={"share": round(share, 3), "duration_ms": duration_ms, "wall_ms": wall_ms},
