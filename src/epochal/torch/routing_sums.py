@@ -164,10 +164,11 @@ def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tens
         index = expert_index.detach().reshape(-1, expert_index.shape[-1]).long()
         if len(index) != tokens:
             raise UsageError(f"expert_index is of {len(index)} tokens, the router of {tokens}.")
-    # A place more for what went nowhere: an index beyond the table would end the process on a GPU.
-    nowhere = torch.where((index < 0) | (index > experts), experts, index)
+        # An index beyond the table would end the process on a GPU.
+        index = torch.where((index < 0) | (index > experts), experts, index)
+    # A place more, for what went nowhere.
     counts = probs.new_zeros(tokens, experts + 1)
-    counts.scatter_add_(1, nowhere, torch.ones_like(nowhere, dtype=probs.dtype))
+    counts.scatter_add_(1, index, torch.ones_like(index, dtype=probs.dtype))
     return counts[:, :experts]
 
 
