@@ -26,7 +26,7 @@ class Blocks:
         self._limit = limit
         self._done: list[Block] = []
         self._open: list[tuple[int, float]] = []
-        self._former: tuple[float, float] | None = None  # of all but the newest two, once asked
+        self._former: float | None = None  # the median, once asked for
 
     def __len__(self) -> int:
         return len(self._done)
@@ -48,11 +48,10 @@ class Blocks:
 
     def former_median(self) -> float:
         """The middle level of all blocks but the newest two, of which there must be three."""
-        return self._of_former()[0]
-
-    def former_highest(self) -> float:
-        """The highest level of all blocks but the newest two, of which there must be three."""
-        return self._of_former()[1]
+        if self._former is None:
+            levels = sorted(block.level for block in self._done[:-2])
+            self._former = levels[len(levels) // 2]
+        return self._former
 
     def all(self) -> list[Block]:
         """Every whole block, oldest first."""
@@ -64,12 +63,6 @@ class Blocks:
             self._done.pop()
         self._open = [point for point in self._open if point[0] < position]
         self._former = None
-
-    def _of_former(self) -> tuple[float, float]:
-        if self._former is None:
-            levels = sorted(block.level for block in self._done[:-2])
-            self._former = (levels[len(levels) // 2], levels[-1])
-        return self._former
 
     def _coarsen(self) -> None:
         if len(self._done) % 2:

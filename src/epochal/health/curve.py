@@ -2,8 +2,8 @@
 
 Nothing is held against a fixed number: a level is a median of recent points, a width is the median
 distance from that level, and what stands out must also exceed everything that stood out before. A
-point that stands out is kept out of the level and enters the memory of distances only at the height
-of the bar, so that it does not hide the next one.
+point that stands out is kept out of the level, and the first of several enters the memory of
+distances at the height of the bar only, so that it does not hide the next one.
 """
 
 from __future__ import annotations
@@ -140,16 +140,20 @@ class Curve:
     def _learn(self, scaled: float) -> None:
         self._grace = max(0, self._grace - 1)
         if self.distance is not None and self.bar is not None:
-            self.outliers.append(self.stands_out)
-            learned = min(self.distance, self.bar) if self.stands_out else self.distance
-            self._distances.push(learned)
-            self._sizes.push(abs(learned))
+            self._remember(min(self.distance, self.bar) if self.stands_out else self.distance)
         self._row_of_outliers = self._row_of_outliers + 1 if self.stands_out else 0
         if self._row_of_outliers >= self._thresholds.accept:
             self._settled = Recent(self._thresholds.level_points)
             self._row_of_outliers = 0
         elif not self.stands_out:
             self._settled.push(scaled)
+
+    def _remember(self, distance: float) -> None:
+        """Keep a distance; of several points that stand out together only the first."""
+        if not (self.stands_out and any(self.outliers)):
+            self._distances.push(distance)
+            self._sizes.push(abs(distance))
+        self.outliers.append(self.stands_out)
 
 
 def _median(values: list[float]) -> float:

@@ -62,8 +62,8 @@ class CurveThresholds:
     explosion_ratio: float = 8.0
     # A hundredfold one leaves nothing of the weights, clipped or not.
     explosion_grave: float = 100.0
-    # A growth too slow for a jump is an explosion when it passed all former levels so many times.
-    explosion_over_levels: float = 10.0
+    # A growth too slow for a jump is an explosion when it is so many times the usual of the run.
+    explosion_over_run: float = 30.0
     # Norms fall two- or threefold as a run settles, not thirtyfold.
     vanishing_share: float = 0.03
     # Unless the loss fell with them: a model that is right has no gradient.

@@ -13,11 +13,11 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, times
 
-_LEAST_BLOCKS = 6  # fewer have not shown the range of a norm
+_LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
 
 
 class GradientExplosion(Rule):
-    """Norms many times the usual one, lasting; or a level far above every earlier level.
+    """Norms many times the usual one, lasting; or a level far above that of the run.
 
     The norm is that before clipping where both are logged. A single high norm is only a note.
     """
@@ -40,9 +40,9 @@ class GradientExplosion(Rule):
             is_lasting = lasting >= thresholds.spike_lasting
             return (self._verdict(curve, usual, newest, ratio, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
-            before = curve.blocks.former_highest()
+            before = curve.blocks.former_median()
             now = curve.recent_level(thresholds.spike_lasting_of)
-            if now > thresholds.explosion_over_levels * before > 0:
+            if now > thresholds.explosion_over_run * before > 0:
                 return (self._verdict(curve, before, now, now / before, is_lasting=True),)
         return (Verdict(curve.name, False),)
 

@@ -1,0 +1,40 @@
+import math
+
+from epochal.health.rules.divergence import Divergence
+from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.machine_records import heard, opened
+
+
+def test_a_loss_that_rises_and_stays_up_is_an_error() -> None:
+    best = falling(600)[-1]
+    losses = falling(600) + [best * (1 + n / 20) for n in range(60)] + flat(100, best * 4)
+    (found,) = opened(Divergence, steps(losses))
+    assert found.severity == "error"
+    assert "has not come back" in found.sentence
+    assert found.steps is not None
+    assert found.steps[1] < 700
+
+
+def test_it_closes_when_the_loss_has_come_back() -> None:
+    losses = falling(600) + flat(100, 12.0) + flat(200, 2.5)
+    assert [finding.state for finding in heard(Divergence, steps(losses))] == ["open", "closed"]
+
+
+def test_a_game_that_swings_does_not_diverge() -> None:
+    losses = [
+        1 + 0.3 * min(1, n / 200) * math.sin(n / 20) + around
+        for n, around in enumerate(noise(4000, 0.05))
+    ]
+    assert opened(Divergence, steps(losses)) == []
+
+
+def test_a_warm_restart_does_not_diverge() -> None:
+    losses = falling(500) + [loss * 1.5 for loss in flat(500, falling(500)[-1])]
+    rates = [1e-3 * (1 - n / 500) + 1e-6 for n in range(500)] * 2
+    assert opened(Divergence, steps(losses, lr=rates)) == []
+
+
+def test_a_spike_that_is_over_is_none() -> None:
+    losses = falling(800)
+    losses[400:408] = [30.0] * 8
+    assert opened(Divergence, steps(losses)) == []

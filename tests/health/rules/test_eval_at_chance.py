@@ -1,0 +1,23 @@
+import pytest
+
+from epochal.health.rules.eval_at_chance import EvalAtChance
+from tests.health.curve_records import evals
+from tests.health.machine_records import opened
+
+
+@pytest.mark.parametrize("scale", [1.0, 100.0])
+def test_an_accuracy_of_one_in_ten_is_guessing_among_ten(scale: float) -> None:
+    accuracies = [scale * a for a in (0.101, 0.099, 0.104, 0.1, 0.098)]
+    records = evals([2.3] * 5, every=50, accuracy=accuracies)
+    (found,) = opened(EvalAtChance, records, config={"model": {"num_classes": 10}})
+    assert found.severity == "warning"
+    assert "guessing among 10 classes" in found.sentence
+
+
+def test_one_evaluation_at_chance_is_the_start() -> None:
+    records = evals([2.3, 2.0, 1.5, 1.2, 1.0], every=50, accuracy=[0.1, 0.2, 0.4, 0.5, 0.6])
+    assert opened(EvalAtChance, records, config={"num_classes": 10}) == []
+
+
+def test_without_the_number_of_classes_nothing_is_known() -> None:
+    assert opened(EvalAtChance, evals([2.3] * 5, every=50, accuracy=[0.1] * 5)) == []

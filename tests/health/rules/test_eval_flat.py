@@ -1,0 +1,29 @@
+from epochal.health.rules.eval_flat import EvalFlat
+from tests.health.curve_records import evals, noise
+from tests.health.machine_records import opened
+
+
+def test_the_same_figure_again_and_again_is_a_warning() -> None:
+    (found,) = opened(EvalFlat, evals([2.31] * 6, every=50))
+    assert (found.severity, found.series) == ("warning", "eval/loss")
+
+
+def test_a_metric_that_only_wanders_is_a_note() -> None:
+    losses = [2 + 0.01 * (-1) ** n for n in range(14)]
+    found = opened(EvalFlat, evals(losses, every=50))
+    assert [finding.severity for finding in found] == ["info"]
+
+
+def test_a_metric_that_improves_is_fine() -> None:
+    losses = [3 * 0.95**n + around for n, around in enumerate(noise(30, 0.01))]
+    assert opened(EvalFlat, evals(losses, every=50)) == []
+
+
+def test_an_accuracy_of_one_may_stay_there() -> None:
+    losses = [3 * 0.95**n for n in range(8)]
+    assert opened(EvalFlat, evals(losses, every=50, accuracy=[1.0] * 8)) == []
+
+
+def test_a_metric_of_training_is_not_looked_at() -> None:
+    records = [{"log": "metrics", "t": float(n), "step": n, "m": {"lr": 0.1}} for n in range(50)]
+    assert opened(EvalFlat, records) == []

@@ -1,0 +1,22 @@
+from epochal.health.rules.gradient_acceleration import GradientAcceleration
+from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.machine_records import opened
+
+
+def test_a_norm_that_doubles_again_and_again_is_a_warning() -> None:
+    usual = flat(400, 1.0, width=0.2)
+    norms = usual[:250] + [usual[250 + n] * 2 ** (n / 25) for n in range(150)]
+    (found,) = opened(GradientAcceleration, steps(falling(400), norm=norms))
+    assert found.severity == "warning"
+    assert "doubling about every" in found.sentence
+
+
+def test_noise_has_no_slope() -> None:
+    norms = [2.0 ** (2 * around) for around in noise(5000, 0.5)]
+    assert opened(GradientAcceleration, steps(falling(5000), norm=norms)) == []
+
+
+def test_a_jump_of_some_points_is_not_a_growth() -> None:
+    norms = flat(600, 1.0, width=0.2)
+    norms[300:304] = [30.0] * 4
+    assert opened(GradientAcceleration, steps(falling(600), norm=norms)) == []

@@ -1,0 +1,27 @@
+from epochal.health.rules.gradient_explosion import GradientExplosion
+from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.machine_records import opened
+
+
+def test_norms_fifty_times_the_usual_are_found_within_steps() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(50, 50.0, width=0.2)
+    found = opened(GradientExplosion, steps(falling(450), norm=norms))
+    assert found[0].steps == (400, 400)
+    assert found[-1].severity == "warning"
+    assert found[-1].t - found[0].t <= 20
+
+
+def test_a_thousandfold_norm_is_an_error() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(50, 1000.0, width=0.2)
+    assert opened(GradientExplosion, steps(falling(450), norm=norms))[-1].severity == "error"
+
+
+def test_a_growth_without_a_jump_is_found_in_the_end() -> None:
+    norms = flat(400, 1.0, width=0.2) + [1.05**n for n in range(120)]
+    assert opened(GradientExplosion, steps(falling(520), norm=norms))[-1].severity == "error"
+
+
+def test_natural_batches_make_no_warning() -> None:
+    norms = [2.0 ** (2 * around) for around in noise(4000, 0.5)]
+    found = opened(GradientExplosion, steps(falling(4000), norm=norms))
+    assert [finding for finding in found if finding.severity != "info"] == []

@@ -1,0 +1,27 @@
+from epochal.health.rules.gradient_vanishing import GradientVanishing
+from tests.health.curve_records import falling, flat, steps
+from tests.health.machine_records import opened
+
+
+def test_a_norm_that_falls_away_is_a_warning() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(100, 1e-4, width=0.2)
+    (found,) = opened(GradientVanishing, steps(flat(500, 2.3), norm=norms))
+    assert found.severity == "warning"
+    assert "times less than the usual" in found.sentence
+
+
+def test_a_gradient_of_nothing_at_all_is_one_too() -> None:
+    norms = [*flat(400, 1.0, width=0.2), *[0.0] * 50]
+    (found,) = opened(GradientVanishing, steps(flat(450, 2.3), norm=norms))
+    assert "nothing of" in found.sentence
+
+
+def test_a_model_that_has_learned_all_needs_no_gradient() -> None:
+    norms = flat(400, 1.0, width=0.2) + flat(200, 1e-3, width=0.2)
+    losses = flat(400, 2.3) + flat(200, 1e-3)
+    assert opened(GradientVanishing, steps(losses, norm=norms)) == []
+
+
+def test_norms_that_settle_are_healthy() -> None:
+    norms = [(0.3 + 5 * 0.99**n) for n in range(1000)]
+    assert opened(GradientVanishing, steps(falling(1000), norm=norms)) == []

@@ -1,0 +1,56 @@
+import pytest
+
+from epochal.health.rules.loss_spike import LossSpike
+from tests.health.curve_records import falling, flat, noise, steps
+from tests.health.machine_records import heard, opened
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_lasting_jump_is_a_warning_at_any_scale(scale: float) -> None:
+    losses = [scale * loss for loss in falling(600)]
+    for n in range(400, 408):
+        losses[n] *= 2
+    (note, warning) = opened(LossSpike, steps(losses))
+    assert (note.severity, note.steps) == ("info", (400, 400))
+    assert (warning.severity, warning.id) == ("warning", note.id)
+    assert warning.t - note.t <= 20
+
+
+def test_one_bad_batch_is_a_note_that_closes() -> None:
+    losses = falling(600)
+    losses[300] *= 3
+    note, closed = heard(LossSpike, steps(losses))
+    assert (note.severity, closed.state) == ("info", "closed")
+
+
+def test_a_spike_does_not_hide_the_next() -> None:
+    losses = falling(900)
+    for begin in (300, 500, 700):
+        for n in range(begin, begin + 6):
+            losses[n] *= 2.5
+    assert len({finding.id for finding in opened(LossSpike, steps(losses))}) == 3
+
+
+def test_heavy_tails_make_no_warning() -> None:
+    losses = [abs(1 / (around or 1)) ** 0.5 for around in noise(5000, 1.0)]
+    found = opened(LossSpike, steps(losses))
+    assert [finding for finding in found if finding.severity != "info"] == []
+
+
+def test_a_warm_restart_is_no_spike() -> None:
+    losses = falling(500) + [loss * 1.3 for loss in flat(500, falling(500)[-1])]
+    rates = [1e-3 * (1 - n / 500) + 1e-6 for n in range(500)] * 2
+    assert opened(LossSpike, steps(losses, lr=rates)) == []
+
+
+def test_a_loss_below_zero_is_judged_too() -> None:
+    losses = [-50 + around for around in noise(400, 0.5)]
+    losses[300:306] = [-20.0] * 6
+    assert opened(LossSpike, steps(losses))[-1].severity == "warning"
+
+
+def test_a_resume_makes_no_spike_at_its_seam() -> None:
+    before = falling(600)
+    after = falling(600)[200:]
+    resume = {"log": "resume", "t": 1.7e9 + 700, "attempt": 2, "step": 200}
+    assert opened(LossSpike, [*steps(before), resume, *steps(after, first=200)]) == []

@@ -1,0 +1,23 @@
+from epochal.health.rules.lr_too_high import LearningRateTooHigh
+from tests.health.curve_records import falling, flat, steps
+from tests.health.machine_records import opened
+
+RATES = [1e-3 * min(1, (n + 1) / 300) for n in range(900)]
+
+
+def test_a_loss_that_turns_at_the_peak_is_a_warning() -> None:
+    best = falling(300)[-1]
+    losses = falling(300) + [best * (1 + 0.5 * min(1, n / 100)) for n in range(600)]
+    (found,) = opened(LearningRateTooHigh, steps(losses, lr=RATES))
+    assert found.severity == "warning"
+    assert "at its peak of 0.0010" in found.sentence
+
+
+def test_a_loss_that_falls_at_the_peak_is_fine() -> None:
+    assert opened(LearningRateTooHigh, steps(falling(900), lr=RATES)) == []
+
+
+def test_a_rise_long_after_the_peak_has_other_reasons() -> None:
+    losses = falling(600) + flat(300, falling(600)[-1] * 1.5)
+    rates = [1e-3 * (1 - n / 900) for n in range(900)]
+    assert opened(LearningRateTooHigh, steps(losses, lr=rates)) == []

@@ -1,0 +1,24 @@
+from epochal.health.rules.no_warmup import NoWarmup
+from tests.health.curve_records import falling, flat, steps
+from tests.health.machine_records import opened
+
+
+def test_a_shock_under_the_full_rate_is_a_warning() -> None:
+    losses = [4 * (1 + min(n, 20) / 25) for n in range(200)]
+    (found,) = opened(NoWarmup, steps(losses, lr=1e-2))
+    assert found.severity == "warning"
+    assert "without a warm-up" in found.sentence
+
+
+def test_a_full_rate_without_a_shock_is_fine() -> None:
+    assert opened(NoWarmup, steps(falling(500), lr=1e-2)) == []
+
+
+def test_a_rise_under_a_warm_up_is_not_for_want_of_one() -> None:
+    losses = [4 * (1 + min(n, 20) / 25) for n in range(200)]
+    rates = [1e-2 * min(1, (n + 1) / 100) for n in range(200)]
+    assert opened(NoWarmup, steps(losses, lr=rates)) == []
+
+
+def test_noise_at_the_start_is_no_shock() -> None:
+    assert opened(NoWarmup, steps(flat(300, 1.0, width=0.25), lr=1e-2)) == []

@@ -1,0 +1,77 @@
+from typing import Any
+
+from epochal.health.rules.nonfinite import NonFinite
+from epochal.record import Record
+from tests.health.curve_records import falling, steps
+from tests.health.machine_records import heard, opened
+
+
+def bad(record: Record, field: str, word: str = "nan") -> Record:
+    return {**record, field: None, "nonfinite": {field: word}}
+
+
+def test_the_loss_is_an_error_in_the_record_it_first_fails_in() -> None:
+    records = steps(falling(20))
+    records[12] = bad(records[12], "loss")
+    (found,) = opened(NonFinite, records)
+    assert (found.severity, found.steps, found.t) == ("error", (12, 12), records[12]["t"])
+    assert "became NaN at step 12; the last number was" in found.sentence
+
+
+def test_it_closes_when_numbers_are_back() -> None:
+    records = steps(falling(20))
+    records[5] = bad(records[5], "loss", "inf")
+    assert [finding.state for finding in heard(NonFinite, records)] == ["open", "closed"]
+
+
+def test_a_skipped_step_of_a_loss_scaler_is_a_note() -> None:
+    records = steps(falling(20), norm=1.0)
+    records[5] = bad(records[5], "norm", "inf")
+    assert [finding.severity for finding in opened(NonFinite, records)] == ["info"]
+
+
+def test_norms_that_stay_infinite_are_a_warning() -> None:
+    records = [bad(record, "norm", "inf") for record in steps(falling(20), norm=1.0)]
+    assert [finding.severity for finding in opened(NonFinite, records)] == ["info", "warning"]
+
+
+def test_the_first_bad_tensor_is_named() -> None:
+    names = [f"grads/h.{n}/norm" for n in range(3)]
+    metrics: dict[str, Any] = dict.fromkeys(names[1:]) | {names[0]: 1.0}
+    words = dict.fromkeys(names[1:], "inf")
+    watched = {"log": "metrics", "t": 1.7e9 + 9.5, "step": 9, "m": metrics, "nonfinite": words}
+    records = steps(falling(20))
+    records[10] = bad(records[10], "loss")
+    tensor, loss = opened(NonFinite, [*records[:10], watched, *records[10:]])
+    assert tensor.series == "grads/"
+    assert "grads/h.1/norm became infinite at step 9, with 1 more like it" in tensor.sentence
+    assert "First seen in grads/h.1/norm (step 9)" in loss.sentence
+
+
+def test_an_event_names_the_tensor_as_well() -> None:
+    event = {"log": "event", "t": 1.7e9 + 9.5, "name": "nonfinite-gradient"}
+    event |= {"at_step": 9, "parameter": "h.1.mlp.weight", "parameters": 4}
+    records = steps(falling(20))
+    records[10] = bad(records[10], "loss")
+    (found,) = opened(NonFinite, [*records[:10], event, *records[10:]])
+    assert "First seen in the gradient of h.1.mlp.weight (step 9)" in found.sentence
+
+
+def test_other_ranks_are_named() -> None:
+    (found,) = opened(NonFinite, [(2, bad(steps([1.0])[0], "loss"))])
+    assert "(rank 2)" in found.sentence
+
+
+def test_a_metric_that_never_was_a_number_is_a_note() -> None:
+    record = {
+        "log": "metrics",
+        "step": 1,
+        "t": 1.0,
+        "m": {"auc": None},
+        "nonfinite": {"auc": "nan"},
+    }
+    assert [finding.severity for finding in opened(NonFinite, [record])] == ["info"]
+
+
+def test_finite_records_say_nothing() -> None:
+    assert heard(NonFinite, steps(falling(200), norm=1.0)) == []

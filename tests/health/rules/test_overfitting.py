@@ -1,0 +1,30 @@
+from epochal.health.rules.overfitting import Overfitting
+from tests.health.curve_records import evals, falling, flat, in_order, noise, steps
+from tests.health.machine_records import opened
+
+
+def test_a_rising_evaluation_under_a_falling_loss_is_a_warning() -> None:
+    losses = [3 - n / 10 for n in range(10)] + [2.1 * 1.03**n for n in range(8)]
+    records = in_order(steps(falling(900)), evals(losses, every=50))
+    (found,) = opened(Overfitting, records)
+    assert found.severity == "warning"
+    assert found.steps is not None
+    assert found.steps[0] in (499, 549)
+    assert "Keep the checkpoint of step" in found.advice
+
+
+def test_an_evaluation_that_wanders_is_fine() -> None:
+    losses = [2 + around for around in noise(60, 0.01)]
+    assert opened(Overfitting, in_order(steps(falling(3000)), evals(losses, every=50))) == []
+
+
+def test_where_both_rise_it_is_not_overfitting() -> None:
+    train = falling(500) + [2.5 + n / 100 for n in range(400)]
+    losses = [3 - n / 10 for n in range(10)] + [2.1 * 1.1**n for n in range(8)]
+    assert opened(Overfitting, in_order(steps(train), evals(losses, every=50))) == []
+
+
+def test_a_growing_gap_alone_is_fine() -> None:
+    losses = [3 * 0.99**n for n in range(40)]
+    train = flat(2000, 1.0)
+    assert opened(Overfitting, in_order(steps(train), evals(losses, every=50))) == []

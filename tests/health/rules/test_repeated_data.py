@@ -1,0 +1,30 @@
+from epochal.health.rules.repeated_data import RepeatedData
+from tests.health.curve_records import falling, flat, steps
+from tests.health.machine_records import opened
+
+
+def test_a_cliff_where_an_epoch_ends_is_a_warning() -> None:
+    losses = falling(300) + flat(300, falling(300)[-1] * 0.7)
+    epochs = [n / 300 for n in range(600)]
+    (found,) = opened(RepeatedData, steps(losses, epoch=epochs))
+    assert found.severity == "warning"
+    assert found.steps is not None
+    assert found.steps[0] == 300
+
+
+def test_records_of_epochs_mark_the_end_as_well() -> None:
+    records = [*steps(falling(300)), {"log": "epoch", "t": 1.7e9 + 299.5, "epoch": 1}]
+    records += steps(flat(300, falling(300)[-1] * 0.7), first=300)
+    assert len(opened(RepeatedData, records)) == 1
+
+
+def test_a_small_drop_at_each_end_is_natural() -> None:
+    losses = [loss * 0.97 ** (n // 300) for n, loss in enumerate(falling(1500))]
+    epochs = [n / 300 for n in range(1500)]
+    assert opened(RepeatedData, steps(losses, epoch=epochs)) == []
+
+
+def test_a_cliff_within_an_epoch_is_not_of_its_end() -> None:
+    losses = falling(200) + flat(400, falling(200)[-1] * 0.7)
+    epochs = [n / 300 for n in range(600)]
+    assert opened(RepeatedData, steps(losses, epoch=epochs)) == []

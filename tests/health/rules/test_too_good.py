@@ -1,0 +1,22 @@
+from epochal.health.rules.too_good import TooGood
+from tests.health.curve_records import evals, falling, in_order, steps
+from tests.health.machine_records import opened
+
+
+def test_a_perfect_first_evaluation_is_a_warning() -> None:
+    records = in_order(steps(falling(100)), evals([1.0], every=50, accuracy=[0.999]))
+    (found,) = opened(TooGood, records)
+    assert found.severity == "warning"
+    assert "labels among the inputs" in found.advice
+
+
+def test_an_evaluation_loss_of_next_to_nothing_is_one_too() -> None:
+    records = in_order(steps(falling(100)), evals([0.001], every=50))
+    assert [finding.series for finding in opened(TooGood, records)] == ["eval/loss"]
+
+
+def test_what_took_its_time_is_fine() -> None:
+    accuracies = [0.3, 0.7, 0.9, 0.97, 0.995, 0.999]
+    losses = [2.0, 1.0, 0.5, 0.2, 0.05, 0.001]
+    records = in_order(steps(falling(400)), evals(losses, every=50, accuracy=accuracies))
+    assert opened(TooGood, records) == []

@@ -1,0 +1,51 @@
+import math
+
+import pytest
+
+from epochal.health.curve import Curve
+from epochal.health.thresholds_curves import CurveThresholds
+from tests.health.curve_records import noise
+
+
+def curve_of(values: list[float], *, is_log: bool = False) -> Curve:
+    curve = Curve("loss", axis="step", thresholds=CurveThresholds(), is_log=is_log)
+    for position, value in enumerate(values):
+        curve.push(position, value)
+    return curve
+
+
+def test_level_and_width_are_those_of_the_points_before() -> None:
+    curve = curve_of([10 + around for around in noise(500, 1.0)] + [1000.0])
+    assert curve.level == pytest.approx(10, abs=0.5)
+    assert curve.width == pytest.approx(1, rel=0.2)
+    assert curve.stands_out
+
+
+def test_a_point_that_stands_out_is_kept_out_of_the_level() -> None:
+    curve = curve_of([10 + around for around in noise(300, 1.0)] + [1000.0] * 20 + [10.0])
+    assert curve.level == pytest.approx(10, abs=1)
+
+
+def test_a_lasting_level_is_learned() -> None:
+    values = [10 + around for around in noise(300, 1.0)]
+    curve = curve_of(values + [value + 990 for value in values])
+    assert curve.level == pytest.approx(1000, abs=1)
+    assert not curve.stands_out
+
+
+def test_nothing_stands_out_of_few_points() -> None:
+    assert curve_of([1.0] * 10 + [50.0]).level is None
+
+
+def test_norms_are_judged_by_their_logs() -> None:
+    curve = curve_of([math.exp(around) for around in noise(400, 0.3)], is_log=True)
+    assert curve.level == pytest.approx(0, abs=0.2)
+    assert curve.width == pytest.approx(0.3, rel=0.3)
+
+
+def test_a_cut_forgets_the_points_from_there_on() -> None:
+    curve = curve_of([float(n) for n in range(100)])
+    curve.cut(60)
+    assert curve.count == 60
+    assert curve.points[-1] == (59, 59.0)
+    assert curve.blocks[-1].last == 59
