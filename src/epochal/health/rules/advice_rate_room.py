@@ -88,9 +88,9 @@ class AdviceRateRoom(Rule):
         if len(losses) < 3 * points or min(losses) <= 0:
             return False
         first, middle, last = (losses[n * points : (n + 1) * points] for n in range(3))
-        before, now = fmean(first) - fmean(middle), fmean(middle) - fmean(last)
-        noise = max(_noise(middle), _noise(last)) * math.sqrt(2 / points)
-        falls = now > limits.advice_room_share * fmean(middle) and now > 4 * noise
+        before, now = median(first) - median(middle), median(middle) - median(last)
+        noise = max(_noise(first), _noise(middle), _noise(last)) * math.sqrt(2 / points)
+        falls = now > limits.advice_room_share * median(middle) and now > 6 * noise
         return falls and now >= before > 0 and not self._norms_rise()
 
     def _norms_rise(self) -> bool:
@@ -102,7 +102,7 @@ class AdviceRateRoom(Rule):
         limits = self.thresholds.machine
         points = limits.advice_room_points
         losses = list(self._losses)
-        before, now = fmean(losses[-2 * points : -points]), fmean(losses[-points:])
+        before, now = median(losses[-2 * points : -points]), median(losses[-points:])
         fall = 100 * (1 - now / before)
         return Verdict(
             subject,
