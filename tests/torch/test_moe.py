@@ -230,3 +230,21 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     for process in ranks:
         _, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+def test_figures_are_made_and_logged_without_waiting_for_the_gpu(start_run: StartRun) -> None:
+    run, logits = start_run(), drawn(64, 8)
+    on_gpu, mask = logits.cuda(), torch.ones(64, device="cuda")
+    run.log_moe_stats(0, moe_stats(on_gpu, 2, mask=mask))  # what is made once is made here
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        stats = moe_stats([on_gpu, on_gpu], 2, mask=mask, expert_index=[on_gpu.topk(2).indices] * 2)
+        run.log_moe_stats(1, stats)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    run.finish()
+    expected = moe_stats([logits, logits], 2).load_cv.item()
+    assert of_kind(run.dir, "moe")[1]["load_cv"] == pytest.approx(expected, rel=1e-3)

@@ -232,14 +232,14 @@ class MoeWatch:
             )
 
     def _read(self, packed: Tensor) -> _Seen | None:
-        """The figures of a step from its sums; layers that saw no token are left out."""
+        """The figures of a step from its sums; layers that routed no token are left out."""
         tables, layers, load = [], [], []
         start = 0
         for router in self._routers:
             end = start + 2 * router.experts + 4
             row = packed[start:end].unsqueeze(0)
             start = end
-            if row[0, -1] == 0:
+            if row[0, -1] == 0 or row[0, : router.experts].sum() == 0:
                 continue
             table, shares = statistics_table(
                 row,
