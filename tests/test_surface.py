@@ -11,15 +11,16 @@ from pathlib import Path
 import epochal
 
 NAMES = """
-EpochMetrics EpochRecord EpochalError LogVerbosity Monitor RankMetrics Run RunFinishedError
+EpochMetrics EpochRecord EpochalError LogVerbosity LostTime Monitor RankMetrics Run RunFinishedError
 RunNotFoundError TrainingRunLogger Trend TrendGroup UsageError Verbosity __version__ current_run
-debug enabled finish format_duration init load log msg open set_verbosity trace verbose verbosity
+debug enabled explain_phases finish format_duration init load log msg open set_verbosity
+trace verbose verbosity
 """.split()
 
 RUN_CALLS = """
 define event finish flush log log_abs_maxes log_allocator log_dataset log_epoch log_eval
 log_gpu_model log_gpu_state log_graph log_histogram log_image log_moe_stats log_sol_estimate
-log_step log_text message section set_config
+log_step log_text message phase section set_config
 """.split()
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from epochal.run.current import current_run, finish, log
     from epochal.run.run import Run
     from epochal.run.start import init
+    from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
     from epochal.torch import *  # noqa: F403 (the list is kept in one place, epochal/torch)
     from epochal.training_log import TrainingRunLogger
@@ -38,6 +39,7 @@ _HOMES = {
     "EpochRecord": "epochal.monitor",
     "EpochalError": "epochal.errors",
     "LogVerbosity": "epochal.console.verbosity",
+    "LostTime": "epochal.series.lost_time",
     "Monitor": "epochal.monitor",
     "RankMetrics": "epochal.monitor",
     "Run": "epochal.run.run",
@@ -51,6 +53,7 @@ _HOMES = {
     "current_run": "epochal.run.current",
     "debug": "epochal.console.verbosity",
     "enabled": "epochal.console.verbosity",
+    "explain_phases": "epochal.series.lost_time",
     "finish": "epochal.run.current",
     "format_duration": "epochal.format",
     "init": "epochal.run.start",
@@ -69,6 +72,7 @@ __all__ = [
     "EpochRecord",
     "EpochalError",
     "LogVerbosity",
+    "LostTime",
     "Monitor",
     "RankMetrics",
     "Run",
@@ -83,6 +87,7 @@ __all__ = [
     "current_run",
     "debug",
     "enabled",
+    "explain_phases",
     "finish",
     "format_duration",
     "init",

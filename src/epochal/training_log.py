@@ -14,6 +14,7 @@ from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
 from epochal.record import Record
 from epochal.run.current import CURRENT
+from epochal.run.phases import Phase
 from epochal.run.run import Run
 from epochal.run.start import init
 from epochal.run.vocabulary import Vocabulary
@@ -61,6 +62,10 @@ class TrainingRunLogger(Vocabulary):
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: prints and records how long it took."""
         return self.run.section(name)
+
+    def phase(self, name: str) -> Phase:
+        """Time a part of a step: ``with logger.phase("data"):``, or as a decorator."""
+        return self.run.phase(name)
 
     def log_cmd(self, arguments: list[str]) -> None:
         """Record the command line."""

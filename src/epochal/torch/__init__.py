@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from epochal.torch.calibration import Calibration, calibrate
     from epochal.torch.checkpoint import (
         checkpoint_config,
         load_checkpoint,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
     from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
     from epochal.torch.early_stopping import EarlyStopping
+    from epochal.torch.estimate import SpeedOfLight, speed_of_light
+    from epochal.torch.flop_count import CountedFlops, count_flops
+    from epochal.torch.flops import Flops, Trained, flops_per_token
     from epochal.torch.freezing import freeze, is_frozen, unfreeze
     from epochal.torch.graph.builder import FlowBuilder
     from epochal.torch.graph.drawn import picture_of
@@ -105,6 +109,7 @@ if TYPE_CHECKING:
     from epochal.torch.worker import CpuWorker
 
 _HOMES = {
+    "Calibration": "epochal.torch.calibration",
     "CaptureMode": "epochal.torch.cudagraphs",
     "CheckpointInfo": "epochal.torch.checkpoint_peek",
     "CheckpointNotFoundError": "epochal.torch.manifest",
@@ -113,11 +118,13 @@ _HOMES = {
     "ConstantLR": "epochal.torch.schedules",
     "Cooldown": "epochal.torch.schedule_wrappers",
     "CosineScheduler": "epochal.torch.schedules",
+    "CountedFlops": "epochal.torch.flop_count",
     "CpuWorker": "epochal.torch.worker",
     "CudaGraph": "epochal.torch.cudagraphs",
     "CyclicLR": "epochal.torch.schedules",
     "EarlyStopping": "epochal.torch.early_stopping",
     "ExponentialLR": "epochal.torch.schedules",
+    "Flops": "epochal.torch.flops",
     "FlowBuilder": "epochal.torch.graph.builder",
     "Graph": "epochal.torch.graph.graph",
     "GroupRates": "epochal.torch.schedule_wrappers",
@@ -143,18 +150,22 @@ _HOMES = {
     "ScaledLR": "epochal.torch.schedule_wrappers",
     "Scheduler": "epochal.torch.schedule",
     "SequentialLR": "epochal.torch.schedule_wrappers",
+    "SpeedOfLight": "epochal.torch.estimate",
     "StepDecay": "epochal.torch.schedules",
     "TemporaryOverride": "epochal.torch.schedule_wrappers",
     "TokenBudget": "epochal.torch.token_budget",
+    "Trained": "epochal.torch.flops",
     "TrainingState": "epochal.torch.training_state",
     "WSD": "epochal.torch.schedules",
     "WarmupScheduler": "epochal.torch.schedule_wrappers",
+    "calibrate": "epochal.torch.calibration",
     "checkpoint_config": "epochal.torch.checkpoint",
     "checkpoint_info": "epochal.torch.checkpoint_peek",
     "checkpoint_keys": "epochal.torch.checkpoint_peek",
     "checkpoint_version": "epochal.torch.checkpoint_peek",
     "clip_grad_norm": "epochal.torch.clip",
     "clip_grad_value": "epochal.torch.clip",
+    "count_flops": "epochal.torch.flop_count",
     "cuda_active_bytes": "epochal.torch.memory",
     "cuda_allocated_bytes": "epochal.torch.memory",
     "cuda_empty_cache": "epochal.torch.memory",
@@ -166,6 +177,7 @@ _HOMES = {
     "cuda_spill_bytes": "epochal.torch.memory",
     "deterministic": "epochal.torch.seed",
     "draw_schedule": "epochal.torch.schedule_plot",
+    "flops_per_token": "epochal.torch.flops",
     "format_schedule": "epochal.torch.schedule_text",
     "freeze": "epochal.torch.freezing",
     "is_frozen": "epochal.torch.freezing",
@@ -191,6 +203,7 @@ _HOMES = {
     "set_data": "epochal.torch.init",
     "set_lr": "epochal.torch.optimizer",
     "snapshot_cpu": "epochal.torch.snapshot",
+    "speed_of_light": "epochal.torch.estimate",
     "structural_hash": "epochal.torch.structure",
     "token_budget": "epochal.torch.token_budget",
     "trunc_normal": "epochal.torch.init",
@@ -204,6 +217,7 @@ _HOMES = {
 
 __all__ = [
     "WSD",
+    "Calibration",
     "CaptureMode",
     "CheckpointInfo",
     "CheckpointNotFoundError",
@@ -212,11 +226,13 @@ __all__ = [
     "ConstantLR",
     "Cooldown",
     "CosineScheduler",
+    "CountedFlops",
     "CpuWorker",
     "CudaGraph",
     "CyclicLR",
     "EarlyStopping",
     "ExponentialLR",
+    "Flops",
     "FlowBuilder",
     "Graph",
     "GroupRates",
@@ -242,17 +258,21 @@ __all__ = [
     "ScaledLR",
     "Scheduler",
     "SequentialLR",
+    "SpeedOfLight",
     "StepDecay",
     "TemporaryOverride",
     "TokenBudget",
+    "Trained",
     "TrainingState",
     "WarmupScheduler",
+    "calibrate",
     "checkpoint_config",
     "checkpoint_info",
     "checkpoint_keys",
     "checkpoint_version",
     "clip_grad_norm",
     "clip_grad_value",
+    "count_flops",
     "cuda_active_bytes",
     "cuda_allocated_bytes",
     "cuda_empty_cache",
@@ -264,6 +284,7 @@ __all__ = [
     "cuda_spill_bytes",
     "deterministic",
     "draw_schedule",
+    "flops_per_token",
     "format_schedule",
     "freeze",
     "is_frozen",
@@ -289,6 +310,7 @@ __all__ = [
     "set_data",
     "set_lr",
     "snapshot_cpu",
+    "speed_of_light",
     "structural_hash",
     "token_budget",
     "trunc_normal",
