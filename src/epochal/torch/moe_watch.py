@@ -301,8 +301,9 @@ def watch_moe(
 
 def _figures(table: Tensor, routers: Sequence[Router]) -> dict[str, float]:
     totals, means = table.sum(0).tolist(), table.mean(0).tolist()
+    # A float32 has seven digits; the others would only make the record longer.
     figures = {
-        name: totals[number] if name in SUMMED else means[number]
+        name: float(f"{totals[number] if name in SUMMED else means[number]:.7g}")
         for number, name in enumerate(COLUMNS)
     }
     if not all(router.has_logits for router in routers):
