@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 _PREFIXES = ("eval", "val", "valid", "validation", "test", "dev")
 _ACCURACIES = ("acc", "accuracy", "top1", "top_1", "top-1", "exact_match")
+_QUALITIES = frozenset(
+    "loss acc accuracy top1 top5 f1 bleu rouge meteor auc auroc ap map precision recall error "
+    "perplexity ppl score iou dice wer cer mse mae rmse r2 reward return nll bpb bpc match".split()
+)
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
@@ -18,10 +23,28 @@ def is_evaluation(name: str, kind: str) -> bool:
     return head in _PREFIXES
 
 
+def is_quality(name: str) -> bool:
+    """Whether a series says how good a model is, by its name; counts and times do not."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return not _QUALITIES.isdisjoint(words)
+
+
 def is_accuracy(name: str) -> bool:
     """Whether a series is a share of right answers, by its name."""
     words = name.lower().replace(".", "/").split("/")[-1]
     return words in _ACCURACIES or any(part in ("acc", "accuracy") for part in words.split("_"))
+
+
+def accuracy_of(value: float, classes: int | None) -> float | None:
+    """An accuracy as a share of 1; None where it might as well be per cent.
+
+    Programs log either. Above 1 it is per cent; next to 100/classes it may be a guess in per cent.
+    """
+    if value > 1:
+        return value / 100
+    if classes is not None and abs(value * classes / 100 - 1) < 0.3:
+        return None
+    return value
 
 
 def num_classes(config: Mapping[str, Any]) -> int | None:

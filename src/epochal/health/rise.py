@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from epochal.health.curve import Curve
+from epochal.health.line_fit import fit_line
+
+_SURE = 2.5  # standard errors: once in 160 by chance
 
 
 class Rise:
@@ -20,6 +23,7 @@ class Rise:
         self._points = points
         self._highest = 0.0
         self._num_blocks = 0
+        self._in_row = 0
         self._curve: Curve | None = None
 
     @property
@@ -46,16 +50,22 @@ class Rise:
             self._highest = max(self.height, 0.0)
         return True
 
+    def lasts(self, is_high: bool) -> int:
+        """How many points in a row it has been high, as the caller sees it, this one included."""
+        self._in_row = self._in_row + 1 if is_high else 0
+        return self._in_row
+
     def forget(self) -> None:
         """Look for the best anew; the worst is remembered."""
-        self.best, self._num_blocks, self._highest = None, 0, 0.0
+        self.best, self._num_blocks, self._highest, self._in_row = None, 0, 0.0, 0
 
     def is_falling(self, curve: Curve) -> bool:
-        """Whether the newer half of the level's points lies a width below the older half."""
-        half = self._points // 2
-        window = curve.window(2 * half)
-        older, newer = sorted(window[:half])[half // 2], sorted(window[half:])[half // 2]
-        return older - newer > (curve.width or 0.0)
+        """Whether the newest points lie along a line that goes down, beyond doubt."""
+        window = curve.window(2 * self._points)
+        if len(window) < 2 * self._points:
+            return False
+        fit = fit_line(window)
+        return fit.slope < -_SURE * fit.slope_error
 
     def _look_for_best(self, curve: Curve) -> None:
         count = len(curve.blocks)

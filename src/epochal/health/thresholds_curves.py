@@ -42,6 +42,8 @@ class CurveThresholds:
     # A lone point is a batch; three of five are the model.
     spike_lasting: int = 3
     spike_lasting_of: int = 5
+    # A bump of less than a third of the level comes with new data as well as from trouble.
+    spike_large: float = 0.3
     # What has stood out for so many points in a row is no spike but a new level.
     accept: int = 60
 
@@ -55,6 +57,10 @@ class CurveThresholds:
     divergence_of_gain: float = 0.25
     # ...and five widths, and half as much again as any rise the run recovered from.
     divergence_widths: float = 5.0
+    # So many points in a row, time for a harder stage of the data to show that it is learned...
+    divergence_wait: int = 60
+    # ...unless the rise is more than was ever gained and doubles the loss.
+    divergence_lost_points: int = 10
     divergence_over_worst: float = 1.5
 
     # -- gradients --------------------------------------------------------------------------------
@@ -121,8 +127,11 @@ class CurveThresholds:
     # The rate counts as at its peak above this share of it.
     peak_share: float = 0.9
     peak_points: int = 20
-    peak_rise: float = 0.08
-    peak_widths: float = 3.0
+    # A rise of 15 % of the level and of what was gained, four widths, for so many points in a row.
+    peak_rise: float = 0.15
+    peak_of_gain: float = 0.15
+    peak_widths: float = 4.0
+    peak_wait: int = 30
 
     # -- evaluations ------------------------------------------------------------------------------
     # Three evaluations above the best one, not two: two happen by chance once in four.

@@ -12,7 +12,7 @@ def test_a_loss_that_rises_and_stays_up_is_an_error() -> None:
     assert found.severity == "error"
     assert "has not come back" in found.sentence
     assert found.steps is not None
-    assert found.steps[1] < 700
+    assert found.steps[1] < 720
 
 
 def test_it_closes_when_the_loss_has_come_back() -> None:
@@ -32,6 +32,12 @@ def test_a_warm_restart_does_not_diverge() -> None:
     losses = falling(500) + [loss * 1.5 for loss in flat(500, falling(500)[-1])]
     rates = [1e-3 * (1 - n / 500) + 1e-6 for n in range(500)] * 2
     assert opened(Divergence, steps(losses, lr=rates)) == []
+
+
+def test_a_harder_stage_of_the_data_is_learned_in_turn() -> None:
+    stage = [4.5 * (1 - n / 600) for n in range(300)]
+    losses = falling(600) + [a + b for a, b in zip(stage, noise(300, 0.1), strict=True)]
+    assert opened(Divergence, steps(losses)) == []
 
 
 def test_a_spike_that_is_over_is_none() -> None:

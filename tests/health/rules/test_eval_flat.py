@@ -24,6 +24,11 @@ def test_an_accuracy_of_one_may_stay_there() -> None:
     assert opened(EvalFlat, evals(losses, every=50, accuracy=[1.0] * 8)) == []
 
 
+def test_a_count_may_stay_the_same() -> None:
+    losses = [3 * 0.95**n for n in range(8)]
+    assert opened(EvalFlat, evals(losses, every=50, samples=[512.0] * 8)) == []
+
+
 def test_a_metric_of_training_is_not_looked_at() -> None:
     records = [{"log": "metrics", "t": float(n), "step": n, "m": {"lr": 0.1}} for n in range(50)]
     assert opened(EvalFlat, records) == []

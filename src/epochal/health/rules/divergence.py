@@ -25,7 +25,6 @@ class Divergence(Rule):
     name = "divergence"
     kinds = CURVE_KINDS
     every_rank = False
-    patience = 10
     release = 20
 
     def __init__(self, thresholds: Thresholds) -> None:
@@ -39,7 +38,7 @@ class Divergence(Rule):
             return ()
         if curve.count < self.thresholds.curves.divergence_least:
             return ()
-        if not self._is_far(curve) or self._rise.is_falling(curve):
+        if not self._is_diverging(curve):
             return (Verdict(curve.name, False),)
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
@@ -64,14 +63,30 @@ class Divergence(Rule):
         """The best level is looked for again in what is left."""
         self._rise.forget()
 
+    def _is_diverging(self, curve: Curve) -> bool:
+        """Far up and not falling: at once where all is lost, after a while where it may be data.
+
+        A harder stage of a curriculum lifts the loss as well, but it falls again from there.
+        """
+        thresholds, best = self.thresholds.curves, self._rise.best or 0.0
+        lasted = self._rise.lasts(self._is_far(curve))
+        if not lasted:
+            return False
+        is_lost = self._rise.height > max(abs(best), self._gained(curve))
+        enough = thresholds.divergence_lost_points if is_lost else thresholds.divergence_wait
+        return lasted >= enough and not self._rise.is_falling(curve)
+
+    def _gained(self, curve: Curve) -> float:
+        best = self._rise.best or 0.0
+        return max(0.0, (curve.start if curve.start is not None else best) - best)
+
     def _is_far(self, curve: Curve) -> bool:
         thresholds = self.thresholds.curves
         best = self._rise.best or 0.0
-        gained = max(0.0, (curve.start if curve.start is not None else best) - best)
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.divergence_share * size,
-            thresholds.divergence_of_gain * gained,
+            thresholds.divergence_of_gain * self._gained(curve),
             thresholds.divergence_widths * (curve.width or 0.0),
             thresholds.divergence_over_worst * self._rise.worst,
         )

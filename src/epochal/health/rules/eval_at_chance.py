@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.health.context import Context
-from epochal.health.evaluations import is_accuracy, is_evaluation, num_classes
+from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -36,9 +36,10 @@ class EvalAtChance(Rule):
 
     def _verdict(self, name: str, value: float, classes: int) -> Verdict:
         thresholds = self.thresholds.curves
-        # Some programs log per cent; one in many classes is a share in either case.
-        accuracy = value / 100 if value > 1 else value
         chance = 1 / classes
+        accuracy = accuracy_of(value, classes)
+        if accuracy is None:
+            accuracy = value / 100
         if abs(accuracy - chance) > min(thresholds.chance_most, thresholds.chance_share * chance):
             return Verdict(name, False)
         return Verdict(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from epochal.format import format_number
 from epochal.health.context import Context
-from epochal.health.evaluations import is_evaluation
+from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.line_fit import fit_line
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
@@ -32,7 +32,7 @@ class EvalFlat(Rule):
         """Judge every metric of an evaluation."""
         verdicts: list[Verdict] = []
         for name, value in seen.values.items():
-            if not is_evaluation(name, seen.kind) or value != value:
+            if value != value or not is_quality(name) or not is_evaluation(name, seen.kind):
                 continue
             values = self._values.get(name)
             if values is None:

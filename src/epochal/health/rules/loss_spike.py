@@ -15,7 +15,7 @@ from epochal.health.words import CURVE_KINDS, place, times
 class LossSpike(Rule):
     """A loss far out of its own noise and beyond all that stood out of it before.
 
-    A single point is worth a note; several of a few in a row are worth a warning.
+    A single point or a small bump is worth a note; several large ones close together a warning.
     """
 
     name = "loss-spike"
@@ -37,7 +37,9 @@ class LossSpike(Rule):
         position, value = curve.points[-1]
         level, width = curve.level or 0.0, curve.width or 0.0
         lasting = sum(curve.outliers)
-        is_lasting = lasting >= thresholds.spike_lasting
+        size = abs(level) if curve.lowest > 0 else curve.highest - curve.lowest
+        is_large = value - level > thresholds.spike_large * size
+        is_lasting = lasting >= thresholds.spike_lasting and is_large
         noise = f", {times((value - level) / width)} times its usual noise" if width > 0 else ""
         sentence = (
             f"The loss jumped from {format_number(level)} to {format_number(value)} at "

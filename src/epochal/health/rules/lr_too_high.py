@@ -24,7 +24,6 @@ class LearningRateTooHigh(Rule):
     name = "lr-too-high"
     kinds = CURVE_KINDS
     every_rank = False
-    patience = 10
     release = 20
 
     def __init__(self, thresholds: Thresholds) -> None:
@@ -38,7 +37,8 @@ class LearningRateTooHigh(Rule):
             return ()
         thresholds, rate = self.thresholds.curves, context.rate
         is_at_peak = rate.is_near_peak(thresholds.peak_share)
-        if not is_at_peak or not self._is_high(curve) or self._rise.is_falling(curve):
+        lasted = self._rise.lasts(is_at_peak and self._is_high(curve))
+        if lasted < thresholds.peak_wait or self._rise.is_falling(curve):
             return (Verdict(curve.name, False),)
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
@@ -67,6 +67,7 @@ class LearningRateTooHigh(Rule):
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.peak_rise * size,
+            thresholds.peak_of_gain * max(0.0, (curve.start or best) - best),
             thresholds.peak_widths * (curve.width or 0.0),
             thresholds.divergence_over_worst * self._rise.worst,
         )

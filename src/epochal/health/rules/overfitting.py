@@ -15,6 +15,9 @@ from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 
+# The training loss beside an evaluation: of some steps, or of the last epochs.
+_TRAIN_POINTS = {"step": 30, "epoch": 2}
+
 
 @dataclass(frozen=True, slots=True)
 class _Eval:
@@ -46,7 +49,7 @@ class Overfitting(Rule):
         if curve is not self._curve:
             self._curve, self._evals = curve, []
         position, loss = curve.points[-1]
-        self._evals.append(_Eval(position, loss, train.recent_level(30)))
+        self._evals.append(_Eval(position, loss, train.recent_level(_TRAIN_POINTS[train.axis])))
         if len(self._evals) < self.thresholds.curves.overfitting_least:
             return ()
         best = min(self._evals, key=lambda one: one.loss)

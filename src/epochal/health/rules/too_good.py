@@ -7,7 +7,12 @@ from collections.abc import Iterable
 
 from epochal.format import format_number
 from epochal.health.context import Context
-from epochal.health.evaluations import is_accuracy, is_evaluation
+from epochal.health.evaluations import (
+    accuracy_of,
+    is_accuracy,
+    is_evaluation,
+    num_classes,
+)
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -51,14 +56,12 @@ class TooGood(Rule):
             verdicts.append(
                 self._loss(name, value, context)
                 if name == loss_name
-                else self._accuracy(name, value)
+                else self._accuracy(name, accuracy_of(value, num_classes(context.config)))
             )
         return verdicts
 
-    def _accuracy(self, name: str, value: float) -> Verdict:
-        # Some programs log per cent.
-        accuracy = value / 100 if value > 1 else value
-        if accuracy < self.thresholds.curves.too_good_accuracy:
+    def _accuracy(self, name: str, accuracy: float | None) -> Verdict:
+        if accuracy is None or accuracy < self.thresholds.curves.too_good_accuracy:
             return Verdict(name, False)
         return Verdict(
             name,
