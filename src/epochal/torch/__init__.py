@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         xavier_normal,
         xavier_uniform,
     )
+    from epochal.torch.leak_report import LeakReport, leak_report, mark_tensors
     from epochal.torch.leaks import live_tensor_count, malloc_trim, rss_kb
     from epochal.torch.load_report import LoadReport
     from epochal.torch.loss_guard import LossGuard
@@ -65,7 +66,12 @@ if TYPE_CHECKING:
         cuda_reset_peak_stats,
         cuda_spill_bytes,
     )
+    from epochal.torch.memory_report import MemoryReport, memory_report
+    from epochal.torch.memory_segments import MemorySegments, memory_segments
+    from epochal.torch.memory_watch import MemoryWatch, watch_memory
     from epochal.torch.migrate import MigrateReport, migrate_checkpoint
+    from epochal.torch.moe import MoeAccumulator, MoeStats, moe_stats
+    from epochal.torch.moe_watch import MoeWatch, watch_moe
     from epochal.torch.optimizer import set_lr
     from epochal.torch.plateau import PlateauScheduler
     from epochal.torch.retention import Retention
@@ -129,13 +135,20 @@ _HOMES = {
     "Graph": "epochal.torch.graph.graph",
     "GroupRates": "epochal.torch.schedule_wrappers",
     "InverseSqrt": "epochal.torch.schedules",
+    "LeakReport": "epochal.torch.leak_report",
     "LinearLR": "epochal.torch.schedules",
     "LoadReport": "epochal.torch.load_report",
     "LossGuard": "epochal.torch.loss_guard",
+    "MemoryReport": "epochal.torch.memory_report",
+    "MemorySegments": "epochal.torch.memory_segments",
+    "MemoryWatch": "epochal.torch.memory_watch",
     "MergeOp": "epochal.torch.graph.merge",
     "MigrateReport": "epochal.torch.migrate",
     "ModelSnapshot": "epochal.torch.snapshot",
     "ModuleProfile": "epochal.torch.graph.module_profile",
+    "MoeAccumulator": "epochal.torch.moe",
+    "MoeStats": "epochal.torch.moe",
+    "MoeWatch": "epochal.torch.moe_watch",
     "MultiStepLR": "epochal.torch.schedules",
     "OneCycleLR": "epochal.torch.schedules",
     "PermanentReduction": "epochal.torch.schedule_wrappers",
@@ -183,6 +196,7 @@ _HOMES = {
     "is_frozen": "epochal.torch.freezing",
     "kaiming_normal": "epochal.torch.init",
     "kaiming_uniform": "epochal.torch.init",
+    "leak_report": "epochal.torch.leak_report",
     "live_tensor_count": "epochal.torch.leaks",
     "load_checkpoint": "epochal.torch.checkpoint",
     "load_checkpoint_file": "epochal.torch.checkpoint",
@@ -190,7 +204,11 @@ _HOMES = {
     "load_subgraph_checkpoint": "epochal.torch.checkpoint",
     "malloc_trim": "epochal.torch.leaks",
     "manual_seed": "epochal.torch.seed",
+    "mark_tensors": "epochal.torch.leak_report",
+    "memory_report": "epochal.torch.memory_report",
+    "memory_segments": "epochal.torch.memory_segments",
     "migrate_checkpoint": "epochal.torch.migrate",
+    "moe_stats": "epochal.torch.moe",
     "normal": "epochal.torch.init",
     "orthogonal": "epochal.torch.init",
     "parse_schedule": "epochal.torch.schedule_text",
@@ -211,6 +229,8 @@ _HOMES = {
     "uniform": "epochal.torch.init",
     "uniform_bias": "epochal.torch.init",
     "watch": "epochal.torch.watching",
+    "watch_memory": "epochal.torch.memory_watch",
+    "watch_moe": "epochal.torch.moe_watch",
     "xavier_normal": "epochal.torch.init",
     "xavier_uniform": "epochal.torch.init",
 }
@@ -237,13 +257,20 @@ __all__ = [
     "Graph",
     "GroupRates",
     "InverseSqrt",
+    "LeakReport",
     "LinearLR",
     "LoadReport",
     "LossGuard",
+    "MemoryReport",
+    "MemorySegments",
+    "MemoryWatch",
     "MergeOp",
     "MigrateReport",
     "ModelSnapshot",
     "ModuleProfile",
+    "MoeAccumulator",
+    "MoeStats",
+    "MoeWatch",
     "MultiStepLR",
     "OneCycleLR",
     "PermanentReduction",
@@ -290,6 +317,7 @@ __all__ = [
     "is_frozen",
     "kaiming_normal",
     "kaiming_uniform",
+    "leak_report",
     "live_tensor_count",
     "load_checkpoint",
     "load_checkpoint_file",
@@ -297,7 +325,11 @@ __all__ = [
     "load_subgraph_checkpoint",
     "malloc_trim",
     "manual_seed",
+    "mark_tensors",
+    "memory_report",
+    "memory_segments",
     "migrate_checkpoint",
+    "moe_stats",
     "normal",
     "orthogonal",
     "parse_schedule",
@@ -318,6 +350,8 @@ __all__ = [
     "uniform",
     "uniform_bias",
     "watch",
+    "watch_memory",
+    "watch_moe",
     "xavier_normal",
     "xavier_uniform",
 ]
