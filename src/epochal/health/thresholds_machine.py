@@ -208,8 +208,8 @@ class MachineThresholds:
     advice_rise_factor: float = 1.5
     # Points after a plateau was found: many end by themselves.
     advice_stuck_points: int = 200
-    # A rate that has lost more than this since is being lowered by its schedule.
-    advice_lr_kept: float = 0.9
+    # A rate that moves by more than this meanwhile is in the hands of its schedule.
+    advice_lr_moved: float = 0.03
     advice_fading_points: int = 60
     # A plateau is known for one some hundred points after it began.
     advice_fading_apart: int = 120

@@ -20,7 +20,7 @@ _ROLE = "loss"  # the series it is shown at
 class AdviceStuck(Rule):
     """A plateau that lasts, flat gradients and a rate that stays high: the steps jump to and fro.
 
-    A rate that is on its way down is left alone: the schedule does what the advice would be.
+    A rate that moves is left alone: its schedule does what the advice would be.
     """
 
     name: ClassVar[str] = "advice-stuck"
@@ -45,13 +45,11 @@ class AdviceStuck(Rule):
             self._points = 0
             yield Verdict(subject, holds=False)
             return
-        if self._points == 0:
-            self._first_lr = signals.lr
+        if abs(signals.lr - self._first_lr) > limits.advice_lr_moved * self._first_lr:
+            self._points, self._first_lr = 0, signals.lr
         self._points += 1
-        is_stuck = (
-            self._points >= limits.advice_stuck_points
-            and signals.rate_is_high(limits.advice_lr_share)
-            and signals.lr >= limits.advice_lr_kept * self._first_lr
+        is_stuck = self._points >= limits.advice_stuck_points and signals.rate_is_high(
+            limits.advice_lr_share
         )
         change = signals.norm_change(limits.advice_flat_points) if is_stuck else None
         if change is None or abs(change - 1) > limits.advice_flat_share:
