@@ -23,9 +23,17 @@ def test_touching_the_power_limit_is_how_dense_work_looks() -> None:
     assert opened(GpuThrottling, [work(n, 1650, "power cap") for n in range(500)]) == []
 
 
-def test_a_power_limit_that_halves_the_clock_is_found() -> None:
+def test_a_low_power_limit_is_noted() -> None:
     (found,) = opened(GpuThrottling, [work(n, 1100, "power cap") for n in range(10)])
+    assert found.severity == "info"
     assert "its power limit" in found.sentence
+
+
+def test_a_power_limit_that_comes_down_is_a_warning() -> None:
+    records = [work(n, 1900 if n < 20 else 1300, "power cap") for n in range(30)]
+    (found,) = opened(GpuThrottling, records)
+    assert found.severity == "warning"
+    assert "instead of 1900" in found.sentence
 
 
 def test_an_idle_gpu_lowers_its_clock_by_itself() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -101,7 +101,10 @@ class GpuThrottling(Rule):
             gpu.clocks.append(clock)
             yield Verdict(subject, holds=False)
         elif seen.t - gpu.since >= limits.throttle_lasting_s:
-            yield _described(subject, seen, word, clock, usual or greatest, gpu.since)
+            verdict = _described(subject, seen, word, clock, usual or greatest, gpu.since)
+            # From the beginning on it may be all that the board can do with dense work.
+            is_known = word == _POWER and not _fell(clock, usual, limits)
+            yield replace(verdict, severity="info") if is_known else verdict
 
 
 def _clock(record: Any, name: str) -> float | None:
@@ -125,7 +128,7 @@ def _costs(
     limits: MachineThresholds,
 ) -> bool:
     """Whether the clock is lower than this cap explains by design."""
-    if usual is not None and word != _THERMAL and clock < (1 - limits.throttle_fall_share) * usual:
+    if word != _THERMAL and _fell(clock, usual, limits):
         return True
     share = {
         _THERMAL: limits.throttle_thermal_share,
@@ -135,6 +138,10 @@ def _costs(
     if bound is None:
         return word == _THERMAL  # heat is worth a word even where no clock can be compared
     return clock < (1 - share) * bound
+
+
+def _fell(clock: float, usual: float | None, limits: MachineThresholds) -> bool:
+    return usual is not None and clock < (1 - limits.throttle_fall_share) * usual
 
 
 def _described(
