@@ -102,9 +102,15 @@ def add_experts(
     return sketch.experts
 
 
-def add_phases(sketch: Sketch, *, every: int = 50, ranks: tuple[int, ...] = (0,)) -> Phases:
-    """Phase times that add up to the step; the input waits little."""
+def add_phases(sketch: Sketch, *, ranks: tuple[int, ...] = (0,)) -> Phases:
+    """Phase times that add up to the step; the input waits little.
+
+    A record covers 50 steps and ten seconds at least, and hardly more than a minute.
+    """
     rng = sketch.rng
+    row_s = float(np.median(sketch.step_ms)) * sketch.every / 1000
+    enough = max(np.ceil(50 / sketch.every), np.ceil(10 / row_s))
+    every = int(np.clip(np.floor(60 / row_s), 1, enough))
     at = np.arange(every - 1, sketch.rows, every, dtype=np.int64)
     wall = np.array([sketch.step_ms[max(0, row - every + 1) : row + 1].mean() for row in at])
     shares = {"forward": 0.27, "backward": 0.5, "optimizer": 0.06}

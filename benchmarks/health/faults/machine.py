@@ -33,24 +33,20 @@ def input_bound(sketch: Sketch, strengths: Strengths) -> Fault:
     """
     rng = sketch.rng
     share = within(rng, *strengths.waiting)
+    set_pace(sketch, low_ms=250, high_ms=1500)
     row = 0 if rng.random() < 0.5 else onset(sketch, 200, 900)
     if rng.random() < 0.7:
-        sketch.step_ms[row:] /= 1 - share
         phases = add_phases(sketch)
         parts = phases.by_rank[0]
         late = phases.at >= row + phases.every
         require(bool(late.any()))
-        wall = np.sum(list(parts.values()), axis=0)
-        noise = 1 + rng.normal(0, 0.02, len(wall))
-        data = np.where(late, np.minimum(share * noise, 0.97) * wall, parts["data"])
-        rest = (wall - data) / (wall - parts["data"])
-        for name, part in parts.items():
-            parts[name] = data if name == "data" else part * rest
+        work = np.sum([part for name, part in parts.items() if name != "data"], axis=0)
+        waits = np.minimum(share * (1 + rng.normal(0, 0.02, len(work))), 0.97)
+        parts["data"] = np.where(late, work * waits / (1 - waits), parts["data"])
+        sketch.step_ms[row:] /= 1 - share
         first = int(phases.at[int(np.argmax(late))])
         rows = 3 * WINDOW_OF_PHASES * phases.every
         return fault(sketch, "input-bound", first, rows=rows, seconds=180)
-    set_pace(sketch, low_ms=400, high_ms=1500)
-    sketch.phases = None
     sketch.step_ms[row:] /= 1 - share
     machine = add_machine(sketch)
     since = float(sketch.t()[row]) if row else START_T

@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.health.case import Fault
 from benchmarks.health.faults.machine import WINDOW_OF_PHASES
-from benchmarks.health.faults.planting import fault, ramp, require
+from benchmarks.health.faults.planting import fault, ramp, require, set_pace
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
 from benchmarks.health.strengths import Strengths
@@ -20,6 +20,7 @@ def straggler(sketch: Sketch, strengths: Strengths) -> Fault:
     """
     rng = sketch.rng
     require(sketch.style == "step" and sketch.resume_at is None)
+    set_pace(sketch, low_ms=250, high_ms=1500)
     world = int(rng.choice([4, 8]))
     slow = int(rng.integers(1, world))
     row = int(rng.integers(200, 800))

@@ -48,7 +48,7 @@ def many_ranks(rng: Generator, rows: int) -> Sketch:
     world = int(rng.choice([3, 16]))
     add_replicas(sketch, world=world, every=int(rng.choice([25, 50])))
     if rng.random() < 0.5:
-        add_phases(sketch, every=100, ranks=tuple(range(world)))
+        add_phases(sketch, ranks=tuple(range(world)))
     return sketch
 
 

@@ -1,0 +1,233 @@
+"""Small real trainings, healthy or with one fault: `python -m benchmarks.health.real [name …]`.
+
+Each is recorded as a user would record it and diagnosed from its journal. Seeds are fixed, one
+thread computes; only the trainings about slow input tell how long their steps took.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import epochal
+from epochal.health.finding import Finding
+from epochal.run.run import Run
+from epochal.store.local import load_run
+from epochal.torch import watch
+
+VOCABULARY, CONTEXT, WIDTH, BATCH = 16, 24, 32, 16
+CLASSES, FEATURES, RATE = 10, 20, 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a language model is trained with."""
+
+    lr: float = 3e-3
+    warmup: int = 80
+    steps: int = 250
+    is_sgd: bool = False
+    forgotten: str = ""  # parameters of this module are in no optimizer
+
+
+class Reader(nn.Module):
+    """A transformer of two blocks that reads letters; norms after the residual need care."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.letters = nn.Embedding(VOCABULARY, WIDTH)
+        self.places = nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.ModuleList(
+            nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, dropout=0.0, batch_first=True)
+            for _ in range(2)
+        )
+        self.head = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, text: Tensor) -> Tensor:
+        mask = nn.Transformer.generate_square_subsequent_mask(CONTEXT)
+        hidden = self.letters(text) + self.places.weight
+        for block in self.blocks:
+            hidden = block(hidden, src_mask=mask)
+        letters: Tensor = self.head(hidden)
+        return letters
+
+
+class Language:
+    """Texts of a made-up language: each letter makes some of the next ones likelier."""
+
+    def __init__(self, seed: int) -> None:
+        self._source = torch.Generator().manual_seed(seed)
+        fixed = torch.Generator().manual_seed(1)
+        self._next = torch.softmax(2.5 * torch.randn(VOCABULARY, VOCABULARY, generator=fixed), 1)
+
+    def batch(self) -> Tensor:
+        """Texts one letter longer than the context."""
+        text = torch.randint(VOCABULARY, (BATCH, 1), generator=self._source)
+        while text.shape[1] <= CONTEXT:
+            following = torch.multinomial(self._next[text[:, -1]], 1, generator=self._source)
+            text = torch.cat([text, following], dim=1)
+        return text
+
+
+def read_letters(run: Run, settings: Settings) -> None:
+    """Train the reader, with an evaluation every 50 steps."""
+    model = Reader()
+    forgotten = settings.forgotten
+    trained = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if not forgotten or not name.startswith(forgotten)
+    ]
+    optimizer: torch.optim.Optimizer = torch.optim.AdamW(trained, lr=settings.lr)
+    if settings.is_sgd:
+        optimizer = torch.optim.SGD(trained, lr=settings.lr, momentum=0.9)
+    watch(model, run, every=10, histograms=False)
+    texts, others = Language(2), Language(3)
+    for step in range(settings.steps):
+        rate = settings.lr * min(1.0, (step + 1) / max(1, settings.warmup))
+        optimizer.param_groups[0]["lr"] = rate
+        loss = _loss(model, texts.batch())
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+        run.log({"loss": loss, "grad_norm": norm, "lr": rate}, step=step)
+        if step % 50 == 49:
+            with torch.no_grad():
+                run.log({"eval_loss": _loss(model, others.batch())}, step=step)
+
+
+def _loss(model: nn.Module, text: Tensor) -> Tensor:
+    guesses = model(text[:, :-1])
+    return functional.cross_entropy(guesses.flatten(0, 1), text[:, 1:].flatten())
+
+
+class Points:
+    """Noisy points round ten centres; with a leak, the answer is among the features."""
+
+    def __init__(self, *, leak: bool = False) -> None:
+        self._source = torch.Generator().manual_seed(4)
+        self._centres = torch.randn(CLASSES, FEATURES, generator=self._source)
+        self._leaking = 8.0 if leak else 0.0
+
+    def batch(self, count: int) -> tuple[Tensor, Tensor]:
+        """Features and labels."""
+        labels = torch.randint(CLASSES, (count,), generator=self._source)
+        noise = torch.randn(count, FEATURES, generator=self._source)
+        answers = functional.one_hot(labels, CLASSES) * self._leaking
+        return torch.cat([self._centres[labels] + 2.0 * noise, answers], dim=1), labels
+
+
+def classify(run: Run, *, leak: bool = False) -> None:
+    """Train a classifier, with an evaluation every 25 steps."""
+    data, model, optimizer = Points(leak=leak), *_classifier()
+    for step in range(400):
+        loss, norm = _learn(model, optimizer, *data.batch(256))
+        run.log({"loss": loss, "grad_norm": norm, "lr": RATE}, step=step)
+        if step % 25 == 24:
+            _evaluate(run, model, *data.batch(512), step=step)
+
+
+def wait_for_input(run: Run, *, wait_s: float) -> None:
+    """Train the same in larger batches, told how long each step computed."""
+    data, model, optimizer = Points(), *_classifier()
+    for step in range(100):
+        inputs, labels = data.batch(1024)
+        time.sleep(wait_s)
+        begun = time.perf_counter()
+        loss, norm = _learn(model, optimizer, inputs, labels)
+        duration_ms = (time.perf_counter() - begun) * 1000
+        run.log_step(step, step / 100, 1024, duration_ms, norm, loss, RATE)
+
+
+def _classifier() -> tuple[nn.Module, torch.optim.Optimizer]:
+    model = nn.Sequential(nn.Linear(FEATURES + CLASSES, 512), nn.ReLU(), nn.Linear(512, CLASSES))
+    return model, torch.optim.SGD(model.parameters(), lr=RATE)
+
+
+def _learn(
+    model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    loss = functional.cross_entropy(model(inputs), labels)
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    optimizer.step()
+    return loss, norm
+
+
+def _evaluate(run: Run, model: nn.Module, inputs: Tensor, labels: Tensor, *, step: int) -> None:
+    with torch.no_grad():
+        guesses = model(inputs)
+        loss = functional.cross_entropy(guesses, labels)
+        accuracy = (guesses.argmax(1) == labels).float().mean()
+    run.log({"eval/loss": loss, "eval/accuracy": accuracy}, step=step)
+
+
+_WARMED = Settings(lr=0.8, is_sgd=True)
+
+TRAININGS: Mapping[str, Callable[[Run], None]] = {
+    "reader": lambda run: read_letters(run, Settings()),
+    "reader-rate-x30": lambda run: read_letters(run, Settings(lr=30 * Settings().lr)),
+    "reader-frozen": lambda run: read_letters(run, Settings(forgotten="blocks.1.linear1")),
+    "reader-warmed": lambda run: read_letters(run, _WARMED),
+    "reader-unwarmed": lambda run: read_letters(run, replace(_WARMED, warmup=0)),
+    "classes": classify,
+    "input": lambda run: wait_for_input(run, wait_s=0.0),
+    "input-slow": lambda run: wait_for_input(run, wait_s=0.03),
+    "classes-leak": lambda run: classify(run, leak=True),
+}
+
+
+def diagnose(name: str, folder: Path, *, seed: int = 0) -> list[Finding]:
+    """Run one training in ``folder`` and give what was found in it, as it stands in the end."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            place = _record(name, folder)
+    finally:
+        torch.set_num_threads(threads)
+    newest: dict[str, Finding] = {}
+    for entry in load_run(place).findings(most=None):
+        finding = Finding.from_record(entry.record)
+        if finding is not None:
+            newest[finding.id] = finding
+    return list(newest.values())
+
+
+def _record(name: str, folder: Path) -> Path:
+    run = epochal.init(
+        "real",
+        name,
+        dir=folder,
+        console=False,
+        companion=False,
+        config={"num_classes": CLASSES} if name.startswith("classes") else None,
+    )
+    try:
+        TRAININGS[name](run)
+    finally:
+        run.finish()
+    return Path(run.dir)
+
+
+def main() -> None:
+    for name in sys.argv[1:] or TRAININGS:
+        with tempfile.TemporaryDirectory() as folder:
+            print(f"\n{name}")
+            for finding in diagnose(name, Path(folder)):
+                print(f"  {finding.severity} {finding.rule} ({finding.series}): {finding.sentence}")
+
+
+if __name__ == "__main__":
+    main()
