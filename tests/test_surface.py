@@ -6,6 +6,7 @@ import ast
 import inspect
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import epochal
@@ -76,3 +77,10 @@ def test_importing_the_package_and_logging_load_nothing_heavy(tmp_path: Path) ->
         [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_no_module_hides_a_public_name_of_its_own() -> None:
+    """A submodule that is imported becomes an attribute of its package and would stand for it."""
+    folder = Path(epochal.__file__).parent / "torch"
+    modules = {path.stem for path in folder.iterdir()}
+    assert modules.isdisjoint(import_module("epochal.torch").__all__)

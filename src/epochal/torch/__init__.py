@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         xavier_normal,
         xavier_uniform,
     )
-    from epochal.torch.leak_report import LeakReport, leak_report, mark_tensors
     from epochal.torch.leaks import live_tensor_count, malloc_trim, rss_kb
     from epochal.torch.load_report import LoadReport
     from epochal.torch.loss_guard import LossGuard
@@ -66,8 +65,7 @@ if TYPE_CHECKING:
         cuda_reset_peak_stats,
         cuda_spill_bytes,
     )
-    from epochal.torch.memory_report import MemoryReport, memory_report
-    from epochal.torch.memory_segments import MemorySegments, memory_segments
+    from epochal.torch.memory_account import MemoryReport, memory_report
     from epochal.torch.memory_watch import MemoryWatch, watch_memory
     from epochal.torch.migrate import MigrateReport, migrate_checkpoint
     from epochal.torch.moe import MoeAccumulator, MoeStats, moe_stats
@@ -106,10 +104,12 @@ if TYPE_CHECKING:
         manual_seed,
         seed_everything,
     )
+    from epochal.torch.segmented_memory import MemorySegments, memory_segments
     from epochal.torch.snapshot import ModelSnapshot, snapshot_cpu
     from epochal.torch.state import Restored, load_state, save_state
     from epochal.torch.structure import structural_hash
-    from epochal.torch.token_budget import TokenBudget, token_budget
+    from epochal.torch.tensor_growth import LeakReport, leak_report, mark_tensors
+    from epochal.torch.token_plan import TokenBudget, token_budget
     from epochal.torch.training_state import TrainingState
     from epochal.torch.watching import watch
     from epochal.torch.worker import CpuWorker
@@ -135,12 +135,12 @@ _HOMES = {
     "Graph": "epochal.torch.graph.graph",
     "GroupRates": "epochal.torch.schedule_wrappers",
     "InverseSqrt": "epochal.torch.schedules",
-    "LeakReport": "epochal.torch.leak_report",
+    "LeakReport": "epochal.torch.tensor_growth",
     "LinearLR": "epochal.torch.schedules",
     "LoadReport": "epochal.torch.load_report",
     "LossGuard": "epochal.torch.loss_guard",
-    "MemoryReport": "epochal.torch.memory_report",
-    "MemorySegments": "epochal.torch.memory_segments",
+    "MemoryReport": "epochal.torch.memory_account",
+    "MemorySegments": "epochal.torch.segmented_memory",
     "MemoryWatch": "epochal.torch.memory_watch",
     "MergeOp": "epochal.torch.graph.merge",
     "MigrateReport": "epochal.torch.migrate",
@@ -166,7 +166,7 @@ _HOMES = {
     "SpeedOfLight": "epochal.torch.estimate",
     "StepDecay": "epochal.torch.schedules",
     "TemporaryOverride": "epochal.torch.schedule_wrappers",
-    "TokenBudget": "epochal.torch.token_budget",
+    "TokenBudget": "epochal.torch.token_plan",
     "Trained": "epochal.torch.flops",
     "TrainingState": "epochal.torch.training_state",
     "WSD": "epochal.torch.schedules",
@@ -196,7 +196,7 @@ _HOMES = {
     "is_frozen": "epochal.torch.freezing",
     "kaiming_normal": "epochal.torch.init",
     "kaiming_uniform": "epochal.torch.init",
-    "leak_report": "epochal.torch.leak_report",
+    "leak_report": "epochal.torch.tensor_growth",
     "live_tensor_count": "epochal.torch.leaks",
     "load_checkpoint": "epochal.torch.checkpoint",
     "load_checkpoint_file": "epochal.torch.checkpoint",
@@ -204,9 +204,9 @@ _HOMES = {
     "load_subgraph_checkpoint": "epochal.torch.checkpoint",
     "malloc_trim": "epochal.torch.leaks",
     "manual_seed": "epochal.torch.seed",
-    "mark_tensors": "epochal.torch.leak_report",
-    "memory_report": "epochal.torch.memory_report",
-    "memory_segments": "epochal.torch.memory_segments",
+    "mark_tensors": "epochal.torch.tensor_growth",
+    "memory_report": "epochal.torch.memory_account",
+    "memory_segments": "epochal.torch.segmented_memory",
     "migrate_checkpoint": "epochal.torch.migrate",
     "moe_stats": "epochal.torch.moe",
     "normal": "epochal.torch.init",
@@ -223,7 +223,7 @@ _HOMES = {
     "snapshot_cpu": "epochal.torch.snapshot",
     "speed_of_light": "epochal.torch.estimate",
     "structural_hash": "epochal.torch.structure",
-    "token_budget": "epochal.torch.token_budget",
+    "token_budget": "epochal.torch.token_plan",
     "trunc_normal": "epochal.torch.init",
     "unfreeze": "epochal.torch.freezing",
     "uniform": "epochal.torch.init",

@@ -7,7 +7,7 @@ of another.
 from __future__ import annotations
 
 from epochal.format import format_bytes
-from epochal.torch.memory_segments import MemorySegments
+from epochal.torch.segmented_memory import MemorySegments
 
 # Beyond this, activations are what a smaller batch or recomputing would free most of.
 _ACTIVATIONS = 0.4

@@ -14,8 +14,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
-from epochal.torch.memory_segments import devices_of, memory_segments
 from epochal.torch.names import named_parameters
+from epochal.torch.segmented_memory import devices_of, memory_segments
 from epochal.torch.watching import Recorder
 
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from epochal.errors import EpochalError
 from epochal.format import format_bytes
+from epochal.torch.memory_account import report_text
 from epochal.torch.memory_advice import memory_advice
-from epochal.torch.memory_report import report_text
-from epochal.torch.memory_segments import TensorUse, memory_segments, named_tensors
+from epochal.torch.segmented_memory import TensorUse, memory_segments, named_tensors
 from epochal.torch.storages import storages_of
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from torch import Tensor
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.plain_log import PlainLog
-from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_facts
+from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_weights
 from epochal.recipes.gpt2.setup import Training
 from epochal.run.run import Run
 from epochal.run.start import init
 from epochal.torch.checkpoints import Checkpoints
 from epochal.torch.clip import ClipStats, clip_grad_norm
 from epochal.torch.estimate import SpeedOfLight, speed_of_light
-from epochal.torch.memory_segments import memory_segments
 from epochal.torch.optimizer import set_lr
 from epochal.torch.retention import Retention
+from epochal.torch.segmented_memory import memory_segments
 from epochal.torch.training_state import TrainingState
 from epochal.torch.watching import watch
 
@@ -61,14 +61,16 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
             run.log_step(
                 *(step, epoch, taken.num_tokens, clock.lap_ms(), norm, taken.loss, lr),
                 norm_clipped=clipped["norm_clipped"],
-                metrics={"Gradient/clip_rate": clipped["clip_rate"], **taken.metrics(flags)},
+                metrics=taken.metrics(flags),
             )
             plain.add(step, "train", taken.loss)
             with clock.paused(when=is_milestone(step, flags)):
                 metric = None
                 if is_due(step, flags, every=flags.eval_freq):
                     with run.phase("eval"):
-                        metric = judge.evaluate(run, plain, step=step, epoch=epoch)
+                        rate = {"Gradient/clip_rate": clipping.clip_rate}
+                        metric = judge.evaluate(run, plain, step=step, epoch=epoch, more=rate)
+                    clipping.reset()
                 with run.phase("save"):
                     keep(checkpoints, flags, step=step, loss=taken.loss, metric=metric)
     return run
@@ -150,7 +152,7 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
     if origin is not None and not is_same:
         config["forked_from"] = origin.facts()
     elif origin is None and flags.init_from is not None:
-        config["forked_from"] = borrowed_facts(Path(flags.init_from))
+        config["forked_from"] = borrowed_weights(Path(flags.init_from)).facts
     reporting: dict[str, Any] = (
         {} if flags.tensorboard_dir is None else {"tensorboard_dir": flags.tensorboard_dir}
     )

@@ -1,7 +1,7 @@
 import pytest
 
 from epochal.errors import UsageError
-from epochal.torch.token_budget import token_budget
+from epochal.torch.token_plan import token_budget
 
 
 def test_twenty_tokens_to_a_parameter() -> None:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch.memory_segments import memory_segments
 from epochal.torch.memory_watch import watch_memory
+from epochal.torch.segmented_memory import memory_segments
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

@@ -15,10 +15,10 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
+from epochal.torch.memory_account import memory_report
 from epochal.torch.memory_advice import memory_advice
-from epochal.torch.memory_report import memory_report
-from epochal.torch.memory_segments import MemorySegments, memory_segments
 from epochal.torch.memory_watch import watch_memory
+from epochal.torch.segmented_memory import MemorySegments, memory_segments
 from epochal.torch.storages import storages_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind

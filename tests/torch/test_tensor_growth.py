@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from epochal.errors import ValueTypeError
-from epochal.torch.leak_report import leak_report, mark_tensors
+from epochal.torch.tensor_growth import leak_report, mark_tensors
 
 
 class Trainer:

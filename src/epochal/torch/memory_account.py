@@ -12,7 +12,7 @@ from epochal.console.blocks import allocator_block
 from epochal.console.stream import printable
 from epochal.format import format_bytes
 from epochal.torch.memory_advice import memory_advice
-from epochal.torch.memory_segments import OF_TENSORS, Device, MemorySegments, memory_segments
+from epochal.torch.segmented_memory import OF_TENSORS, Device, MemorySegments, memory_segments
 
 _LONGEST_NAME = 60
 
