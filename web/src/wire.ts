@@ -211,6 +211,21 @@ export interface RecordsEvent {
   entries: EntryRow[];
 }
 
+/** One machine of a run at `t`: fields of `gpu` and `system` records, as last known. */
+export interface LiveMachine {
+  node: string;
+  rank: number;
+  t: number;
+  gpus: (Record<string, number | string>)[];
+  system: Record<string, number | string>;
+}
+
+/** `live`: a subscribed run's machines, once a second; none when nobody reads them now. */
+export interface LiveEvent {
+  run: string;
+  machines: LiveMachine[];
+}
+
 /** `status`: a subscribed run's row has changed. */
 export interface StatusEvent {
   row: RunRow;
@@ -273,6 +288,7 @@ export interface Health {
 export interface Events {
   ready: ReadyEvent;
   records: RecordsEvent;
+  live: LiveEvent;
   status: StatusEvent;
   runs: RunsEvent;
   reset: ResetEvent;
