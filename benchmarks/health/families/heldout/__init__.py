@@ -9,6 +9,13 @@ from benchmarks.health.families.heldout.bends import (
     step_decay,
     trapezoid,
 )
+from benchmarks.health.families.heldout.later import (
+    growing_batches,
+    high_floor,
+    shards,
+    slow_start,
+    triangular_rates,
+)
 from benchmarks.health.families.heldout.numbers import (
     adapters,
     coarse_numbers,
@@ -39,6 +46,11 @@ FAMILIES = {
         many_experts,
         many_ranks,
         sparse_records,
+        triangular_rates,
+        shards,
+        high_floor,
+        growing_batches,
+        slow_start,
     )
 }
 
