@@ -145,9 +145,26 @@ def nasty_run(root: Path) -> Path:
     finding |= {"series": NASTY, "steps": [1, 2], "evidence": {NASTY: NASTY}}
     journal.add({"log": "finding", **finding}, writer="findings")
     journal.add({"log": "gpu-model", "id": 0, "name": NASTY})
+    add_nasty_performance(journal)
     journal.add({"log": "finish", "status": "failed", "reason": NASTY})
     (journal.folder.path / "labels.json").write_text(json.dumps({"name": NASTY}))
     return journal.folder.path
+
+
+def add_nasty_performance(journal: Journal) -> None:
+    for step in range(3):
+        journal.add({"log": "step", "step": step, "loss": 1.0, "phase": NASTY + str(step)})
+        layers = {"layers": [NASTY, "b"], "load": [[0.5, 0.5], [1.0]], "top_k": 1}
+        journal.add({"log": "experts", "step": step, **layers})
+        phases = {"steps": 1, "wall_ms": 9.0, "m": {f"phase/{NASTY}": 4.0}}
+        journal.add({"log": "phases", "step": step, **phases})
+    journal.add({"log": "event", "name": "checkpoint", "step": 1, "path": f"/a/{NASTY}"})
+    journal.add({"log": "event", "name": "gpu-throttle", "id": 0, "throttle": NASTY})
+    journal.add({"log": "span", "name": NASTY, "start": 1000.0, "duration_ms": 900.0, "step": 1})
+    gap = {"device": NASTY, "start": 1000.0, "end": 1001.0, "cause": NASTY}
+    timeline = {"start": 1000.0, "period_s": 0.1, "samples": {NASTY: [1, None]}, "gaps": [gap]}
+    journal.add({"log": "timeline", **timeline, "reason": NASTY}, writer="telemetry-n")
+    journal.add({"log": "sol", "blocks": 1.0, "device": NASTY, "note": NASTY, "dtype": NASTY})
 
 
 def walk(page: Page, address: str) -> None:

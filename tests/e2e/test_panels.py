@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +13,19 @@ import pytest
 
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
-from tests.e2e.browsing import PHONE, OpenPage, Serve
+from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, point_at, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 # A panel, and something that is on it only when its content is.
 PANELS = {
     "overview": ".vital",
     "charts": "[data-metric='train/loss'] canvas",
     "compare": ".compare-name >> text=every-kind",
+    "performance": "[data-title='Timeline'] canvas",
     "system": "[data-title='Resources'] canvas",
+    "experts": "[data-title='Layers and experts'] canvas",
     "histograms": "[data-title='weights/blocks.0'] canvas",
     "text": ".text-sample >> text=made up at step 399",
     "images": "img.image",
@@ -82,6 +87,102 @@ def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) ->
     page.get_by_role("tab", name="GPU 1").click()
     section.get_by_text("GPU 0", exact=True).wait_for(state="detached")
     assert "p-gpu=1" in page.url
+
+
+def test_experts_are_chosen_by_layer_and_step(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=experts")
+    matrix = page.locator("[data-title='Layers and experts'] canvas")
+    matrix.wait_for()
+    summary = page.locator(".experts-summary")
+    assert "2 of 40 experts get less than a tenth" in summary.inner_text()
+    # The layer that is worst off is shown until one is chosen.
+    page.locator("[data-title='blocks.7.mlp over steps'] canvas").wait_for()
+    box = matrix.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + 14)
+    page.locator("[data-title='blocks.1.mlp over steps'] canvas").wait_for()
+    page.get_by_label("Earlier step").click()
+    page.get_by_text("step 389").first.wait_for()
+    assert "Step 389" in summary.inner_text()
+    assert "p-experts-step=389" in page.url
+
+
+def test_expert_loads_are_a_table_too(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=experts")
+    page.get_by_text("As a table").click()
+    row = page.get_by_role("row", name="blocks.7.mlp")
+    assert row.get_by_role("cell").all_inner_texts()[0] == "8"
+    assert row.get_by_role("cell").last.inner_text() == "2"
+    page.get_by_role("button", name="<b>blocks.9</b>&mlp").click()
+    page.locator("[data-title='<b>blocks.9</b>&mlp over steps']").wait_for()
+
+
+def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='Where the time of a step goes']")
+    section.get_by_text("steps 380–399 · 2000.00 ms a step · newest").wait_for()
+    bar = section.locator(".chart-stack-track")
+    names = (bar.get_attribute("aria-label") or "").split(", ")
+    assert [name.split(" ")[0] for name in names[::2]] == [
+        *("data", "forward", "backward", "optimizer", "sync", "augment", "other")
+    ]
+    point_at(page, section.locator("canvas"), 0.4)
+    section.locator(".chart-tooltip").get_by_text("2000.00 ms in all").wait_for()
+    page.mouse.down()
+    page.mouse.up()
+    section.get_by_text("newest").wait_for(state="detached")
+    assert "p-phases-step=" in page.url
+
+
+def test_phases_are_downloaded_as_they_were_recorded(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='Where the time of a step goes']")
+    rows = list(csv.DictReader(io.StringIO(saved(page, section, "Downloads of phases", "CSV"))))
+    assert [int(row["step"]) for row in rows] == list(range(19, 400, 20))
+    assert float(rows[0]['augment "it" <i>']) > 0
+    assert float(rows[0]["wall_ms"]) == 2000
+
+
+def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='Timeline']")
+    section.get_by_text("GPU 0 idle 4.6 s (data), GPU 1 idle 4.6 s (data).").wait_for()
+    lanes = section.locator("canvas")
+    point_at(page, lanes, 0.5, down=0.36)
+    section.locator(".chart-tooltip").get_by_text("data · step 356").wait_for()
+    drag(page, lanes, 0.4, 0.6)
+    section.get_by_role("button", name="Reset zoom").click()
+    section.get_by_role("combobox").select_option("The whole run")
+    until(page, lambda: "p-timeline=whole" in page.url)
+    assert section.get_by_text("GPU 0 idle").count() == 0
+
+
+def test_the_timeline_is_downloaded(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='Timeline']")
+    records = json.loads(saved(page, section, "Downloads of the timeline", "JSON"))
+    assert [record["log"] for record in records].count("timeline") == 1
+    text = saved(page, section, "Downloads of the timeline", "CSV")
+    rows = list(csv.DictReader(io.StringIO(text)))
+    stall = next(row for row in rows if row["lane"] == "data")
+    assert float(stall["duration_ms"]) == pytest.approx(4600, abs=1)
+    assert {row["name"] for row in rows if row["lane"] == "GPU 1 idle"} == {"data"}
+
+
+def test_the_speed_of_light_stands_beside_what_was_reached(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='Speed of light']")
+    section.get_by_text("of what the hardware could do").wait_for()
+    section.get_by_text("of 42.0k/s").wait_for()
+    section.get_by_text("812.50 of 989.40 TFLOP/s measured here").wait_for()
+
+
+def saved(page: Page, section: Locator, menu: str, what: str) -> str:
+    """The text of a section's download."""
+    section.get_by_role("button", name=menu).click()
+    with page.expect_download() as caught:
+        page.get_by_role("menuitem", name=f"Download {what}").click()
+    return Path(caught.value.path()).read_text(encoding="utf-8")
 
 
 def test_the_cursor_of_histograms_moves_over_steps(site: str, open_page: OpenPage) -> None:

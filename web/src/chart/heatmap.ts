@@ -18,12 +18,16 @@ export interface HeatmapOptions {
   readonly label: string;
   readonly rowNames: readonly string[];
   /** Either names, or ascending positions on an axis. */
-  readonly columns: { readonly names: readonly string[] } | { readonly x: Float64Array; readonly format: AxisFormat };
+  readonly columns: { readonly names: readonly string[]; /** What a name is the name of. */ readonly noun?: string } | { readonly x: Float64Array; readonly format: AxisFormat };
   /** Row by row; nan where there is nothing finite. */
   readonly values: Float64Array;
   readonly ramp: RampKind;
   /** Values of the ramp's ends; by default those of the data, symmetric about zero when diverging. */
   readonly range?: Range;
+  /** How a value is told in the tooltip. */
+  readonly format?: (value: number) => string;
+  /** A row and a column that are framed; null for none. */
+  readonly selected?: { readonly row: number | null; readonly column: number | null };
   readonly onCell?: (row: number, column: number) => void;
 }
 
@@ -38,7 +42,7 @@ export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart
       const cell = point === null ? null : cellUnder(point, size, current());
       if (cell === null) return null;
       const value = current().values[cell.row * numColumns(current()) + cell.column]!;
-      return { title: columnName(current(), cell.column), rows: [{ label: current().rowNames[cell.row]!, value: formatNumber(value) }] };
+      return { title: columnName(current(), cell.column), rows: [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(value) }] };
     },
     click: (point, size) => {
       const cell = cellUnder(point, size, current());
@@ -65,6 +69,7 @@ export function drawHeatmap(pen: Pen, size: Size, options: HeatmapOptions, theme
       pen.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
     });
   }
+  drawSelected(pen, box, options, { width: box.width / columns, height }, theme);
   drawRowNames(pen, box, options.rowNames, height, theme);
   drawColumns(pen, box, options, theme);
   drawKey(pen, box, size, range, table, theme);
@@ -106,6 +111,17 @@ function layout(size: Size, { rowNames }: HeatmapOptions): Box {
   const wanted = Math.max(...rowNames.map((name) => textWidth(name)), 10) + 10;
   const left = Math.min(wanted, MAX_LABEL, size.width * 0.35);
   return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
+}
+
+function drawSelected(pen: Pen, box: Box, { selected, rowNames }: HeatmapOptions, cell: Size, theme: ChartTheme): void {
+  const { row = null, column = null } = selected ?? {};
+  if (row !== null && rowNames.length > 1) {
+    pen.rect({ left: box.left - 0.5, top: box.top + row * cell.height - 0.5, width: box.width, height: cell.height }, { stroke: theme.ink, width: 1.25 });
+  }
+  if (column !== null) {
+    const width = Math.max(cell.width, 3);
+    pen.rect({ left: box.left + (column + 0.5) * cell.width - width / 2, top: box.top - 0.5, width, height: box.height }, { stroke: theme.ink, width: 1.25 });
+  }
 }
 
 function drawRowNames(pen: Pen, box: Box, names: readonly string[], height: number, theme: ChartTheme): void {
@@ -151,7 +167,7 @@ function numColumns({ columns }: HeatmapOptions): number {
 }
 
 function columnName({ columns }: HeatmapOptions, column: number): string {
-  return "x" in columns ? positionLabel(columns.x[column]!, columns.format) : columns.names[column]!;
+  return "x" in columns ? positionLabel(columns.x[column]!, columns.format) : [columns.noun ?? "", columns.names[column]!].join(" ").trim();
 }
 
 function cellUnder(point: Point, size: Size, options: HeatmapOptions): { row: number; column: number } | null {

@@ -12,6 +12,7 @@ import type { Range, Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
 import { positionLabel, ticks } from "./ticks.ts";
 import type { AxisFormat } from "./ticks.ts";
+import type { TooltipContent } from "./tooltip.ts";
 
 export interface Span {
   readonly from: number;
@@ -21,10 +22,22 @@ export interface Span {
   readonly slot: number;
 }
 
+/** Readings at even times, drawn as an area that fills its lane at `max`. */
+export interface Level {
+  readonly start: number;
+  readonly period: number;
+  /** Nan where there was no reading. */
+  readonly values: Float64Array;
+  readonly max: number;
+  readonly slot: number;
+  readonly unit: string;
+}
+
 export interface Lane {
   readonly name: string;
   /** Ascending by start; spans of one lane do not overlap. */
   readonly spans: readonly Span[];
+  readonly levels?: readonly Level[];
 }
 
 export interface LanesOptions {
@@ -52,7 +65,7 @@ export function createLanes(root: HTMLElement, options: LanesOptions): Chart<Lan
     },
     hover: (point, size) => {
       const found = point === null ? null : spanUnder(point, size, current());
-      if (found === null) return null;
+      if (found === null) return point === null ? null : levelContent(point, size, current());
       const { lane, span } = found;
       return {
         title: span.label,
@@ -115,6 +128,7 @@ export function drawLanes(pen: Pen, size: Size, options: LanesOptions, theme: Ch
     pen.clip({ left: 0, top, width: box.left - 6, height }, () => {
       pen.text(box.left - 8, top + height / 2, lane.name, { fill: theme.muted, align: "right", size: 10.5 });
     });
+    for (const level of lane.levels ?? []) drawLevel(pen, level, { x, box, top: top + LANE_GAP / 2, height: height - LANE_GAP }, theme);
     for (const { left, width, span, num } of blocks(lane.spans, x, box)) {
       const part = { left, top: top + LANE_GAP / 2, width: width > 3 ? width - 0.75 : width, height: height - LANE_GAP };
       const fill = slotColor(span.slot, theme.isDark);
@@ -126,6 +140,42 @@ export function drawLanes(pen: Pen, size: Size, options: LanesOptions, theme: Ch
     }
   });
   verticalLine(pen, Math.round(box.left) + 0.5, box, theme.line);
+}
+
+interface LevelPlace {
+  readonly x: Scale;
+  readonly box: Box;
+  readonly top: number;
+  readonly height: number;
+}
+
+function drawLevel(pen: Pen, { start, period, values, max, slot }: Level, { x, box, top, height }: LevelPlace, theme: ChartTheme): void {
+  const fill = slotColor(slot, theme.isDark);
+  values.forEach((value, index) => {
+    const from = Math.max(box.left, x.toPixel(start + index * period));
+    const to = Math.min(box.left + box.width, x.toPixel(start + (index + 1) * period));
+    if (to <= from) return;
+    if (Number.isNaN(value)) {
+      // No reading is not idle: a thin line in the middle, no bar at the bottom.
+      pen.rect({ left: from, top: top + height / 2, width: to - from, height: 1 }, { fill: theme.muted, alpha: 0.5 });
+      return;
+    }
+    const filled = height * Math.max(0, Math.min(1, value / max));
+    pen.rect({ left: from, top: top + height - Math.max(1, filled), width: to - from + 0.3, height: Math.max(1, filled) }, { fill, alpha: 0.6 });
+  });
+}
+
+function levelContent(point: Point, size: Size, options: LanesOptions): TooltipContent | null {
+  const { box, x, height } = layout(size, options);
+  const lane = options.lanes[Math.floor((point.y - box.top) / height)];
+  if (lane === undefined || point.x < box.left) return null;
+  const at = x.toValue(point.x);
+  for (const { start, period, values, slot, unit } of lane.levels ?? []) {
+    const value = values[Math.floor((at - start) / period)];
+    if (value === undefined) continue;
+    return { title: positionLabel(at, options.format), rows: [{ label: lane.name, value: Number.isNaN(value) ? "no reading" : `${value.toFixed(0)}${unit}`, color: slotCss(slot) }] };
+  }
+  return null;
 }
 
 function layout(size: Size, options: LanesOptions): { box: Box; x: Scale; height: number } {
@@ -140,8 +190,9 @@ function layout(size: Size, options: LanesOptions): { box: Box; x: Scale; height
 function extent(lanes: readonly Lane[]): Range {
   let min = Infinity;
   let max = -Infinity;
-  for (const { spans } of lanes) {
-    for (const { from, to } of spans) {
+  for (const { spans, levels = [] } of lanes) {
+    const reaches = [...spans, ...levels.map(({ start, period, values }) => ({ from: start, to: start + period * values.length }))];
+    for (const { from, to } of reaches) {
       if (from < min) min = from;
       if (to > max) max = to;
     }

@@ -3,6 +3,7 @@
 import { chartsPanel } from "./charts.tsx";
 import { comparePanel } from "./compare.tsx";
 import { configPanel } from "./config.tsx";
+import { expertsPanel } from "./experts.tsx";
 import { findingsPanel } from "./findings.tsx";
 import { graphPanel } from "./graph.tsx";
 import { histogramsPanel } from "./histograms.tsx";
@@ -10,6 +11,7 @@ import { imagesPanel } from "./images.tsx";
 import { logPanel } from "./log.tsx";
 import { overviewPanel } from "./overview.tsx";
 import type { Panel } from "./panel.ts";
+import { performancePanel } from "./performance.tsx";
 import { systemPanel } from "./system.tsx";
 import { textPanel } from "./text.tsx";
 
@@ -17,7 +19,9 @@ export const PANELS: readonly Panel[] = [
   overviewPanel,
   chartsPanel,
   comparePanel,
+  performancePanel,
   systemPanel,
+  expertsPanel,
   histogramsPanel,
   textPanel,
   imagesPanel,

@@ -111,7 +111,7 @@ def _step(at: float, told: Step) -> Record:
         kd_loss=0.1 * story.expected_loss(told.step),
         sol=round(41.0 * 1900.0 / told.duration_ms, 2),
         phase=story.phase(told.step),
-        moe={"aux_loss": 0.012, "z_loss": 0.0011, "load_imbalance": 1.4 + told.step / 1000},
+        moe={"aux_loss": 0.012, "z_loss": 0.0011},
     )
 
 

@@ -110,15 +110,15 @@ def _memory(at: float, gpu: int) -> Record:
 
 def _speed_of_light(at: float) -> Record:
     estimate = {
-        "blocks": 5.1e8,
-        "lm_head": 2.3e8,
-        "attention": 5.7e7,
-        "tps": 1.24e6,
+        "blocks": 2.1e10,
+        "lm_head": 1.2e9,
+        "attention": 1.4e9,
+        "tps": 4.2e4,
         "bf16_peak": 989.4,
         "tf32_peak": 494.7,
         "fp8_peak": 1978.9,
         "measured_peak": 812.5,
-        "useful_tps": 1.24e6,
+        "useful_tps": 4.2e4,
         "device": GPU_NAME,
         "dtype": "bf16",
     }

@@ -33,7 +33,7 @@ def phases_record(at: float, told: Step, *, seed: int) -> Record:
     wall_ms = 1000 * story.SECONDS_PER_STEP
     shares = {name: share * float(rng.uniform(0.95, 1.05)) for name, share in _SHARES.items()}
     shares["data"] += 0.10 * told.step / story.NUM_STEPS
-    shares["forward"] -= 0.06 * told.step / story.NUM_STEPS
+    shares["forward"] -= 0.09 * told.step / story.NUM_STEPS
     means = {f"phase/{name}": round(wall_ms * share, 3) for name, share in shares.items()}
     record: Record = {"log": "phases", "t": at, "step": told.step, "steps": PHASE_STEPS}
     return {**record, "wall_ms": wall_ms, "m": means}
