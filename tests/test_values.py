@@ -20,6 +20,7 @@ from epochal.values import (
     plain_int,
     plain_json,
     plain_number,
+    single,
     split_nonfinite,
 )
 
@@ -126,3 +127,16 @@ def test_only_a_tensor_on_an_accelerator_would_be_waited_for() -> None:
 
 def _has_surrogates(value: Any) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in str(value)) or "\\ud" in repr(value)
+
+
+@given(st.floats(min_value=1e-30, max_value=1e30))
+def test_a_number_of_32_bits_has_seven_digits_and_stays_as_it_is(value: float) -> None:
+    nearest = single(value)
+    assert nearest == pytest.approx(value, rel=1e-7)
+    assert single(nearest) == nearest
+
+
+def test_what_is_too_large_for_32_bits_is_kept() -> None:
+    assert single(1e300) == 1e300
+    assert math.isinf(single(math.inf))
+    assert math.isnan(single(math.nan))

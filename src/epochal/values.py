@@ -12,6 +12,7 @@ and :func:`open_device_reader` gives what copies them without waiting.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from importlib import import_module
@@ -20,6 +21,8 @@ from typing import Any, Protocol
 from epochal.errors import UsageError, ValueTypeError
 
 Number = float | int | bool
+
+_SINGLE = struct.Struct("<f")  # with a byte order it refuses what does not fit
 
 _ADVICE: dict[type, str] = {
     str: "log_text(name, text, step) takes texts",
@@ -96,6 +99,19 @@ def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
             return number
         break
     raise _not_a_number(name, value)
+
+
+def single(value: float) -> float:
+    """The nearest number of 32 bits, for what is worked out from measured values.
+
+    Seven digits are more than such a number is worth, and it takes half the room when it is sealed.
+    One too large for 32 bits stays as it is.
+    """
+    try:
+        nearest: float = _SINGLE.unpack(_SINGLE.pack(value))[0]
+    except OverflowError:
+        return value
+    return nearest
 
 
 def plain_float(value: Any, *, name: str) -> float:

@@ -146,6 +146,16 @@ def test_long_steps_are_not_waited_for(start_run: StartRun, ticks: Ticks) -> Non
     assert [record["steps"] for record in written(run, "phases")] == [2, 2]
 
 
+def test_a_run_of_weeks_is_not_told_minute_by_minute(start_run: StartRun, ticks: Ticks) -> None:
+    run = start_run()
+    train(run, ticks, 1, forward=1)
+    ticks.pass_ms(20 * 86_400_000)
+    train(run, ticks, 100, forward=60_000)
+    run.finish()
+    # A two-thousandth of twenty days is 14.4 minutes.
+    assert {record["steps"] for record in written(run, "phases")[1:-1]} == {15}
+
+
 def test_an_exception_closes_its_phases_and_goes_on(start_run: StartRun, ticks: Ticks) -> None:
     run = start_run()
     train(run, ticks, 1, forward=1)

@@ -32,6 +32,8 @@ from epochal.run.typed import checked_name
 RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 # Fifty steps of a large model may be half an hour; the page is not to wait that long.
 RECORD_AT_LATEST_S = 60.0
+# Of a run of weeks nobody needs every minute, and 2,000 points are more than a screen shows.
+RECORD_SHARE = 1 / 2000
 LONG_MS = 100.0
 
 P = ParamSpec("P")
@@ -209,6 +211,7 @@ class Phases:
         self._is_closed = False
         self._spans = SpanLimit()
         self._begun_ns: int | None = None
+        self._made_ns = perf_counter_ns()
         self._sums: dict[str, int] = {}
         self._steps = 0
 
@@ -240,7 +243,7 @@ class Phases:
             self.clock.end_step()
         if self._begun_ns is None:
             self._begun_ns = at_ns
-        elif self._is_due((at_ns - self._begun_ns) / 1e9):
+        elif self._is_due((at_ns - self._begun_ns) / 1e9, age_s=(at_ns - self._made_ns) / 1e9):
             self._write(at_ns)
 
     def took_long(self, name: str, elapsed_ns: int) -> None:
@@ -292,7 +295,9 @@ class Phases:
                 self._sums[name] = self._sums.get(name, 0) + own
         lane.totals.clear()
 
-    def _is_due(self, elapsed_s: float) -> bool:
+    def _is_due(self, elapsed_s: float, *, age_s: float) -> bool:
+        if elapsed_s < RECORD_SHARE * age_s:
+            return False
         is_full = elapsed_s >= RECORD_EVERY_S and self._steps >= RECORD_STEPS
         return is_full or elapsed_s >= RECORD_AT_LATEST_S
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochal.record import Record
+from epochal.values import single
 
 MFU = "train/mfu"
 
@@ -37,12 +38,12 @@ class SpeedLimit:
         if not tokens or not duration_ms or not duration_ms > 0:
             return
         per_second = tokens / duration_ms * 1000.0
-        record.setdefault("sol", 100.0 * per_second / self._tps)
+        record.setdefault("sol", single(100.0 * per_second / self._tps))
         if self._useful_tps is None:
             return
         metrics = record.get("m") or {}
         if MFU not in metrics and "mfu" not in metrics:
-            record["m"] = {**metrics, MFU: 100.0 * per_second / self._useful_tps}
+            record["m"] = {**metrics, MFU: single(100.0 * per_second / self._useful_tps)}
 
 
 def _speed(value: Any) -> float | None:

@@ -20,6 +20,7 @@ from epochal.values import (
     plain_int,
     plain_json,
     plain_number,
+    single,
 )
 
 _ALLOCATOR_PLACES = ("device", "managed", "pinned", "pageable")
@@ -195,7 +196,7 @@ def define_record(
 
 def tokens_per_second(tokens: float, duration_ms: float) -> float | None:
     """Tokens per second, or None when no time passed."""
-    return tokens / duration_ms * 1000.0 if duration_ms > 0 else None
+    return single(tokens / duration_ms * 1000.0) if duration_ms > 0 else None
 
 
 def checked_name(name: Any) -> str:
