@@ -30,6 +30,7 @@ from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.model import GPT, Shape
 from epochal.recipes.gpt2.setup import schedule_of
 from epochal.run import typed
+from epochal.run.phases import RECORD_SHARE
 from epochal.segments.seal import seal_part
 
 STARTED = 1.79e9
@@ -62,13 +63,13 @@ class Story:
         yield from self.evaluation(0, STARTED)
         t, phased = STARTED, 0
         for step in range(flags.num_steps):
-            duration_ms = round(STEP_S * 1000 * (1 + 0.004 * self.rng.standard_normal()), 3)
+            duration_ms = self.single(STEP_S * 1000 * (1 + 0.004 * self.rng.standard_normal()))
             t = round(t + duration_ms / 1000, 3)
             if step % flags.histogram_freq == 0:
                 yield from self.watched(step, t)
             yield self.step(step, t, duration_ms)
-            # Fifty steps, or a minute: here two steps.
-            if step - phased >= 2:
+            # A minute, here two steps, and later a two-thousandth of the time so far.
+            if step - phased >= max(2, RECORD_SHARE * step):
                 phased = step
                 yield self.phases(step, t)
             if (step + 1) % flags.eval_freq == 0 or step + 1 == flags.num_steps:
@@ -95,11 +96,8 @@ class Story:
             self.single(self.loss(step) + 0.03 * self.rng.standard_normal()),
             self.schedule.lr(step),
             norm_clipped=min(norm, 1.0),
-            sol=100 * tps / 61_234.5,
-            metrics={
-                "Gradient/clip_rate": self.num_clipped / (step + 1),
-                "train/mfu": 100 * tps / 65_432.1,
-            },
+            sol=self.single(100 * tps / 61_234.5),
+            metrics={"train/mfu": self.single(100 * tps / 65_432.1)},
         )
 
     def phases(self, step: int, t: float) -> dict[str, Any]:
@@ -118,7 +116,9 @@ class Story:
         loss = self.loss(step) + 0.15 + 0.005 * self.rng.standard_normal()
         accuracy = 0.25 + 0.1 * step / self.flags.num_steps
         counted = round(10_042 * accuracy) / 10_042
-        metrics = {"hellaswag_accuracy": counted, "hellaswag_acc": counted - 0.01}
+        metrics = {"Gradient/clip_rate": self.num_clipped / self.flags.eval_freq}
+        self.num_clipped = 0
+        metrics |= {"hellaswag_accuracy": counted, "hellaswag_acc": counted - 0.01}
         duration_ms = 20_000 * (1 + 0.01 * float(self.rng.standard_normal()))
         yield typed.eval_record(
             round(t, 3),

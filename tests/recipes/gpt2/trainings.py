@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
+from epochal.recipes.gpt2.command import main
 
+OWN = {"OMP_NUM_THREADS": "1", "EPOCHAL_GIT": "0", "EPOCHAL_COMPANION": "0"}
 # 2 layers, 8 wide, 32 tokens in a step: what is tested is what happens around the model.
 SMALL = {
     "total_batch_size": 64,
@@ -44,8 +52,8 @@ def command(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> list[str]
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
     """One thread, no git, a cache of the test's own."""
-    own = {"OMP_NUM_THREADS": "1", "EPOCHAL_GIT": "0", "EPOCHAL_CACHE_DIR": str(folder / "cache")}
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own, **more}
+    own = {**OWN, "EPOCHAL_CACHE_DIR": str(folder / "cache"), **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own}
 
 
 def start(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> subprocess.Popen[str]:
@@ -62,10 +70,35 @@ def start(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> subprocess.
 
 def finish(folder: Path, *more: str, ranks: int = 1, **flags: Any) -> str:
     """Train to the end; what was printed."""
+    if ranks == 1:
+        module = command(folder, *more, **flags).index("epochal.recipes.gpt2")
+        code, shown = run_here(folder, command(folder, *more, **flags)[module + 1 :])
+        assert code == 0, shown
+        return shown
     with start(folder, *more, ranks=ranks, **flags) as process:
         shown, _ = process.communicate(timeout=240)
     assert process.returncode == 0, shown
     return shown
+
+
+def run_here(folder: Path, words: Sequence[str]) -> tuple[int, str]:
+    """A command in this process, where torch is loaded already: exit code, and what was printed."""
+    shown = io.StringIO()
+    num_threads = torch.get_num_threads()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(shown),
+    ):
+        for name, value in OWN.items():
+            patch.setenv(name, value)
+        patch.setenv("EPOCHAL_CACHE_DIR", str(folder / "cache"))
+        torch.set_num_threads(1)
+        try:
+            code = main(words)
+        finally:
+            torch.set_num_threads(num_threads)
+    return code, shown.getvalue()
 
 
 def records(folder: Path, name: str, kind: str, *, writer: str = "loop") -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from epochal.recipes.gpt2.place import Place
+from epochal.values import single
 
 
 class StepClock:
@@ -33,12 +34,12 @@ class StepClock:
             self._event.record()
 
     def lap_ms(self) -> float:
-        """Milliseconds since the lap before."""
+        """Milliseconds since the lap before; in 32 bits, since more digits would be noise."""
         if self._event is not None:
             self._event.synchronize()
         now = time.perf_counter()
         elapsed_s, self._since = now - self._since, now
-        return elapsed_s * 1000.0
+        return single(elapsed_s * 1000.0)
 
     @contextmanager
     def paused(self, *, when: bool = True) -> Iterator[None]:

@@ -12,7 +12,12 @@ from epochal.errors import EpochalError
 from epochal.recipes.gpt2.estimate import estimate
 from epochal.recipes.gpt2.flags import Asked, read_command
 from epochal.recipes.gpt2.place import Place, taken_place
-from epochal.recipes.gpt2.resuming import Origin, describe_checkpoints, find_origin, shape_of
+from epochal.recipes.gpt2.resuming import (
+    Origin,
+    borrowed_weights,
+    describe_checkpoints,
+    find_origin,
+)
 from epochal.recipes.gpt2.setup import set_up
 from epochal.recipes.gpt2.train import train
 from epochal.torch.checkpoint import load_checkpoint
@@ -45,7 +50,7 @@ def _start(asked: Asked, place: Place) -> None:
     flags = asked.flags(_saved(asked, origin))
     training = set_up(flags, place)
     if flags.init_from is not None and origin is None:
-        load_checkpoint(weights_of(Path(flags.init_from)), training.model)
+        load_checkpoint(borrowed_weights(Path(flags.init_from)).file, training.model)
     if asked.estimate:
         for line in estimate(training):
             if place.rank == 0:
@@ -59,9 +64,4 @@ def _saved(asked: Asked, origin: Origin | None) -> Mapping[str, Any] | None:
     if origin is not None:
         return origin.manifest.config
     source = asked.flags().init_from
-    return None if source is None else shape_of(Path(source))
-
-
-def weights_of(path: Path) -> Path:
-    """The file of weights of a checkpoint; a file is itself."""
-    return path / "model.safetensors" if path.is_dir() else path
+    return None if source is None else borrowed_weights(Path(source)).flags

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,15 +34,26 @@ class Judge:
     prompt: str
     is_finetuning: bool = False
 
-    def evaluate(self, run: Run, plain: PlainLog, *, step: int, epoch: float) -> float:
-        """Judge the model as it is after a step, on all ranks, and record it; gives the loss."""
+    def evaluate(
+        self,
+        run: Run,
+        plain: PlainLog,
+        *,
+        step: int,
+        epoch: float,
+        more: Mapping[str, float] | None = None,
+    ) -> float:
+        """Judge the model as it is after a step, on all ranks, and record it; gives the loss.
+
+        ``more`` is recorded with it.
+        """
         begun = time.perf_counter()
         loss, num_tokens = self.validation_loss()
         duration_ms = (time.perf_counter() - begun) * 1000.0
-        metrics: dict[str, float] = {}
+        metrics = dict(more or {})
         if self.tokenizer is not None and self.examples and step:
             choice = hellaswag.measure(self.model, self.tokenizer, self.examples, place=self.place)
-            metrics = {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
+            metrics |= {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
             plain.add(step, "hellaswag", choice.acc_norm)
         if self.is_finetuning:
             metrics["Finetune/perplexity"] = math.exp(min(loss, _LARGEST_EXPONENT))

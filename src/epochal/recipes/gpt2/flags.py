@@ -51,7 +51,7 @@ class Flags:
     tokenizer: str | None = _flag(
         None, "bytes, a name of tiktoken's, or a tokenizer.json (default: bytes; gpt2 for shards)"
     )
-    init_from: str | None = _flag(None, "a checkpoint or .safetensors file whose weights to take")
+    init_from: str | None = _flag(None, "a run, checkpoint or file whose weights to take")
     finetune: str | None = _flag(None, "a .jsonl of instructions and answers to train on instead")
     eval_freq: int = _flag(250, "steps between evaluations; the start and the end are judged too")
     eval_batches: int = _flag(20, "validation batches of each evaluation")
@@ -65,7 +65,7 @@ class Flags:
     histogram_freq: int = _flag(1000, "steps between histograms of all parameters; 0 for none")
     use_tensorboard: bool = _flag(False, "write TensorBoard event files as well")
     report_to: tuple[str, ...] = _flag((), "other trackers: wandb, aim, mlflow, trackio, …")
-    run_name: str | None = _flag(None, "name of the run (default: gpt2_train_<date>-<time>)")
+    run_name: str | None = _flag(None, "name of the run (default: gpt2_train_DATE-TIME)")
     project: str = _flag("gpt2", "project of the run")
     dir: str | None = _flag(None, "folder that holds projects (default: runs)")
     logdir: str | None = _flag(None, "folder of the plain log (default: the run's)")

@@ -22,6 +22,7 @@ from epochal.torch.manifest import (
     pointed,
     read_manifest,
 )
+from epochal.torch.state_files import MODEL
 
 # Under this name a checkpoint keeps the name of the run it is of.
 RUN_NAME = "run_name"
@@ -69,7 +70,7 @@ def find_origin(resume: str, flags: Flags) -> Origin | None:
     that does not exist.
     """
     if resume not in _POINTERS:
-        return _at_path(Path(resume))
+        return _at_path(Path(resume), flag="--resume")
     folders = [folder for folder in checkpoint_folders(flags) if list_manifests(folder)]
     own = [f for f in folders if flags.run_name in (None, _run_name(f))]
     candidates = [_pointed(folder, resume) for folder in own or folders]
@@ -108,28 +109,35 @@ def describe_checkpoints(flags: Flags) -> Iterator[str]:
             )
 
 
-def shape_of(path: Path) -> dict[str, Any]:
-    """The sizes and the tokenizer of a checkpoint's weights; a bare file does not say."""
-    if not (path / MANIFEST).is_file():
-        return {}
-    config = read_manifest(path).config
-    return {name: config[name] for name in _OF_WEIGHTS if name in config}
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """Weights to begin with: their file, the flags they need, and where they are from."""
+
+    file: Path
+    flags: dict[str, Any]
+    facts: dict[str, Any]
 
 
-def borrowed_facts(path: Path) -> dict[str, Any]:
-    """Where weights were borrowed from, for the configuration of the run that did."""
-    if (path / MANIFEST).is_file():
-        return Origin(path.parent, read_manifest(path)).facts()
-    return {"checkpoint": str(path.absolute())}
+def borrowed_weights(path: Path) -> Borrowed:
+    """The weights of a file, a checkpoint, or a run's newest checkpoint; a bare file has no sizes.
+
+    Raises UsageError when there are none.
+    """
+    if path.is_file():
+        return Borrowed(path, {}, {"checkpoint": str(path.absolute())})
+    origin = _at_path(path, flag="--init_from")
+    config = origin.manifest.config
+    sizes = {name: config[name] for name in _OF_WEIGHTS if name in config}
+    return Borrowed(origin.folder / origin.manifest.name / MODEL, sizes, origin.facts())
 
 
-def _at_path(path: Path) -> Origin:
+def _at_path(path: Path, *, flag: str) -> Origin:
     if (path / MANIFEST).is_file():
         return Origin(path.parent, read_manifest(path))
     folder = path / FOLDER if (path / FOLDER).is_dir() else path
     if not list_manifests(folder):
         raise UsageError(
-            f"--resume {path} is neither latest nor best nor a checkpoint: see --list_checkpoints."
+            f"{flag} {path} is no checkpoint: --list_checkpoints shows those there are."
         )
     return Origin(folder, read_manifest(find(folder, "latest")))
 
