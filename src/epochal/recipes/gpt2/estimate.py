@@ -18,8 +18,8 @@ from epochal.torch.memory import cuda_peak_reserved_bytes
 
 _WARM_UP, _MEASURED = 2, 5
 # Bytes on disk, measured on the whole 95,365-step run: benchmarks/gpt2_disk.txt.
-STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 20, 1_000, 80
-STEP_BOARD_BYTES, HISTOGRAM_BOARD_BYTES = 500, 1_200
+STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 33, 200, 120
+STEP_BOARD_BYTES, HISTOGRAM_BOARD_BYTES = 310, 1_200
 # Weights, and the two averages AdamW keeps of each, in float32.
 _BYTES_PER_PARAMETER = 12
 
