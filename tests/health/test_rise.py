@@ -11,7 +11,7 @@ def followed(values: list[float]) -> Rise:
     return rise
 
 
-def test_the_height_is_above_the_best_block() -> None:
+def test_the_height_is_above_the_best_blocks() -> None:
     rise = followed([5.0] * 50 + [2.0] * 50 + [9.0] * 40)
     assert (rise.best, rise.level, rise.height) == (2.0, 9.0, 7.0)
 

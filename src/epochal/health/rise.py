@@ -9,7 +9,7 @@ _SURE = 2.5  # standard errors: once in 160 by chance
 
 
 class Rise:
-    """Follows one curve: its best block, the level now, and the worst rise that was undone.
+    """Follows one curve: its best two blocks, the level now, and the worst rise that was undone.
 
     The newest two blocks cannot be the best: they are what is judged. After a shift that was to be
     expected only what came after it counts.
@@ -76,7 +76,9 @@ class Rise:
         begin = max(0, self._num_blocks - 2) if self.best is not None else 0
         self._num_blocks = count
         for index in range(min(begin, max(0, count - 2)), count - 2):
-            block = curve.blocks[index]
-            fits = since is None or block.first > since
-            if fits and (self.best is None or block.level < self.best):
-                self.best, self.best_at = block.level, block.last
+            # The best of single blocks is half good luck; that of two neighbours less so.
+            first, block = curve.blocks[max(0, index - 1)], curve.blocks[index]
+            level = (first.level + block.level) / 2
+            fits = since is None or first.first > since
+            if fits and (self.best is None or level < self.best):
+                self.best, self.best_at = level, block.last

@@ -126,11 +126,12 @@ class CurveThresholds:
     warmup_widths: float = 4.0
     # The rate counts as at its peak above this share of it.
     peak_share: float = 0.9
-    peak_points: int = 20
-    # A rise of 15 % of the level and of what was gained, four widths, for so many points in a row.
+    peak_points: int = 30
+    # A rise of 15 % of the level, a tenth of what was gained, and 1.6 widths, which the median of
+    # thirty points never strays by; for so many points in a row.
     peak_rise: float = 0.15
-    peak_of_gain: float = 0.15
-    peak_widths: float = 4.0
+    peak_of_gain: float = 0.1
+    peak_widths: float = 1.6
     peak_wait: int = 30
 
     # -- evaluations ------------------------------------------------------------------------------
