@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from epochal.store.store import RunView
 
 _MIN_TOKEN = 8
-_MEDIA_TYPES = {"csv": "text/csv", "json": "application/json", "html": "text/html"}
+_MEDIA_TYPES = {
+    "csv": "text/csv",
+    "json": "application/json",
+    "html": "text/html",
+    "svg": "image/svg+xml",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TextIO, cast
+from typing import BinaryIO, Literal, Protocol, TextIO, cast
 
 from epochal.errors import UsageError
 from epochal.store.store import RunView
@@ -28,14 +28,24 @@ class Export(Protocol):
         """Write the runs; ``rows`` None means epochs for a run that has any, else steps."""
 
 
+class PictureExport(Protocol):
+    """A module of this folder: one format that is not text."""
+
+    def write(self, runs: Sequence[RunView], out: BinaryIO) -> None:
+        """Write one picture of the runs."""
+
+
 # The name people type, and the module: loaded when it is asked for.
 FORMATS: Mapping[str, str] = {
     "csv": "epochal.exports.table",
     "jsonl": "epochal.exports.lines",
     "json": "epochal.exports.array",
     "log": "epochal.exports.log",
+    "plain": "epochal.exports.plain",
     "html": "epochal.exports.html",
+    "svg": "epochal.exports.svg",
 }
+PICTURES: Mapping[str, str] = {"png": "epochal.exports.png"}
 
 
 def export_named(name: str) -> Export:
@@ -43,6 +53,11 @@ def export_named(name: str) -> Export:
     if name not in FORMATS:
         raise UsageError(f"format={name!r} is not known: use one of {', '.join(FORMATS)}.")
     return cast(Export, importlib.import_module(FORMATS[name]))
+
+
+def picture_named(name: str) -> PictureExport:
+    """The export of a format that is not text; one of ``PICTURES``."""
+    return cast(PictureExport, importlib.import_module(PICTURES[name]))
 
 
 def rows_of(run: RunView, rows: Rows | None) -> Rows:
