@@ -119,6 +119,13 @@ def test_several_runs_are_compared_from_a_file(
         page.get_by_role("row", name=words).wait_for()
 
 
+def test_a_saved_page_says_why_it_has_no_queries(every_kind: Path, open_page: OpenPage) -> None:
+    page = open_offline(open_page, every_kind)
+    button = page.get_by_role("button", name="where")
+    assert button.is_disabled()
+    assert "answered by a server" in (button.get_attribute("title") or "")
+
+
 def nasty_run(root: Path) -> Path:
     journal = Journal(root, config={NASTY: {NASTY: NASTY}}, tags=[NASTY], notes=NASTY)
     for step in range(3):

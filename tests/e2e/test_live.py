@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 from epochal.journal.process import process_identity
@@ -167,3 +170,46 @@ def test_the_header_says_how_a_run_ended(
     assert page.get_by_role("progressbar").get_attribute("aria-valuenow") == "10"
     run.finish()
     page.locator(".top-status", has_text="finished").wait_for()
+
+
+def test_the_header_says_the_phase_of_a_run_that_lives(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path, **process_identity())
+    journal.add({"log": "step", "step": 0, "loss": 1.0, "phase": "warm-up"})
+    page = open_page(serve(tmp_path).url)
+    page.locator(".top-phase.is-quiet", has_text="warm-up").wait_for()
+    event = {"log": "event", "name": "phase", "phase": "diverging", "step": 1}
+    journal.add(event, writer="findings")
+    page.locator(".top-phase.is-critical", has_text="diverging").wait_for()
+    journal.finish()
+    page.locator(".top-phase").wait_for(state="detached")
+
+
+def test_the_header_says_that_a_run_has_stalled(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
+    silent = {"id": "s", "rule": "silent-run", "severity": "warning", "state": "open"}
+    silence = {"log": "finding", **silent, "sentence": "Nothing has been recorded for 9 min."}
+    journal.add(silence, writer="findings")
+    page = open_page(serve(tmp_path).url)
+    status = page.locator(".top-status.is-warning", has_text="stalled")
+    status.wait_for()
+    assert status.get_attribute("title") == "Nothing has been recorded for 9 min."
+    journal.add({**silence, "state": "closed"}, writer="findings")
+    page.locator(".top-status", has_text="running").wait_for()
+
+
+def test_the_header_says_why_a_run_vanished(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    journal = Journal(tmp_path, **{**process_identity(), "pid": gone.pid}).metrics(0, loss=1.0)
+    path = journal.path()
+    path.write_text(re.sub(r'"pid":\d+', f'"pid":{gone.pid}', path.read_text()))
+    sentence = "the kernel killed it: memory was full"
+    journal.add({"log": "event", "name": "vanished", "sentence": sentence}, writer="telemetry-n")
+    page = open_page(serve(tmp_path).url)
+    page.locator(".top-status.is-critical", has_text=f"crashed: {sentence}").wait_for()

@@ -226,6 +226,36 @@ def test_a_finding_opens_the_charts_at_its_steps(site: str, open_page: OpenPage)
     assert float(low) < 310 < float(high)
 
 
+def test_a_finding_says_what_it_means_and_what_is_healthy(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=findings")
+    finding = page.locator(".found").filter(has_text="was NaN at step 150")
+    finding.get_by_text("What does this mean?").click()
+    finding.get_by_text("A value overflowed or was not defined").wait_for()
+    page.get_by_text("Healthy ranges").click()
+    row = page.get_by_role("row", name="speed of light")
+    row.locator(".is-warning", has_text="%").wait_for()
+    assert "worth a look" in row.inner_text()
+
+
+def test_the_overview_says_where_the_newest_steps_time_went(site: str, open_page: OpenPage) -> None:
+    page = open_page(site)
+    card = page.get_by_role("region", name="Time of a step")
+    card.get_by_text("backward").wait_for()
+    card.get_by_role("button", name="all steps").click()
+    page.get_by_role("tab", name="Performance", selected=True).wait_for()
+
+
+def test_the_tab_that_is_open_is_in_sight_on_a_phone(site: str, open_page: OpenPage) -> None:
+    page = open_page(site + "#panel=config", viewport=PHONE, has_touch=True, is_mobile=True)
+    tab = page.get_by_role("tab", name="Config")
+
+    def is_in_sight() -> bool:
+        box = tab.bounding_box()
+        return box is not None and box["x"] >= 0 and box["x"] + box["width"] <= PHONE["width"]
+
+    until(page, is_in_sight)
+
+
 def test_the_picture_of_the_model_zooms_and_runs_nothing(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=graph")
     picture = page.locator(".picture img")

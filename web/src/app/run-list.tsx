@@ -82,10 +82,9 @@ function RunFilter({ page }: { readonly page: Page }): JSX.Element {
             view.filterMode.value = isRegex ? "regex" : "words";
           }} />
       )}
-      {canQuery && (
-        <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} title={'Query, such as: config.lr < 3e-4 and status == "running"'}
-          onClick={() => (view.filterMode.value = isQuery ? "words" : "query")}>where</button>
-      )}
+      <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} disabled={!canQuery && !isQuery}
+        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries are answered by a server; in a saved page, filter by words or a regular expression."}
+        onClick={() => (view.filterMode.value = isQuery ? "words" : "query")}>where</button>
     </div>
   );
 }

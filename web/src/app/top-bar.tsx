@@ -11,6 +11,7 @@ import type { Progress, Seen } from "../state/progress.ts";
 import type { Page } from "../state/page.ts";
 import { isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
+import { phaseMeaning, phaseTone } from "../panels/parts/phases.ts";
 import type { RunRow } from "../wire.ts";
 import { moodOf, StatusDot } from "./status.tsx";
 import { THEMES } from "./theme.ts";
@@ -64,10 +65,27 @@ function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }
   return (
     <>
       <span class="top-run" title={row.notes ?? row.name}><StatusDot row={row} /><b>{row.name}</b></span>
-      <span class={`top-status is-${moodOf(row)}`}>{row.status.text}</span>
+      <StatusWords page={page} row={row} />
+      <Phase page={page} row={row} />
       <ProgressBar row={row} progress={progress} />
     </>
   );
+}
+
+/** How the run stands and, where it did not end well, what is known of why; one that lives and says nothing is stalled. */
+function StatusWords({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {
+  const silence = row.status.state === "running" ? page.findings.all.value?.find(({ rule, isOpen }) => rule === "silent-run" && isOpen) : undefined;
+  if (silence !== undefined) return <span class="top-status is-warning" title={silence.sentence}>stalled</span>;
+  const { text, reason } = row.status;
+  const words = reason === null ? text : `${text}: ${reason}`;
+  return <span class={`top-status is-${moodOf(row)}`} title={words}>{row.status.state === "finished" ? text : words}</span>;
+}
+
+/** What the training is doing by its own word, while it runs. */
+function Phase({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
+  const phase = page.marks.phase.value;
+  if (phase === null || isEnded(row)) return null;
+  return <span class={`top-phase is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? "The phase of the training"}>{phase}</span>;
 }
 
 function ProgressBar({ row, progress }: { readonly row: RunRow; readonly progress: Progress }): JSX.Element {

@@ -8,8 +8,11 @@ import type { Finding, Severity } from "../state/findings.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
+import type { RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { showFinding } from "./parts/finding-list.tsx";
+import { MEANINGS } from "./parts/meanings.ts";
+import { Ranges } from "./parts/ranges.tsx";
 import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
 import "./findings.css";
 
@@ -18,10 +21,10 @@ const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", 
 export const findingsPanel: Panel = { id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
 
 function Findings({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{() => <FindingsOf page={page} />}</OfFocus>;
+  return <OfFocus page={page}>{(run) => <FindingsOf page={page} run={run} />}</OfFocus>;
 }
 
-function FindingsOf({ page }: { readonly page: Page }): JSX.Element {
+function FindingsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
   const all = page.findings.all.value;
   const severity = page.view.text("finding", "all");
   const shown = (all ?? []).filter((finding) => severity.value === "all" || finding.severity === severity.value);
@@ -40,6 +43,7 @@ function FindingsOf({ page }: { readonly page: Page }): JSX.Element {
       <ol class="found-list">
         {shown.map((finding) => <li key={finding.id}><FindingCard page={page} finding={finding} /></li>)}
       </ol>
+      <Ranges page={page} run={run} />
     </div>
   );
 }
@@ -67,11 +71,24 @@ function FindingCard({ page, finding }: { readonly page: Page; readonly finding:
             ))}
           </dl>
         )}
+        <MeaningOf rule={rule} />
       </div>
       {steps !== null && (
         <button type="button" class="button" onClick={() => showFinding(page, finding)}>Show in charts</button>
       )}
     </article>
+  );
+}
+
+function MeaningOf({ rule }: { readonly rule: string }): JSX.Element | null {
+  const meaning = Object.hasOwn(MEANINGS, rule) ? MEANINGS[rule] : undefined;
+  if (meaning === undefined) return null;
+  return (
+    <details class="found-meaning">
+      <summary>What does this mean?</summary>
+      <p>{meaning.means}</p>
+      <p><b>Healthy:</b> {meaning.healthy}</p>
+    </details>
   );
 }
 

@@ -15,6 +15,8 @@ import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu } from "./parts/chart-card.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
+import { PhaseBar } from "./parts/time-of-steps.tsx";
+import { phaseNames, phasesOf } from "./phases-record.ts";
 import { Resources } from "./parts/resources.tsx";
 import { Vitals } from "./parts/vitals.tsx";
 
@@ -32,6 +34,7 @@ function Overview({ page }: PanelProps): JSX.Element {
       <div class="overview-main">
         <Headline page={page} />
         {detail === null ? <div class="vitals" /> : <Vitals page={page} detail={detail} />}
+        {detail?.metrics.some(({ name }) => name.startsWith("phase/")) && <StepTimeCard page={page} row={row} />}
       </div>
       <div class="overview-side">
         <FindingsCard page={page} />
@@ -76,6 +79,23 @@ function Headline({ page }: { readonly page: Page }): JSX.Element {
 function NoMetrics({ page }: { readonly page: Page }): JSX.Element | null {
   const isKnown = page.runs.shown.value.every(({ id }) => page.details.of(id).value !== null);
   return isKnown ? <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty> : null;
+}
+
+/** Where the newest steps' time went; the performance panel has all of them. */
+function StepTimeCard({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element | null {
+  const { list } = useEntries(page, "phases", row.id, { limit: 1 });
+  const phases = list?.entries.flatMap((entry) => phasesOf(entry) ?? []).at(-1);
+  if (phases === undefined) return null;
+  return (
+    <section class="card" aria-label="Time of a step">
+      <header class="card-head">
+        <h2>Time of a step</h2>
+        <span class="card-space" />
+        <button type="button" class="button is-quiet" onClick={() => page.open("performance")}>all steps</button>
+      </header>
+      <div class="section-body"><PhaseBar phases={phases} names={phaseNames([phases])} /></div>
+    </section>
+  );
 }
 
 function FindingsCard({ page }: { readonly page: Page }): JSX.Element {

@@ -1,7 +1,7 @@
 /** Tabs along one line; arrow keys move between them. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 export interface Tab {
   readonly id: string;
@@ -20,6 +20,8 @@ export interface TabsProps {
 
 export function Tabs({ label, tabs, active, panelId, onChange }: TabsProps): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
+  // On a phone there are more tabs than room: the one that is open is never out of sight.
+  useLayoutEffect(() => list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest", inline: "center" }), [active, tabs.map(({ count }) => count).join()]);
   const move = (event: KeyboardEvent): void => {
     const at = tabs.findIndex(({ id }) => id === active);
     const next = nextIndex(event.key, at, tabs.length);

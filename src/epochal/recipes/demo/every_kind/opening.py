@@ -126,7 +126,8 @@ def _speed_of_light(at: float) -> Record:
 
 
 _PICTURE = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 60" font-size="12">'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 260 60"'
+    ' font-size="12" font-family="sans-serif">'
     '<rect x="5" y="15" width="100" height="30" fill="#eef" stroke="#888"/>'
     '<text x="20" y="34">12 blocks</text>'
     '<path d="M105 30H155" stroke="#888"/>'
