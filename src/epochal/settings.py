@@ -135,6 +135,11 @@ def child_environment(package_root: Path) -> dict[str, str]:
     return env
 
 
+def no_colours(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether NO_COLOR asks for text without colours."""
+    return bool((os.environ if environ is None else environ).get("NO_COLOR"))
+
+
 def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | None:
     """The text of EPOCHAL_VERBOSITY, or None when it is not set."""
     env = os.environ if environ is None else environ

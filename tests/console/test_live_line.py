@@ -242,6 +242,14 @@ def test_evaluations_are_bold_on_a_terminal() -> None:
     assert "\x1b[1m>> eval\x1b[22m" in run(TALK).terminal
 
 
+@pytest.mark.parametrize(("grade", "colour"), [("good", 32), ("warn", 33), ("bad", 31)])
+def test_the_gap_of_an_evaluation_has_the_colour_of_its_grade(grade: str, colour: int) -> None:
+    code = f'console.eval("loss 2 | gap +1 | ms", graded=("gap +1", "{grade}"))'
+    assert f"| \x1b[{colour}mgap +1\x1b[39m |" in run(code).terminal
+    assert "| gap +1 |" in run(code, env={"NO_COLOR": "1"}).terminal
+    assert "| gap +1 |" in run_piped(code)
+
+
 def test_piped_output_has_no_control_codes_and_no_bar() -> None:
     assert run_piped(TALK) == "False\n>> eval\n:: step\nclosing\n"
 

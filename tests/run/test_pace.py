@@ -52,7 +52,7 @@ def test_gap_is_to_the_mean_training_loss_since_the_last_evaluation() -> None:
     pace.evaluation({"loss": 3.5, "eval_tokens": 1, "duration_ms": 1})
     pace.evaluation({"loss": 3.5, "eval_tokens": 1, "duration_ms": 1})
     first, second = [line for line in shown.getvalue().splitlines() if line.startswith(">>")]
-    assert "gap +0.5000" in first
+    assert "gap +0.5000 (+16.7%)" in first
     assert "gap" not in second
 
 

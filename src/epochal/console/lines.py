@@ -5,7 +5,7 @@ unknown percentage leaves blanks, so that columns stay aligned. Figures may be n
 
     epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]  VRAM: 2.1/6.0 GB (82%)
     :: step     100 [ 12.5%] \ loss 2.3456 | norm  0.1234 | 125.3k tps |   156 ms | eta 02h15m
-    >> eval                      loss 2.1234 | gap +0.0123 | 145.2k tps |   234 ms
+    >> eval                      loss 2.1234 | gap +0.0123 (+0.6%) | 145.2k tps |   234 ms
 """
 
 from __future__ import annotations
@@ -121,18 +121,28 @@ def eval_line(
     loss: float | None,
     *,
     gap: float | None = None,
+    gap_percent: float | None = None,
     eval_tokens: float | None = None,
     duration_ms: float | None = None,
     metrics: Metrics = (),
 ) -> str:
-    """The line of an evaluation; ``gap`` is its loss less the mean training loss before it."""
+    """The line of an evaluation; ``gap`` is its loss less the mean training loss before it.
+
+    ``gap_percent`` is the same in percent of that mean.
+    """
     parts = [
         _part("loss ", loss, "6.4f"),
-        _part("gap ", gap, "+7.4f"),
+        gap_text(gap, percent=gap_percent),
         *_speed(eval_tokens, duration_ms),
         *_shown(metrics, " "),
     ]
     return f"{'>> eval':<29}{_joined(parts)}".rstrip()
+
+
+def gap_text(gap: float | None, *, percent: float | None = None) -> str | None:
+    """The gap as an evaluation's line has it; None where it is not known."""
+    text = _part("gap ", gap, "+7.4f")
+    return text if text is None or percent is None else f"{text} ({percent:+.1f}%)"
 
 
 def gpt2_step_line(

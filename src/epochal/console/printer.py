@@ -22,8 +22,12 @@ from epochal.console.verbosity import (
     stream_for,
 )
 from epochal.errors import UsageError
+from epochal.series.overfit import Grade
+from epochal.settings import no_colours
 
 Line = str | Callable[[], str]
+# The terminal's own green, amber and red.
+_COLOURS: dict[Grade, int] = {"good": 32, "warn": 33, "bad": 31}
 
 
 class Console:
@@ -59,6 +63,7 @@ class Console:
         self._wants_progress = progress
         self._bar: ProgressBar | None = None
         self._bold: bool | None = None
+        self._has_colours = not no_colours()
         self._notices: set[str] = set()
         self.lost_lines = 0
 
@@ -82,11 +87,16 @@ class Console:
         self._held = None
         self._print(line)
 
-    def eval(self, line: Line) -> None:
-        """Print an evaluation's line, bold on a terminal; all that ``LogVerbosity.QUIET`` shows."""
+    def eval(self, line: Line, *, graded: tuple[str, Grade] | None = None) -> None:
+        """Print an evaluation's line, bold on a terminal; all that ``LogVerbosity.QUIET`` shows.
+
+        ``graded`` is a part of the line and how it is to be taken: green, amber or red.
+        """
         if self._always_eval or self.enabled(Verbosity.NORMAL):
             text = _text(line)
-            self._print(f"\x1b[1m{text}\x1b[22m" if self._can_be_bold() else text)
+            if self._can_be_bold():
+                text = f"\x1b[1m{self._coloured(text, graded)}\x1b[22m"
+            self._print(text)
 
     def epoch(self, line: Line) -> None:
         """Print an epoch's line."""
@@ -191,6 +201,12 @@ class Console:
     def _count(self, written: bool) -> None:
         if not written:
             self.lost_lines += 1
+
+    def _coloured(self, text: str, graded: tuple[str, Grade] | None) -> str:
+        if graded is None or not self._has_colours:
+            return text
+        part, grade = graded
+        return text.replace(part, f"\x1b[{_COLOURS[grade]}m{part}\x1b[39m", 1)
 
     def _can_be_bold(self) -> bool:
         # The kind of terminal does not change, what the stream leads to may.

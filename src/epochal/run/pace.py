@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.console.lines import epoch_line, eval_line, metrics_line, step_line
+from epochal.console.lines import epoch_line, eval_line, gap_text, metrics_line, step_line
 from epochal.console.printer import Console
 from epochal.health.phase import PhaseDetector
 from epochal.record import ROLE_GUESSES
+from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
 
 # How often a run that only logs free metrics says something where there is no terminal.
@@ -98,22 +99,26 @@ class Pace:
     def evaluation(self, record: Mapping[str, Any]) -> None:
         """Print an evaluation's line; its gap is to the mean training loss since the last one."""
         loss = _number(record, "loss")
-        gap = None
+        gap = percent = None
         if self._loss_count and loss is not None:
-            gap = loss - self._loss_sum / self._loss_count
+            mean = self._loss_sum / self._loss_count
+            gap, percent = loss - mean, gap_percent(loss, mean)
         self._loss_sum, self._loss_count = 0.0, 0
         duration_ms = _number(record, "duration_ms")
         if duration_ms is not None and duration_ms > 0:
             self.pause(duration_ms / 1000.0)
         self.has_printed = True
+        shown = gap_text(gap, percent=percent)
         self._console.eval(
             lambda: eval_line(
                 loss,
                 gap=gap,
+                gap_percent=percent,
                 eval_tokens=_number(record, "eval_tokens"),
                 duration_ms=duration_ms,
                 metrics=record.get("m") or {},
-            )
+            ),
+            graded=None if shown is None or percent is None else (shown, gap_grade(percent)),
         )
 
     def epoch(self, record: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.format import format_count, format_duration
+from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend
 from epochal.store.answers import Metric, Series
 from epochal.store.store import RunView
@@ -17,7 +18,6 @@ from epochal.tui.scale import short_number
 
 _LOOKED_BACK = 150
 _LEAST_FOR_A_TREND = 3
-_GAP_WARNS, _GAP_ALARMS = 10.0, 25.0
 _SOL = "train/sol"
 _DURATION = "train/duration_ms"
 _MACHINE = ("gpu/", "system/", "memory/", "resources/", "abs_max/")
@@ -66,10 +66,7 @@ def overfit_gap(train: Series, evaluated: Series) -> float | None:
         since = int(np.searchsorted(train.steps, evaluated.steps[-2], side="right"))
     values = train.values[min(since, max(until - 1, 0)) : until]
     values = values[np.isfinite(values)]
-    if not values.size or not math.isfinite(last := float(evaluated.values[-1])):
-        return None
-    mean = float(values.mean())
-    return None if mean == 0 or not math.isfinite(mean) else 100 * (last - mean) / abs(mean)
+    return gap_percent(float(evaluated.values[-1]), float(values.mean())) if values.size else None
 
 
 def _by_role(run: RunView, roles: Mapping[str, Metric]) -> Iterator[Vital]:
@@ -82,9 +79,8 @@ def _by_role(run: RunView, roles: Mapping[str, Metric]) -> Iterator[Vital]:
         if gap is None:
             yield _figure("eval loss", evaluated, remark=_best(evaluated))
         else:
-            style = "bad" if gap > _GAP_ALARMS else "warn" if gap > _GAP_WARNS else "good"
             remark = f"gap {gap:+.1f} %"
-            figure = _figure("eval loss", evaluated, remark=remark, remark_style=style)
+            figure = _figure("eval loss", evaluated, remark=remark, remark_style=gap_grade(gap))
             yield replace(figure, brief=f"{gap:+.1f} %")
     for role, label in (("lr", "lr"), ("norm", "grad norm")):
         if (found := series.get(role)) is not None:
