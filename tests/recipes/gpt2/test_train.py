@@ -159,6 +159,7 @@ def test_another_name_starts_a_run_that_knows_where_it_was_forked(
     assert forked["checkpoint"] == str(checkpoint)
     assert {r["step"] for r in records(tmp_path, "fork", "histogram")} == {16}
     assert records(tmp_path, "fork", "resume") == []
+    assert "forked" in {r["name"] for r in records(tmp_path, "fork", "event")}
 
 
 def test_the_best_can_be_gone_on_from_and_folders_can_be_chosen(tmp_path: Path) -> None:
@@ -242,3 +243,7 @@ def test_two_ranks_killed_and_resumed_are_the_same_to_the_last_bit(tmp_path: Pat
     assert len(expected) == 20
     assert losses(tmp_path, "run") == expected
     assert losses(tmp_path, "run", writer="rank-0001") == expected
+    words = ["--resume", "latest", "--run_name", "run", "--dir", str(tmp_path / "runs")]
+    code, shown = run_here(tmp_path, words)
+    assert code == 2
+    assert "start it with --nproc_per_node=2" in shown

@@ -8,7 +8,7 @@ from typing import Any
 
 from epochal.console.verbosity import error as say_error
 from epochal.console.verbosity import msg
-from epochal.errors import EpochalError
+from epochal.errors import EpochalError, UsageError
 from epochal.recipes.gpt2.estimate import estimate
 from epochal.recipes.gpt2.flags import Asked, read_command
 from epochal.recipes.gpt2.place import Place, taken_place
@@ -47,6 +47,8 @@ def _start(asked: Asked, place: Place) -> None:
         origin = Ranks.present().on_first(lambda: find_origin(resume, flags))
         if origin is None and place.rank == 0:
             msg("%s", "There is no checkpoint yet: the training begins at step 0.")
+        if origin is not None:
+            _check_ranks(origin, place)
     flags = asked.flags(_saved(asked, origin))
     training = set_up(flags, place)
     if flags.init_from is not None and origin is None:
@@ -57,6 +59,16 @@ def _start(asked: Asked, place: Place) -> None:
                 msg("%s", line)
         return
     train(training, origin=origin, goes_on=asked.resume is not None)
+
+
+def _check_ranks(origin: Origin, place: Place) -> None:
+    saved, present = origin.manifest.world_size, place.world_size
+    if saved != present:
+        raise UsageError(
+            f"{origin.manifest.name} of {origin.run_name} was saved by {saved} ranks and this "
+            f"training has {present}: start it with --nproc_per_node={saved}, or take its weights "
+            "alone with --init_from."
+        )
 
 
 def _saved(asked: Asked, origin: Origin | None) -> Mapping[str, Any] | None:

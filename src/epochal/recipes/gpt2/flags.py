@@ -220,7 +220,9 @@ def _parser() -> argparse.ArgumentParser:
             parser.add_argument(f"--{entry.name}", type=kind, metavar=name, help=said + shown)
     parser.add_argument("--preset", choices=PRESETS, help="sizes to start from")
     parser.add_argument("--config", metavar="FILE", help="flags in a YAML or JSON file")
-    parser.add_argument("--resume", metavar="WHICH", help="go on from: latest, best, or a path")
+    parser.add_argument(
+        "--resume", metavar="WHICH", help="go on from: auto, latest, best, or a path"
+    )
     for name, said in (
         ("list_checkpoints", "show what can be gone on from, and end"),
         ("estimate", "say what the run would take, from a few measured steps, and end"),

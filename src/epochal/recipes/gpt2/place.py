@@ -81,6 +81,7 @@ def taken_place(device: str | None) -> Iterator[Place]:
     chosen = _device(device, local_rank=launch.local_rank)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
+        torch.set_float32_matmul_precision("high")
     place = Place(chosen, launch.rank, launch.local_rank, launch.world_size)
     if launch.world_size == 1:
         yield place

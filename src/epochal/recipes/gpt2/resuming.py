@@ -10,7 +10,7 @@ from typing import Any
 
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_bytes, format_duration, format_number
-from epochal.journal.layout import slugify
+from epochal.journal.layout import read_json, run_folders, slugify
 from epochal.recipes.gpt2.flags import Flags
 from epochal.settings import read_settings
 from epochal.torch.manifest import (
@@ -27,7 +27,7 @@ from epochal.torch.state_files import MODEL
 # Under this name a checkpoint keeps the name of the run it is of.
 RUN_NAME = "run_name"
 _OF_WEIGHTS = ("vocab_size", "context_length", "num_layers", "embd_size", "num_heads", "tokenizer")
-_POINTERS = ("latest", "best")
+_WORDS = ("auto", "latest", "best")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +64,40 @@ class Origin:
 
 
 def find_origin(resume: str, flags: Flags) -> Origin | None:
-    """The checkpoint that is meant: the named run's own first, else the newest of all runs.
+    """The checkpoint that is meant, None when the training begins at step 0.
 
-    None only for ``latest`` when there is none at all. Raises LookupError or UsageError for one
-    that does not exist.
+    ``auto`` is the newest of the run of that name, if there is one. ``latest`` and ``best`` are
+    that run's too, but the newest of all runs where no run has that name. Else it is a path.
+    Raises UsageError for a checkpoint that does not exist.
     """
-    if resume not in _POINTERS:
+    if resume not in _WORDS:
         return _at_path(Path(resume), flag="--resume")
+    if resume == "auto" and flags.run_name is None:
+        raise UsageError("--resume auto needs --run_name: the run to go on with, if there is one.")
     folders = [folder for folder in checkpoint_folders(flags) if list_manifests(folder)]
-    own = [f for f in folders if flags.run_name in (None, _run_name(f))]
-    candidates = [_pointed(folder, resume) for folder in own or folders]
+    if resume == "auto" or _has_run(flags):
+        folders = [f for f in folders if flags.run_name == _run_name(f)]
+    pointer = "best" if resume == "best" else "latest"
+    candidates = [_pointed(folder, pointer) for folder in folders]
     known = [origin for origin in candidates if origin is not None]
     if known:
         return max(known, key=lambda origin: origin.manifest.saved)
-    if resume == "latest":
+    if resume != "best":
         return None
     raise UsageError(f"--resume {resume}: no checkpoint has a metric yet; use latest or a path.")
+
+
+def _has_run(flags: Flags) -> bool:
+    """Whether the run of that name was begun before, with or without a checkpoint."""
+    runs = run_folders(_project(flags))
+    return flags.run_name is not None and any(
+        run.identity.exists() and read_json(run.identity).get("name") == flags.run_name
+        for run in runs
+    )
+
+
+def _project(flags: Flags) -> Path:
+    return Path(flags.dir or read_settings().dir) / slugify(flags.project)
 
 
 def checkpoint_folders(flags: Flags) -> list[Path]:
@@ -87,8 +105,7 @@ def checkpoint_folders(flags: Flags) -> list[Path]:
     if flags.checkpoint_dir is not None:
         root = Path(flags.checkpoint_dir)
         return sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    project = Path(flags.dir or read_settings().dir) / slugify(flags.project)
-    return sorted(path for path in project.glob(f"*/{FOLDER}") if path.is_dir())
+    return sorted(path for path in _project(flags).glob(f"*/{FOLDER}") if path.is_dir())
 
 
 def describe_checkpoints(flags: Flags) -> Iterator[str]:

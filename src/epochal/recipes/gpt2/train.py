@@ -41,6 +41,7 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
     ):
         if origin is not None:
             checkpoints.restore(origin.manifest.name, source=origin.folder)
+            tell_origin(run, origin)
         introduce(training, run, first_step=first)
         if first == 0:
             judge.evaluate(run, plain, step=0, epoch=0.0)
@@ -171,6 +172,13 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
         report_to=flags.trackers or None,
         **reporting,
     )
+
+
+def tell_origin(run: Run, origin: Origin) -> None:
+    """Say and record that a run begins where another one was."""
+    if run.id != origin.manifest.run_id:
+        run.event("forked", **origin.facts())
+        run.message(f"begins after step {origin.manifest.step} of run {origin.run_name!r}")
 
 
 def open_checkpoints(training: Training, run: Run) -> Checkpoints:
