@@ -50,6 +50,10 @@ class Context:
         """Whether an older attempt came before this one."""
         return self.attempt > 1 or self.resumed_at is not None
 
+    def is_open(self, rule: str, subject: str) -> bool:
+        """Whether a rule has an open finding about a subject."""
+        return (rule, subject) in self.open
+
     def has_open(self, rule: str) -> bool:
         """Whether a rule has an open finding, of any subject."""
         return any(name == rule for name, _ in self.open)

@@ -21,3 +21,8 @@ def test_one_evaluation_at_chance_is_the_start() -> None:
 
 def test_without_the_number_of_classes_nothing_is_known() -> None:
     assert opened(EvalAtChance, evals([2.3] * 5, every=50, accuracy=[0.1] * 5)) == []
+
+
+def test_a_perfect_accuracy_is_not_one_per_cent() -> None:
+    records = evals([0.01] * 5, every=50, accuracy=[0.999, 0.998, 1.0, 0.997, 0.999])
+    assert opened(EvalAtChance, records, config={"num_classes": 100}) == []

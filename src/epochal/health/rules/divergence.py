@@ -38,7 +38,10 @@ class Divergence(Rule):
             return ()
         if curve.count < self.thresholds.curves.divergence_least:
             return ()
-        if not self._is_diverging(curve):
+        is_far = self._is_far(curve)
+        # What is open closes when the loss is back, not when it falls for a moment.
+        holds = is_far if context.is_open(self.name, curve.name) else self._begins(is_far, curve)
+        if not holds:
             return (Verdict(curve.name, False),)
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
@@ -63,13 +66,13 @@ class Divergence(Rule):
         """The best level is looked for again in what is left."""
         self._rise.forget()
 
-    def _is_diverging(self, curve: Curve) -> bool:
+    def _begins(self, is_far: bool, curve: Curve) -> bool:
         """Far up and not falling: at once where all is lost, after a while where it may be data.
 
         A harder stage of a curriculum lifts the loss as well, but it falls again from there.
         """
         thresholds, best = self.thresholds.curves, self._rise.best or 0.0
-        lasted = self._rise.lasts(self._is_far(curve))
+        lasted = self._rise.lasts(is_far)
         if not lasted:
             return False
         is_lost = self._rise.height > max(abs(best), self._gained(curve))

@@ -25,6 +25,7 @@ class EvalAtChance(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self.patience = thresholds.curves.chance_evals
+        self._in_percent: set[str] = set()
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge every accuracy of an evaluation."""
@@ -32,14 +33,18 @@ class EvalAtChance(Rule):
         classes = num_classes(context.config) if names else None
         if classes is None:
             return ()
-        return [self._verdict(name, seen.values[name], classes) for name in names]
+        verdicts: list[Verdict] = []
+        for name in names:
+            value = seen.values[name]
+            self._in_percent |= {name} if value > 1 else set()
+            accuracy = value / 100 if name in self._in_percent else accuracy_of(value, classes)
+            if accuracy is not None:
+                verdicts.append(self._verdict(name, accuracy, classes))
+        return verdicts
 
-    def _verdict(self, name: str, value: float, classes: int) -> Verdict:
+    def _verdict(self, name: str, accuracy: float, classes: int) -> Verdict:
         thresholds = self.thresholds.curves
         chance = 1 / classes
-        accuracy = accuracy_of(value, classes)
-        if accuracy is None:
-            accuracy = value / 100
         if abs(accuracy - chance) > min(thresholds.chance_most, thresholds.chance_share * chance):
             return Verdict(name, False)
         return Verdict(

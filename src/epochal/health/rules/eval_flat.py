@@ -23,6 +23,7 @@ class EvalFlat(Rule):
     name = "eval-flat"
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
+    release = 3
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)

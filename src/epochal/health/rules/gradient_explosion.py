@@ -11,6 +11,7 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
@@ -27,29 +28,39 @@ class GradientExplosion(Rule):
     every_rank = False
     release = 20
 
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._usual = 0.0
+
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the newest norm against those before it."""
         curve = context.fresh.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()
-        usual, newest = math.exp(curve.level), curve.points[-1][1]
-        ratio = math.exp(min(curve.distance, 700.0))
-        lasting = sum(curve.outliers)
         thresholds = self.thresholds.curves
-        if curve.stands_out and ratio >= thresholds.explosion_ratio:
-            is_lasting = lasting >= thresholds.spike_lasting
-            return (self._verdict(curve, usual, newest, ratio, is_lasting=is_lasting),)
+        now = curve.recent_level(thresholds.spike_lasting_of)
+        if self._lasts(curve, context):
+            if now < thresholds.explosion_ratio / 2 * self._usual:
+                return (Verdict(curve.name, False),)
+            return (self._verdict(curve, self._usual, now, is_lasting=True),)
+        usual, newest = math.exp(curve.level), curve.points[-1][1]
+        if curve.stands_out and newest >= thresholds.explosion_ratio * usual > 0:
+            is_lasting = sum(curve.outliers) >= thresholds.spike_lasting
+            return (self._verdict(curve, usual, newest, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
-            before = curve.blocks.former_median()
-            now = curve.recent_level(thresholds.spike_lasting_of)
-            if now > thresholds.explosion_over_run * before > 0:
-                return (self._verdict(curve, before, now, now / before, is_lasting=True),)
+            usual = curve.blocks.former_median()
+            if now > thresholds.explosion_over_run * usual > 0:
+                return (self._verdict(curve, usual, now, is_lasting=True),)
         return (Verdict(curve.name, False),)
 
-    def _verdict(
-        self, curve: Curve, usual: float, value: float, ratio: float, *, is_lasting: bool
-    ) -> Verdict:
-        position = curve.points[-1][0]
+    def _lasts(self, curve: Curve, context: Context) -> bool:
+        """Whether an explosion is open: the usual norm is then the one before it."""
+        finding = context.open.get((self.name, curve.name))
+        return finding is not None and finding.severity != "info"
+
+    def _verdict(self, curve: Curve, usual: float, value: float, *, is_lasting: bool) -> Verdict:
+        self._usual = usual
+        position, ratio = curve.points[-1][0], value / usual
         grave = ratio >= self.thresholds.curves.explosion_grave
         severity: Severity = "info" if not is_lasting else "error" if grave else "warning"
         what = "The gradient norm exploded" if is_lasting else "The gradient norm jumped once"

@@ -10,6 +10,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _LEAST_BLOCKS = 5
@@ -24,12 +25,19 @@ class GradientVanishing(Rule):
     patience = 5
     release = 20
 
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._usual = 0.0
+
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the norm."""
         curve = context.fresh.get("norm")
         if curve is None or len(curve.blocks) < _LEAST_BLOCKS:
             return ()
-        usual = curve.blocks.former_median()
+        # While it lasts the usual is what it was before, or a long fault would become it.
+        if not context.is_open(self.name, curve.name):
+            self._usual = curve.blocks.former_median()
+        usual = self._usual
         now = curve.recent_level(10)
         if now > self.thresholds.curves.vanishing_share * usual:
             return (Verdict(curve.name, False),)

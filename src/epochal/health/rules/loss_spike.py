@@ -34,9 +34,13 @@ class LossSpike(Rule):
 
     def _verdict(self, curve: Curve) -> Verdict:
         thresholds = self.thresholds.curves
-        position, value = curve.points[-1]
-        level, width = curve.level or 0.0, curve.width or 0.0
         lasting = sum(curve.outliers)
+        # The highest of those that stand out together; the newest is always among them.
+        position, value = max(
+            (curve.points[-1 - ago] for ago, out in enumerate(reversed(curve.outliers)) if out),
+            key=lambda point: point[1],
+        )
+        level, width = curve.level or 0.0, curve.width or 0.0
         size = abs(level) if curve.lowest > 0 else curve.highest - curve.lowest
         is_large = value - level > thresholds.spike_large * size
         is_lasting = lasting >= thresholds.spike_lasting and is_large
@@ -46,7 +50,7 @@ class LossSpike(Rule):
             f"{place(curve, position)}{noise}"
         )
         sentence += (
-            f", and stood out at {lasting} of the last {len(curve.outliers)} points."
+            f", and stands out at {lasting} of the last {len(curve.outliers)} points."
             if is_lasting
             else "."
         )

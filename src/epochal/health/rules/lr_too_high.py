@@ -36,9 +36,10 @@ class LearningRateTooHigh(Rule):
         if curve is None or not self._rise.follow(curve):
             return ()
         thresholds, rate = self.thresholds.curves, context.rate
-        is_at_peak = rate.is_near_peak(thresholds.peak_share)
-        lasted = self._rise.lasts(is_at_peak and self._is_high(curve))
-        if lasted < thresholds.peak_wait or self._rise.is_falling(curve):
+        is_high = rate.is_near_peak(thresholds.peak_share) and self._is_high(curve)
+        begins = self._rise.lasts(is_high) >= thresholds.peak_wait
+        begins = begins and not self._rise.is_falling(curve)
+        if not (is_high if context.is_open(self.name, curve.name) else begins):
             return (Verdict(curve.name, False),)
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
