@@ -42,6 +42,12 @@ def liveness(identity: Mapping[str, Any]) -> Liveness:
     return "alive" if started == identity.get("pid_start") else "dead"
 
 
+def is_suspended(identity: Mapping[str, Any]) -> bool:
+    """Whether a living process of this machine is held, as SIGSTOP and Ctrl-Z do; Linux only."""
+    fields = _stat(identity.get("pid"))
+    return fields is not None and fields[0] == "T" and liveness(identity) == "alive"
+
+
 def _boot_id() -> str | None:
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -59,16 +65,21 @@ def _pid_namespace() -> str | None:
 
 def _start_time(pid: int) -> float | None:
     """When a process started, in the kernel's own units; None when there is no such process."""
+    fields = _stat(pid)
+    if fields is None:
+        return _start_time_without_proc(pid) if not os.path.isdir("/proc/self") else None
+    # State Z: it has ended and only waits to be collected by its parent.
+    return None if fields[0] in "ZX" else float(fields[19])
+
+
+def _stat(pid: object) -> list[str] | None:
+    """What the kernel says of a process, from its state on; None where it says nothing."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()
-    except FileNotFoundError:
-        return _start_time_without_proc(pid) if not os.path.isdir("/proc/self") else None
-    except (OSError, ProcessLookupError):
+    except OSError:
         return None
-    fields = text[text.rfind(")") + 2 :].split()
-    # State Z: it has ended and only waits to be collected by its parent.
-    return None if fields[0] in "ZX" else float(fields[19])
+    return text[text.rfind(")") + 2 :].split()
 
 
 def _start_time_without_proc(pid: int) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.journal.process import liveness
+from epochal.journal.process import is_suspended, liveness
 from epochal.store.answers import State, Status
 
 RUNNING_FOR_S = 60.0
@@ -49,7 +49,8 @@ def derive_status(
         return Status("crashed", "crashed", reason=reason, since=updated)
     age_s = now - updated
     if seen == "alive" or age_s < RUNNING_FOR_S:
-        return Status("running", "running", since=updated)
+        is_held = seen == "alive" and is_suspended(process)
+        return Status("running", "suspended" if is_held else "running", since=updated)
     return Status("silent", f"silent {format_age(age_s)}", since=updated)
 
 

@@ -1,0 +1,114 @@
+"""``epochal stop``: end a training safely, hold it, or let it go on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.console.verbosity import msg
+from epochal.errors import UsageError
+from epochal.format import format_duration
+from epochal.store.steering import Asked, Wish, ask
+from epochal.store.store import RunView
+
+_LOOK_EVERY_S = 0.1
+_DONE: dict[Wish, str] = {
+    "stop": "was asked to stop",
+    "interrupt": "was interrupted, as Ctrl-C does",
+    "kill": "was killed",
+    "suspend": "is suspended; 'epochal stop --continue' lets it go on",
+    "continue": "goes on",
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``stop``."""
+    add_run(parser)
+    how = parser.add_mutually_exclusive_group()
+    for wish, words in (
+        ("interrupt", "as Ctrl-C does (SIGINT), instead of SIGTERM"),
+        ("kill", "end it at once; what it did since its last checkpoint is lost"),
+        ("suspend", "hold it; it keeps its memory and its place"),
+        ("continue", "let a suspended one go on"),
+    ):
+        how.add_argument(f"--{wish}", dest="wish", action="store_const", const=wish, help=words)
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="how many seconds to wait for its end (30)",
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask before --kill")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask the run's processes, and wait until it has ended; 1 when it still goes on."""
+    if not 0 <= args.wait < float("inf"):
+        raise UsageError(f"--wait {args.wait} must be 0 or more seconds.")
+    view = run_of(args)
+    wish: Wish = args.wish or "stop"
+    name = f"{view.info.project}/{view.info.name}"
+    if wish == "kill" and not args.yes and not _agreed(f"Kill {name}, without a checkpoint?"):
+        msg("%s", f"{name} was left alone.")
+        return 1
+    asked = ask(view, wish)
+    if not args.json:
+        msg("%s", _sentence(name, asked))
+    if wish not in ("suspend", "continue"):
+        _wait_for_end(view, args.wait)
+    status = view.info.status
+    has_ended = status.state not in ("running", "waiting", "silent")
+    is_done = has_ended or wish in ("suspend", "continue") or args.wait == 0
+    if args.json:
+        print_json(
+            {
+                "run": view.info.id,
+                "asked": wish,
+                "signal": asked.signal,
+                "processes": list(asked.pids),
+                "state": status.state,
+                "ended": has_ended,
+            }
+        )
+    elif has_ended:
+        msg("%s", f"It has ended: {status.text}{_reason(status.reason)}, step {view.info.step}.")
+    elif not is_done:
+        msg(
+            "%s",
+            f"It still goes on after {format_duration(args.wait)}: it ends when its step is done"
+            " and saved. --kill does not wait for that.",
+        )
+    return 0 if is_done else 1
+
+
+def _wait_for_end(view: RunView, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        view.refresh()
+        if view.info.status.state not in ("running", "waiting", "silent"):
+            return
+        time.sleep(_LOOK_EVERY_S)
+
+
+def _sentence(name: str, asked: Asked) -> str:
+    number = len(asked.pids)
+    whom = f"process {asked.pids[0]}" if number == 1 else f"{number} processes"
+    elsewhere = (
+        f" {asked.elsewhere} more are on other machines and end with their launcher."
+        if asked.elsewhere
+        else ""
+    )
+    return f"{name} {_DONE[asked.wish]} ({asked.signal} to {whom}).{elsewhere}"
+
+
+def _reason(reason: str | None) -> str:
+    return f" ({reason})" if reason else ""
+
+
+def _agreed(question: str) -> bool:
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -1,0 +1,98 @@
+"""Asks the processes of a run to stop, to pause or to go on: with signals, and only the right ones.
+
+Nothing is written to the run. A training that saves in ``Checkpoints`` ends after its step, saved;
+any other says in its journal that it was terminated, and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from epochal.errors import EpochalError, UsageError
+from epochal.journal.layout import LOOP
+from epochal.journal.process import is_suspended, liveness
+from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
+from epochal.store.store import RunView
+
+Wish = Literal["stop", "interrupt", "kill", "suspend", "continue"]
+
+_SIGNALS: Mapping[Wish, str] = {
+    "stop": "SIGTERM",
+    "interrupt": "SIGINT",
+    "kill": "SIGKILL",
+    "suspend": "SIGSTOP",
+    "continue": "SIGCONT",
+}
+_GOING = ("running", "waiting", "silent")
+_RANK = "rank-"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was sent, and the pids of the processes it was sent to; ``elsewhere`` counts others."""
+
+    wish: Wish
+    signal: str
+    pids: tuple[int, ...]
+    elsewhere: int = 0
+
+
+def ask(run: RunView, wish: Wish) -> Asked:
+    """Send a wish to all processes of a run's newest attempt that are on this machine.
+
+    Raises ``EpochalError`` with a sentence when the run does not go on, when its first process is
+    out of reach, and for a suspension that would reach only some of its processes: the others would
+    wait for them until they give up.
+    """
+    info = run.info
+    name = f"{info.project}/{info.name}"
+    if info.tracker is not None:
+        raise UsageError(f"{name!r} lies in files of {info.tracker}: its process is not known.")
+    if info.status.state not in _GOING:
+        raise EpochalError(f"{name} does not run: it is {info.status.text}.")
+    processes = processes_of(run)
+    seen = [liveness(process) for process in processes]
+    elsewhere = seen.count("unknown")
+    if wish == "suspend" and elsewhere:
+        raise EpochalError(
+            f"{name} has {elsewhere} of {len(processes)} processes elsewhere: suspending only those"
+            " here would leave the others waiting until they give up."
+        )
+    pids = []
+    for process, state in zip(processes, seen, strict=True):
+        # The first one always: it says why it cannot be reached.
+        if state == "alive" or process is processes[0]:
+            pids.append(_send(name, process, wish))
+    return Asked(wish, _SIGNALS[wish], tuple(pids), elsewhere)
+
+
+def processes_of(run: RunView) -> list[Mapping[str, Any]]:
+    """The identities of the processes that train in the newest attempt, rank 0's first.
+
+    Rank 0's is in run.json, anew for each attempt; the others' are in their journals.
+    """
+    headers = [
+        (entry.position, entry.record)
+        for entry in run.entries("run", rank=None)
+        if entry.position.writer == LOOP or entry.position.writer.startswith(_RANK)
+    ]
+    newest = max((position.attempt for position, _ in headers), default=0)
+    others = {
+        position.writer: record
+        for position, record in sorted(headers, key=lambda header: header[0])
+        if position.attempt == newest and position.writer != LOOP
+    }
+    return [run.facts, *others.values()]
+
+
+def _send(name: str, process: Mapping[str, Any], wish: Wish) -> int:
+    is_held = wish in ("stop", "interrupt") and is_suspended(process)
+    try:
+        send_signal(process, _SIGNALS[wish])
+        if is_held:
+            send_signal(process, _SIGNALS["continue"])  # held processes heed nothing else
+    except ProcessOutOfReachError as error:
+        raise ProcessOutOfReachError(f"{name} cannot be reached: {error}") from error
+    return int(process["pid"])
