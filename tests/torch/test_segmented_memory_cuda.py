@@ -74,6 +74,7 @@ def test_a_real_out_of_memory_error_is_explained_without_allocating(start_run: S
     assert torch.cuda.memory_allocated() == before
     (event,) = of_kind(run.dir, "event")
     assert (event["device"], event["asked"]) == ("cuda:0", 2**45)
+    assert event.get("report") is None
     assert event["allocated"] == before <= event["reserved"]
     text = of_kind(run.dir, "text")[0]["text"]
     assert "[Memory of cuda:0" in text
