@@ -91,6 +91,22 @@ def test_tail_follows_until_the_run_has_ended(tmp_path: Path, capsys: Capture) -
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["log"] == "finish"
 
 
+def test_tail_shows_errors_in_red_on_a_terminal(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    for level, text in (("stdout", "fine"), ("stderr", "ValueError: no"), ("warning", "slow")):
+        journal.add({"log": "message", "level": level, "text": text})
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    main(["tail", "x", "-n", "3", "--dir", str(tmp_path)])
+    fine, wrong, slow = capsys.readouterr().out.splitlines()
+    assert "\x1b" not in fine
+    assert wrong.startswith("\x1b[31m")
+    assert slow.startswith("\x1b[33m")
+
+
 def test_export_writes_a_file(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).epoch(1, loss=0.5)
     target = tmp_path / "out.csv"

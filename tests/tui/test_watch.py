@@ -171,6 +171,35 @@ def test_what_another_process_logs_appears_and_a_held_picture_loses_nothing(
     small.until(lambda text: "○ finished tests/live" in text)
 
 
+def test_a_training_is_suspended_continued_and_stopped_from_the_screen(
+    small: Screen, tmp_path: Path
+) -> None:
+    source = """
+    with start("live") as run:
+        for step in range(10**9):
+            run.log({"loss": 1.0}, step=step)
+            time.sleep(0.05)
+    """
+    with start_script(tmp_path, source) as training:
+        try:
+            small.resize(columns=100, rows=30)
+            small.watch(str(tmp_path))
+            small.until(lambda text: "● running tests/live" in text)
+            small.type("Z")
+            small.until(lambda text: "Suspend tests/live?" in text)
+            small.type("y")
+            small.until(lambda text: "● suspended" in text and "tip held by a signal" in text)
+            small.type("Z", "y")
+            small.until(lambda text: "● running" in text)
+            small.type("X")
+            small.until(lambda text: "Stop tests/live?" in text)
+            small.type("X")
+            small.until(lambda text: "terminated tests/live" in text and "epochal resume" in text)
+            assert training.wait(timeout=30) != 0
+        finally:
+            training.kill()
+
+
 def test_a_run_that_starts_later_appears(small: Screen, tmp_path: Path) -> None:
     small.watch(str(tmp_path))
     small.until(lambda text: "they appear by themselves" in text)

@@ -13,9 +13,16 @@ from epochal.errors import UsageError
 from epochal.format import format_number
 from epochal.record import Position, Record, scalars_of
 from epochal.store.store import RunView
+from epochal.tui.cells import Span
+from epochal.tui.paint import Painter, painter_for
+from epochal.tui.severity import severity_of
 
 _LOOK_EVERY_S = 0.25
 _LONGEST_TEXT = 200
+_FAILURES = frozenset(
+    "exception vanished records-lost values-lost blob-lost sinks-failed companion-lost"
+    " companion-failed".split()
+)
 _Item = tuple[Position, Record]
 
 
@@ -34,13 +41,14 @@ def run(args: argparse.Namespace) -> int:
     if args.lines < 0:
         raise UsageError(f"-n {args.lines} must be 0 or more.")
     view = run_of(args)
-    _print(_latest(view, args.lines), as_json=args.json)
+    painter = painter_for(sys.stdout)
+    _print(_latest(view, args.lines), painter, as_json=args.json)
     while args.follow:
         # Asked before reading: what a run writes before it ends is never missed.
         may_go_on = view.info.status.state in ("running", "waiting")
         end = view.end()
         if view.refresh():
-            _print(_by_time(view.records(end)), as_json=args.json)
+            _print(_by_time(view.records(end)), painter, as_json=args.json)
         elif not may_go_on:
             break
         else:
@@ -62,12 +70,12 @@ def _by_time(items: Iterable[_Item]) -> list[_Item]:
     return sorted(items, key=lambda item: _time_of(item[1]))
 
 
-def _print(items: Iterable[_Item], *, as_json: bool) -> None:
+def _print(items: Iterable[_Item], painter: Painter, *, as_json: bool) -> None:
     for position, record in items:
         if as_json:
             print_json(record)
         else:
-            print(_line(position, record))
+            print(painter.paint((Span(_line(position, record), _style(record)),)))
     sys.stdout.flush()
 
 
@@ -80,6 +88,21 @@ def _line(position: Position, record: Record) -> str:
     texts = ("name", "level", "status", "reason", "sentence", "text", "value")
     words += [_short(record[field]) for field in texts if isinstance(record.get(field), str)]
     return "  ".join(words)
+
+
+def _style(record: Record) -> str:
+    """Errors in red and warnings in yellow, by level or by what a program printed."""
+    kind = record["log"]
+    if kind == "message":
+        return severity_of(str(record.get("level", "")), str(record.get("text", "")))
+    if kind == "finding":
+        is_open = record.get("state") != "closed"
+        return {"error": "bad", "warning": "warn"}.get(record.get("severity", ""), "") * is_open
+    if kind == "event" and record.get("name") in _FAILURES:
+        return "bad"
+    if kind == "finish":
+        return "good" if record.get("status") == "finished" else "bad"
+    return ""
 
 
 def _short(text: str) -> str:

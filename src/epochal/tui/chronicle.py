@@ -14,6 +14,7 @@ from epochal.format import format_duration, format_number
 from epochal.record import Position, Record, scalars_of
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
+from epochal.tui.severity import severity_of
 
 LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
 KEPT_LINES = 5000
@@ -21,7 +22,6 @@ KEPT_TEXTS = 100
 # The newest records of the machine that are looked at for words: a minute and more of 8 GPUs.
 _MACHINE_RECORDS = 64
 _MACHINE_WRITER = "telemetry"
-_ALARMS = ("error", "critical", "fatal", "exception", "traceback")
 _ENDED_BADLY = ("failed", "crashed", "terminated")
 _SEVERITIES = {"error": 0, "critical": 0, "warning": 1, "info": 2}
 
@@ -154,9 +154,7 @@ def _message(record: Record) -> tuple[str, str]:
     text, level = str(record.get("text", "")), str(record.get("level", ""))
     if isinstance(record.get("duration_ms"), (int, float)):
         text += f" ({format_duration(record['duration_ms'] / 1000)})"
-    if level in _ALARMS or (level == "stderr" and any(word in text.lower() for word in _ALARMS)):
-        return text, "bad"
-    return text, {"warning": "warn", "stderr": "warn", "debug": "dim"}.get(level, "")
+    return text, severity_of(level, text)
 
 
 def _finding_words(record: Record) -> tuple[str, str]:

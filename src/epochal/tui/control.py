@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from epochal.store.along import X
+from epochal.store.steering import Wish
 from epochal.tui.chart import extent_of
 from epochal.tui.desk import Desk
 from epochal.tui.view import SMOOTHINGS, TABS, Typing, View
@@ -20,6 +21,9 @@ Action = Callable[[View, Desk], View]
 
 def press(key: str, view: View, desk: Desk) -> View:
     """The view after a key; one that means nothing changes nothing."""
+    desk.notice = ""
+    if view.asking is not None:
+        return _answered(key, view, view.asking, desk)
     if view.typing is not None:
         return _typed(key, view, view.typing, desk)
     if view.shows_help:
@@ -31,8 +35,9 @@ def press(key: str, view: View, desk: Desk) -> View:
 
 
 def is_quit(key: str, view: View) -> bool:
-    """Whether a key ends the view; while a line is typed it is a letter."""
-    return key in ("q", "Q") and view.typing is None and not view.shows_help
+    """Whether a key ends the view; in a line, the help or a question it does not."""
+    is_elsewhere = view.typing is not None or view.shows_help or view.asking is not None
+    return key in ("q", "Q") and not is_elsewhere
 
 
 def filter_text(view: View, typing: Typing) -> str:
@@ -83,6 +88,23 @@ def _back(view: View, desk: Desk) -> View:
     if view.shows_runs:
         return replace(view, shows_runs=None)
     return replace(view, zoom=Zoom(), scroll=0)
+
+
+def _stop(view: View, desk: Desk) -> View:
+    return replace(view, asking="stop") if desk.is_going else view
+
+
+def _suspend(view: View, desk: Desk) -> View:
+    if not desk.is_going:
+        return view
+    return replace(view, asking="continue" if desk.is_suspended else "suspend")
+
+
+def _answered(key: str, view: View, wish: Wish, desk: Desk) -> View:
+    """A question about the run is answered by y, or by its own key pressed again."""
+    if key in ("y", "Y") or _ASKS.get(key) is (_stop if wish == "stop" else _suspend):
+        desk.steer(wish)
+    return replace(view, asking=None)
 
 
 def _tab(by: int) -> Action:
@@ -169,7 +191,10 @@ def _enlarge(view: View, desk: Desk) -> View:
     return replace(view, is_enlarged=view.tab == "charts" and not view.is_enlarged)
 
 
+# What is asked about before it is done to a run.
+_ASKS: Mapping[str, Action] = {"X": _stop, "Z": _suspend}
 _ACTIONS: Mapping[str, Action] = {
+    **_ASKS,
     "?": lambda view, desk: replace(view, shows_help=True),
     "h": lambda view, desk: replace(view, shows_help=True),
     "tab": _tab(1),

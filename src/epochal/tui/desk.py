@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from epochal.errors import UsageError
+from epochal.errors import EpochalError, UsageError
 from epochal.store.answers import Metric, State
 from epochal.store.pattern import PatternError, compile_pattern, matches
+from epochal.store.steering import Wish, ask
 from epochal.store.store import RunView, Store
 from epochal.tui.chronicle import Chronicle
 from epochal.tui.curves import Curves
@@ -72,6 +73,8 @@ class Desk:
         self.run = chosen
         self.compared = list(compared)[: len(OTHERS)]
         self.problem = ""
+        # What was done to a run, until the next key.
+        self.notice = ""
         # How far what was drawn last can be scrolled, None while that is not known.
         self.scroll_end: int | None = 0
         self.curves = Curves()
@@ -190,6 +193,30 @@ class Desk:
                 pattern = compile_pattern(f"(?i){text}")
                 runs = [run for run in runs if matches(pattern, _full_name(run))]
         return [run for run in runs if not run.labels.hidden]
+
+    # -- what can be done to the chosen run --------------------------------------------------------
+
+    @property
+    def is_going(self) -> bool:
+        """Whether the chosen run may still have a process to ask."""
+        return self.run is not None and self.run.status.state in _GOING
+
+    @property
+    def is_suspended(self) -> bool:
+        """Whether the chosen run's process is held."""
+        return self.run is not None and self.run.status.text == "suspended"
+
+    def steer(self, wish: Wish) -> None:
+        """Ask the chosen run's processes; ``notice`` says what was sent, or why it was not."""
+        if self.run is None:
+            return
+        try:
+            asked = ask(self.run, wish)
+        except EpochalError as error:
+            self.notice = str(error)
+            return
+        whom = ", ".join(map(str, asked.pids))
+        self.notice = f"{asked.signal} was sent to process {whom}."
 
     # -- the chosen run ---------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ HELP: tuple[tuple[str, str, str], ...] = (
     ("View", "j k  PgUp PgDn", "scroll; g and G go to the ends"),
     ("View", "p  Space", "hold the picture; nothing is lost"),
     ("View", "Ctrl-L", "draw everything anew"),
+    ("Run", "X", "stop the training, saved if it saves; asks first"),
+    ("Run", "Z", "suspend it, or let it go on; asks first"),
 )
 FILTERS = (
     "A filter is a regular expression on project/name, or a query:",

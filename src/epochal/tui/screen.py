@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from epochal.store.answers import RunInfo
+from epochal.store.steering import Wish
 from epochal.tui.cells import EMPTY, Line, Span, beside, block, clip, fit, printable, spread, width
 from epochal.tui.chronicle import Chronicle
 from epochal.tui.control import filter_text
@@ -27,6 +29,7 @@ from epochal.tui.panels.words import (
     sample_title,
 )
 from epochal.tui.progress import progress_of
+from epochal.tui.tips import hints, tip
 from epochal.tui.view import View
 from epochal.tui.vitals import vitals_of
 
@@ -35,7 +38,7 @@ _SIDE_FROM, _TWO_COLUMNS_FROM = 130, 84
 _LEAST_CHART = 7
 _MOST_GPUS = 8
 _FEW_VITALS = 3
-_HINTS = "? keys  q quit  / filter  c compare  + - zoom  s smooth  p pause"
+_TIP_FROM = 20
 _NO_RUN = "No runs here yet: they appear by themselves as soon as one is started."
 
 
@@ -56,6 +59,7 @@ def compose(desk: Desk, view: View, *, columns: int, rows: int, glyphs: Glyphs) 
         _run_line(desk, columns, glyphs),
         tab_line(view.tab, columns=columns, right=_modes(view)),
         *_trouble(desk),
+        *_tip(desk, view, rows),
     ]
     bottom = _footer(desk, view, columns)
     size = Size(columns, rows - len(top) - 1)
@@ -81,6 +85,14 @@ def _trouble(desk: Desk) -> list[Line]:
     return [(Span(printable(" ".join(words)), "bad"),)] if words else []
 
 
+def _tip(desk: Desk, view: View, rows: int) -> list[Line]:
+    """What can be done now, where there is room for a line of it."""
+    if desk.run is None or rows < _TIP_FROM:
+        return []
+    text = tip(desk.run.info, view, desk.chronicle())
+    return [] if text is None else [(Span("tip ", "key"), Span(printable(text), "dim"))]
+
+
 def _modes(view: View) -> Line:
     """What about the picture is not as usual."""
     modes = [
@@ -100,16 +112,32 @@ def _footer(desk: Desk, view: View, columns: int) -> Line:
         start = Span(f"filter {view.typing.what}: ", "key")
         note = Span(f"  {desk.problem}", "bad") if desk.problem else Span("")
         return clip((start, Span(text), Span(" ", "chosen"), note), columns)
+    if view.asking is not None and desk.run is not None:
+        return clip(_question(desk.run.info, view.asking), columns)
+    if desk.notice:
+        return clip((Span(desk.notice, "accent"),), columns)
     if desk.problem:
         return clip((Span(desk.problem, "bad"),), columns)
     place = f"run {desk.place + 1} of {len(desk.runs):,}" if len(desk.runs) > 1 else ""
     spans: Line = ()
-    for hint in _HINTS.split("  "):
+    for hint in hints(view).split("  "):
         *keys, meaning = hint.split(" ")
         more = (Span(" ".join(keys), "key"), Span(f" {meaning}  ", "dim"))
         if width((*spans, *more)) + len(place) < columns:
             spans += more
     return spread(spans, (Span(place, "dim"),), columns)
+
+
+def _question(info: RunInfo, wish: Wish) -> Line:
+    name = printable(f"{info.project}/{info.name}")
+    verb = {"stop": "Stop", "suspend": "Suspend", "continue": "Continue"}.get(wish, wish)
+    return (
+        Span(f"{verb} {name}?", "shout"),
+        Span("  y", "key"),
+        Span(" yes  "),
+        Span("any other key", "key"),
+        Span(" no"),
+    )
 
 
 def _body(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:

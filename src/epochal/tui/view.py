@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from epochal.store.along import X
+from epochal.store.steering import Wish
 from epochal.tui.zoom import Zoom
 
 Tab = Literal["overview", "charts", "system", "log", "text", "config"]
@@ -26,7 +27,8 @@ class View:
     """Everything about a screen that is not data.
 
     ``shows_runs=None`` shows the list of runs where there is room; ``metric`` is the series of the
-    large chart, None the headline; ``scroll`` counts lines from where a tab begins.
+    large chart, None the headline; ``scroll`` counts lines from where a tab begins; ``asking`` is
+    what the next key would have done to the run.
     """
 
     tab: Tab = "overview"
@@ -44,3 +46,4 @@ class View:
     x: X = "step"
     zoom: Zoom = field(default_factory=Zoom)
     scroll: int = 0
+    asking: Wish | None = None
