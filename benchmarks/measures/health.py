@@ -20,14 +20,14 @@ NAME = "health"
 def run(stage: Stage) -> Outcome:
     reports = [_report(heldout=heldout, quick=stage.quick) for heldout in (False, True)]
     tables = tuple(table for report in reports for table in report.tables())
-    holds = tuple(hold for report in reports for hold in _holds(report))
+    holds = tuple(hold for report in reports for hold in _holds(report, quick=stage.quick))
     speeds = ", ".join(f"{report.speed:,.0f}" for report in reports if report.speed)
     note = (
         "Drawn runs, healthy or with one fault planted, fed to the rules as if they were live."
         " In time: a non-finite number in its own record, spikes and explosions within 20 steps,"
         " throughput and throttling within 60 s, slow faults within three windows."
         " An alarm is a warning or an error; a step is a step record."
-        " The held-out half was committed before thresholds were set and is never tuned to."
+        " The held-out half is for judging: one part is older than the thresholds, one younger."
         f" Records per second of CPU: {speeds}."
     )
     return Outcome("Diagnosis", note, tables, holds)
@@ -42,28 +42,31 @@ def _report(*, heldout: bool, quick: bool) -> Report:
         heldout=heldout,
         family_names=list(families(heldout=heldout)),
         rules=list(sicknesses()),
-        steps=4_000 if quick else 200_000,
-        cases=4 if quick else 60,
+        steps=1_500 if quick else 200_000,
+        cases=2 if quick else 60,
         jobs=os.cpu_count() or 1,
         tell=say,
     )
 
 
-def _holds(report: Report) -> tuple[Hold, ...]:
+def _holds(report: Report, *, quick: bool) -> tuple[Hold, ...]:
+    """Of the worst class and family; of all together where each has but a few runs."""
     from benchmarks.health.report import FALSE_PER_20K, FOUND_SHARE
 
     lowest = min(report.rules, key=lambda one: one.rate)
     loudest = max(report.families, key=lambda one: one.per_20k)
+    missed, alarms = 1 - lowest.rate, loudest.per_20k
+    if quick:
+        missed = 1 - sum(one.rate for one in report.rules) / len(report.rules)
+        alarms = sum(one.per_20k for one in report.families) / len(report.families)
+    of_class = "all classes" if quick else f"worst class ({lowest.rule})"
+    of_family = "all families" if quick else f"worst family ({loudest.family})"
+    limit = round(100 * (1 - FOUND_SHARE), 6)
     return (
+        Hold(f"faults not found in time, {report.half} half, {of_class}", limit, 100 * missed, "%"),
         Hold(
-            f"faults not found in time, {report.half} half, worst class ({lowest.rule})",
-            round(100 * (1 - FOUND_SHARE), 6),
-            100 * (1 - lowest.rate),
-            "%",
-        ),
-        Hold(
-            f"false alarms per 20,000 steps, {report.half} half, worst family ({loudest.family})",
+            f"false alarms per 20,000 steps, {report.half} half, {of_family}",
             FALSE_PER_20K,
-            loudest.per_20k,
+            alarms,
         ),
     )
