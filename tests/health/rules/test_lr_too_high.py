@@ -21,3 +21,8 @@ def test_a_rise_long_after_the_peak_has_other_reasons() -> None:
     losses = falling(600) + flat(300, falling(600)[-1] * 1.5)
     rates = [1e-3 * (1 - n / 900) for n in range(900)]
     assert opened(LearningRateTooHigh, steps(losses, lr=rates)) == []
+
+
+def test_of_a_constant_rate_there_is_no_telling() -> None:
+    losses = falling(300) + flat(600, falling(300)[-1] * 1.4)
+    assert opened(LearningRateTooHigh, steps(losses, lr=1e-3)) == []

@@ -25,7 +25,7 @@ class GradientAcceleration(Rule):
     name = "gradient-acceleration"
     kinds = CURVE_KINDS
     every_rank = False
-    patience = 2
+    patience = 3
     release = 5
     cooldown_steps = 100
 

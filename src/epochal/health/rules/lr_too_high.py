@@ -17,7 +17,8 @@ from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 class LearningRateTooHigh(Rule):
     """The rate has reached its peak, and the loss climbs from its best level under it.
 
-    It needs the learning rate in the record. A rise smaller than what the run recovered from before
+    It needs the learning rate in the record, and one that rose to its peak: of a constant rate there
+    is no telling that the rise is its doing. A rise smaller than what the run recovered from before
     is its nature.
     """
 
@@ -36,6 +37,8 @@ class LearningRateTooHigh(Rule):
         if curve is None or not self._rise.follow(curve):
             return ()
         thresholds, rate = self.thresholds.curves, context.rate
+        if rate.began_at_peak(thresholds.warmup_share):
+            return ()
         is_high = rate.is_near_peak(thresholds.peak_share) and self._is_high(curve)
         begins = self._rise.lasts(is_high) >= thresholds.peak_wait
         begins = begins and not self._rise.is_falling(curve)
