@@ -16,12 +16,17 @@ _MAX_PATCH_BYTES = 1024 * 1024
 def describe_process() -> dict[str, Any]:
     """Command line, folder, user-visible machine facts and Python."""
     return {
-        "command": [sys.executable, *sys.argv],
+        "command": _command(),
         "cwd": _cwd(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpu_count": os.cpu_count(),
     }
+
+
+def _command() -> list[str]:
+    """What would start this process again; ``sys.argv`` hides ``-m``, ``-c`` and ``-X``."""
+    return [sys.executable, *(sys.orig_argv[1:] or sys.argv)]
 
 
 def describe_packages() -> dict[str, str]:
