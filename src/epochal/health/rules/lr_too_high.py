@@ -17,9 +17,8 @@ from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 class LearningRateTooHigh(Rule):
     """The rate has reached its peak, and the loss climbs from its best level under it.
 
-    It needs the learning rate in the record, and one that rose to its peak: of a constant rate there
-    is no telling that the rise is its doing. A rise smaller than what the run recovered from before
-    is its nature.
+    It needs the learning rate in the record, and one that rose to its peak: a constant rate may or
+    may not be the reason. A rise smaller than what the run recovered from before is its nature.
     """
 
     name = "lr-too-high"
