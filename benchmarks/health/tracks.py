@@ -77,6 +77,11 @@ def add_layers(sketch: Sketch, *, every: int, blocks: int = 3, frozen: int = 0) 
     return sketch.layers
 
 
+def watched_t(sketch: Sketch, row: int) -> float:
+    """When the watched layers of a row are written: just before its step record."""
+    return round(float(sketch.t()[row]) - 0.001, 3)
+
+
 def add_experts(
     sketch: Sketch, *, every: int, count: int, top_k: int, layers: int = 2, evenness: float = 12.0
 ) -> Experts:

@@ -9,7 +9,7 @@ from benchmarks.health.faults.planting import fault, onset, ramp, require, soon
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
 from benchmarks.health.strengths import Strengths
-from benchmarks.health.tracks import add_layers, last_rows, smoothed
+from benchmarks.health.tracks import add_layers, last_rows, smoothed, watched_t
 
 # Three windows of a hundred rows: what tells a rise from noise and swings.
 RISE_ROWS = 300
@@ -38,7 +38,7 @@ def nonfinite(sketch: Sketch, strengths: Strengths) -> Fault:
         place = last_rows(layers.at, row).start
         layers.grads[place:, int(rng.integers(0, len(layers.names)))] = np.inf
         row = int(layers.at[place])
-        at = round(float(sketch.t()[row]) - 0.001, 3)
+        at = watched_t(sketch, row)
     else:
         column = sketch.loss if where == "loss" else sketch.norm
         column[row:stop] = value

@@ -9,7 +9,7 @@ from benchmarks.health.faults.planting import fault, require
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Layers, Sketch
 from benchmarks.health.strengths import Strengths
-from benchmarks.health.tracks import add_layers
+from benchmarks.health.tracks import add_layers, watched_t
 
 WINDOW = 5
 
@@ -23,7 +23,7 @@ def dead_layer(sketch: Sketch, strengths: Strengths) -> Fault:
     layers.grads[place:, column] = 0.0
     layers.zeros[place:, column] = 1.0
     layers.ratios[place:, column] = 1e-7
-    return _told(sketch, "dead-layer", layers, place, column, every)
+    return _told(sketch, "dead-layer", layers, place, column, 3 * WINDOW * every)
 
 
 def frozen_layer(sketch: Sketch, strengths: Strengths) -> Fault:
@@ -31,7 +31,7 @@ def frozen_layer(sketch: Sketch, strengths: Strengths) -> Fault:
     layers, every, place, column = _watched(sketch)
     layers.ratios[place:, column] = 0.0
     layers.params[place:, column] = layers.params[place, column]
-    return _told(sketch, "frozen-layer", layers, place, column, every)
+    return _told(sketch, "frozen-layer", layers, place, column, 3 * WINDOW * every)
 
 
 def update_ratio(sketch: Sketch, strengths: Strengths) -> Fault:
@@ -50,10 +50,8 @@ def update_ratio(sketch: Sketch, strengths: Strengths) -> Fault:
     columns = slice(None) if is_everywhere else slice(column, column + 1)
     shape = layers.ratios[place:, columns].shape
     layers.ratios[place:, columns] = size * np.exp(rng.normal(0, 0.1, shape))
-    if is_everywhere:
-        row = int(layers.at[place])
-        return fault(sketch, "update-ratio", row, rows=3 * WINDOW * every)
-    return _told(sketch, "update-ratio", layers, place, column, every)
+    told = None if is_everywhere else column
+    return _told(sketch, "update-ratio", layers, place, told, 3 * WINDOW * every)
 
 
 def weight_norm(sketch: Sketch, strengths: Strengths) -> Fault:
@@ -67,11 +65,8 @@ def weight_norm(sketch: Sketch, strengths: Strengths) -> Fault:
     is_everywhere = rng.random() < 0.4
     columns = slice(None) if is_everywhere else slice(column, column + 1)
     layers.params[place:, columns] *= factor[:, None]
-    rows = 3 * 8 * every
-    row = int(layers.at[place])
-    if is_everywhere:
-        return fault(sketch, "weight-norm", row, rows=rows)
-    return fault(sketch, "weight-norm", row, rows=rows, names=_words(layers.names[column]))
+    told = None if is_everywhere else column
+    return _told(sketch, "weight-norm", layers, place, told, 3 * 8 * every)
 
 
 def _watched(sketch: Sketch) -> tuple[Layers, int, int, int]:
@@ -83,9 +78,12 @@ def _watched(sketch: Sketch) -> tuple[Layers, int, int, int]:
     return layers, every, place, int(rng.integers(0, len(layers.names)))
 
 
-def _told(sketch: Sketch, rule: str, layers: Layers, place: int, column: int, every: int) -> Fault:
-    names = _words(layers.names[column])
-    return fault(sketch, rule, int(layers.at[place]), rows=3 * WINDOW * every, names=names)
+def _told(
+    sketch: Sketch, rule: str, layers: Layers, place: int, column: int | None, rows: int
+) -> Fault:
+    names = () if column is None else _words(layers.names[column])
+    row = int(layers.at[place])
+    return fault(sketch, rule, row, rows=rows, names=names, at=watched_t(sketch, row))
 
 
 def _words(name: str) -> tuple[str, ...]:
