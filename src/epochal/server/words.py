@@ -82,23 +82,27 @@ class WordBook:
         self._of: OrderedDict[str, Words] = OrderedDict()
 
     def words(self, run: RunView, run_id: str) -> Words:
-        """The words of a run, read on to where the run has been read."""
+        """The words of a run, read on to where the run has been read.
+
+        Step records are many: they are read only where no event tells the phases.
+        """
         words = self._of.setdefault(run_id, Words())
         self._of.move_to_end(run_id)
         if not _is_before(words.read_to, run.end()):
             words = self._of[run_id] = Words()
-        for position, record in _unread(run, words.read_to):
+        has_events = bool(run.entries("event", name="phase", rank=None))
+        for position, record in _unread(run, words.read_to, with_loop=not has_events):
             words.add(position, record)
         while len(self._of) > MAX_RUNS:
             self._of.popitem(last=False)
         return words
 
 
-def _unread(run: RunView, read_to: Cursor) -> Iterator[tuple[Position, Record]]:
+def _unread(run: RunView, read_to: Cursor, *, with_loop: bool) -> Iterator[tuple[Position, Record]]:
     end = run.end()
     since: dict[str, Position] = {}
     for writer, last in end.items():
-        if writer != LOOP and not writer.startswith(_TELEMETRY):
+        if not writer.startswith(_TELEMETRY) and not (with_loop and writer == LOOP):
             since[writer] = last
         elif writer in read_to:
             since[writer] = read_to[writer]

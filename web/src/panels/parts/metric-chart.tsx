@@ -185,11 +185,13 @@ function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
   const findings = page.findings.all.value;
   const placed = page.marks.along(x);
   const hidden = hiddenMarks(page).join(" ");
+  const focus = page.runs.focus.value;
+  const whose = focus === null || page.runs.shown.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
   return useMemo(() => {
     const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind);
-    const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label }] : []));
+    const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label: whose + label }] : []));
     return [...happened, ...(isShown("finding") ? findingMarks(findings ?? [], name, x) : [])];
-  }, [findings, placed, hidden, name, x]);
+  }, [findings, placed, hidden, name, x, whose]);
 }
 
 function findingMarks(findings: readonly Finding[], name: string, x: XKind): readonly Mark[] {
