@@ -207,3 +207,11 @@ def test_the_block_is_printed_once(start_run: StartRun, capsys: pytest.CaptureFi
         run.log_allocator(memory_segments(model), step=step)
     run.finish()
     assert capsys.readouterr().err.count("[Allocator]") == 1
+
+
+def test_what_stands_for_a_tensor_while_a_model_is_compiled_has_no_memory() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        stands_for = torch.empty(4, 4)
+    assert list(storages_of(stands_for)) == []

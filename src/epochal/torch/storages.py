@@ -7,6 +7,7 @@ several (quantised, sparse) all parts count.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,7 +39,7 @@ def storages_of(tensor: Tensor) -> Iterator[Storage]:
 
 
 def _plain_parts(tensor: Tensor) -> Iterator[Tensor]:
-    if tensor.is_meta:
+    if tensor.is_meta or _is_stand_in(tensor):
         return
     if hasattr(tensor, "to_local"):
         # Not to_local() itself, which autograd would follow.
@@ -57,6 +58,12 @@ def _plain_parts(tensor: Tensor) -> Iterator[Tensor]:
         yield from (tensor.ccol_indices(), tensor.row_indices(), tensor.values())
     elif tensor.layout is torch.strided:
         yield tensor
+
+
+def _is_stand_in(tensor: Tensor) -> bool:
+    """Whether it is one that torch.compile traces with: it has a shape and no memory."""
+    tracing: Any = sys.modules.get("torch._subclasses.fake_tensor")
+    return tracing is not None and isinstance(tensor, tracing.FakeTensor)
 
 
 def _place(tensor: Tensor) -> Place:

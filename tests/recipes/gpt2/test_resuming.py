@@ -10,6 +10,7 @@ from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.resuming import (
     RUN_NAME,
     Origin,
+    begun_config,
     borrowed_weights,
     describe_checkpoints,
     find_origin,
@@ -71,6 +72,13 @@ def test_a_run_that_has_no_checkpoint_yet_begins_again_and_not_from_another(
     assert found(tmp_path, "latest", "two") is None
     with pytest.raises(UsageError, match="no checkpoint has a metric yet"):
         found(tmp_path, "best", "two")
+
+
+def test_a_run_that_was_begun_says_how(tmp_path: Path) -> None:
+    save(tmp_path, "one")
+    assert begun_config(Flags(dir=str(tmp_path), run_name="one")) == {"num_layers": 3}
+    assert begun_config(Flags(dir=str(tmp_path), run_name="two")) is None
+    assert begun_config(Flags(dir=str(tmp_path))) is None
 
 
 def test_a_path_may_be_a_checkpoint_a_folder_of_them_or_a_run(tmp_path: Path) -> None:

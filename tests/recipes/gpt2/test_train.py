@@ -133,6 +133,7 @@ def test_killed_before_the_first_checkpoint_it_begins_again_in_the_same_run(
     assert "There is no checkpoint yet" in shown
     assert losses(tmp_path, "run") == losses(whole, "run")
     assert records(tmp_path, "run", "resume")[0]["step"] == 0
+    assert config_of(tmp_path, "run")["checkpoint_freq"] == 4  # given anew
 
 
 def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from epochal.recipes.gpt2.flags import Asked, read_command
 from epochal.recipes.gpt2.place import Place, taken_place
 from epochal.recipes.gpt2.resuming import (
     Origin,
+    begun_config,
     borrowed_weights,
     describe_checkpoints,
     find_origin,
@@ -75,5 +76,7 @@ def _saved(asked: Asked, origin: Origin | None) -> Mapping[str, Any] | None:
     """What flags are taken over: all of a training that goes on, the sizes of borrowed weights."""
     if origin is not None:
         return origin.manifest.config
+    if asked.resume is not None:
+        return Ranks.present().on_first(lambda: begun_config(asked.flags()))
     source = asked.flags().init_from
     return None if source is None else borrowed_weights(Path(source)).flags

@@ -75,7 +75,7 @@ def find_origin(resume: str, flags: Flags) -> Origin | None:
     if resume == "auto" and flags.run_name is None:
         raise UsageError("--resume auto needs --run_name: the run to go on with, if there is one.")
     folders = [folder for folder in checkpoint_folders(flags) if list_manifests(folder)]
-    if resume == "auto" or _has_run(flags):
+    if resume == "auto" or begun_config(flags) is not None:
         folders = [f for f in folders if flags.run_name == _run_name(f)]
     pointer = "best" if resume == "best" else "latest"
     candidates = [_pointed(folder, pointer) for folder in folders]
@@ -87,13 +87,14 @@ def find_origin(resume: str, flags: Flags) -> Origin | None:
     raise UsageError(f"--resume {resume}: no checkpoint has a metric yet; use latest or a path.")
 
 
-def _has_run(flags: Flags) -> bool:
-    """Whether the run of that name was begun before, with or without a checkpoint."""
-    runs = run_folders(_project(flags))
-    return flags.run_name is not None and any(
-        run.identity.exists() and read_json(run.identity).get("name") == flags.run_name
-        for run in runs
-    )
+def begun_config(flags: Flags) -> dict[str, Any] | None:
+    """The configuration of the run of that name; None when it was not begun before."""
+    for run in run_folders(_project(flags)) if flags.run_name is not None else ():
+        if run.identity.exists():
+            identity = read_json(run.identity)
+            if identity.get("name") == flags.run_name:
+                return dict(identity.get("config") or {})
+    return None
 
 
 def _project(flags: Flags) -> Path:
