@@ -10,21 +10,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epochal import (
+    Checkpoints,
+    ClipStats,
+    Retention,
+    Run,
+    SpeedOfLight,
+    TrainingState,
+    clip_grad_norm,
+    init,
+    memory_segments,
+    set_lr,
+    speed_of_light,
+    watch,
+)
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.plain_log import PlainLog
 from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_weights
 from epochal.recipes.gpt2.setup import Training
-from epochal.run.run import Run
-from epochal.run.start import init
-from epochal.torch.checkpoints import Checkpoints
-from epochal.torch.clip import ClipStats, clip_grad_norm
-from epochal.torch.estimate import SpeedOfLight, speed_of_light
-from epochal.torch.optimizer import set_lr
-from epochal.torch.retention import Retention
-from epochal.torch.segmented_memory import memory_segments
-from epochal.torch.training_state import TrainingState
-from epochal.torch.watching import watch
 
 
 def train(training: Training, *, origin: Origin | None = None, goes_on: bool = False) -> Run:
