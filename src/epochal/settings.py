@@ -14,6 +14,7 @@
     EPOCHAL_ALERTS     addresses, separated by blanks, that are told of findings and of the end
     EPOCHAL_ALERT_ON   info | warning | error | off: from which   default: warning
     EPOCHAL_CACHE_DIR  folder for what can be made again         default: the user's cache folder
+    EPOCHAL_LAUNCH_FILE  where a run says that it has begun, to whoever started the program
     EPOCHAL_TOKEN      the token a server that other machines can reach asks for
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
 
@@ -22,17 +23,19 @@ Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are rea
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from epochal.errors import UsageError
 
 _WHOLE_NUMBER = re.compile(r"-?[0-9]+")
 _PARENT_RUN = "EPOCHAL_PARENT_RUN"
+_LAUNCH_FILE = "EPOCHAL_LAUNCH_FILE"
 _ALERTS = "EPOCHAL_ALERTS"
 _ALERT_ON = "EPOCHAL_ALERT_ON"
 _TELEMETRY_EVERY = "EPOCHAL_TELEMETRY_EVERY"
@@ -81,6 +84,15 @@ class ParentRun:
     pid: int
     folder: str
     attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A run that has begun; ``captures`` says that it keeps what it prints itself."""
+
+    folder: str
+    attempt: int
+    captures: bool
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -194,6 +206,29 @@ def withdraw_run(*, pid: int) -> None:
     announced = read_parent_run()
     if announced is not None and announced.pid == pid:
         del os.environ[_PARENT_RUN]
+
+
+def launch_variable(path: Path) -> dict[str, str]:
+    """What tells a command's runs to announce themselves in this file."""
+    return {_LAUNCH_FILE: str(path)}
+
+
+def announce_launched(announcement: Announcement, environ: Mapping[str, str] | None = None) -> None:
+    """Say that a run has begun, where EPOCHAL_LAUNCH_FILE asks for it; raises ``OSError``."""
+    path = (os.environ if environ is None else environ).get(_LAUNCH_FILE)
+    if path and os.path.isdir(os.path.dirname(path)):
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(announcement)) + "\n")
+
+
+def read_announcements(path: Path) -> list[Announcement]:
+    """The runs that were announced in a file, in order."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    # A line without its end is still being written.
+    return [Announcement(**json.loads(line)) for line in text.split("\n")[:-1]]
 
 
 def alert_environment(alerts: Iterable[str], alert_on: str) -> dict[str, str]:

@@ -78,13 +78,22 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
     cwd = facts.get("cwd")
     return Continuation(
         command=tuple(launched),
-        environment=_environment(view),
+        environment=environment_of(view),
         cwd=cwd if isinstance(cwd, str) else None,
         checkpoint=checkpoint,
         next_step=None if manifest is None else manifest.step + 1,
         drift=_drift(view, manifest, more),
         remarks=(*remarks, *said, *_changed(facts)),
     )
+
+
+def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
+    """A command, told to go on from a run's last checkpoint, and what to say about that."""
+    checkpoint, manifest, _ = _checkpoint_of(view)
+    more = _resume_arguments(view.config, manifest, (), checkpoint)
+    if manifest is None:
+        return list(command), "it is started again, without a checkpoint"
+    return _with_arguments(command, more), f"it goes on with step {manifest.step + 1}"
 
 
 def _command_of(facts: Mapping[str, Any], name: str) -> list[str]:
@@ -181,7 +190,8 @@ def _program(command: Sequence[str]) -> list[str]:
     return words
 
 
-def _environment(view: LocalRun) -> dict[str, str]:
+def environment_of(view: LocalRun) -> dict[str, str]:
+    """The variables that make ``init`` go on with a run."""
     facts = view.facts
     project, name = str(facts.get("project")), str(facts.get("name"))
     variables = {

@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, str] = {
     "serve": "show runs live in a browser",
     "watch": "follow runs live in the terminal",
     "checkpoints": "list a run's checkpoints",
+    "run": "start a training, keep what it prints, start it again after a crash",
     "resume": "print or run the command that goes on with a run",
     "stop": "end a training safely, hold it, or let it go on",
     "schedule": "draw a learning-rate schedule",

@@ -17,7 +17,14 @@ from epochal.run.death import DeathWatch
 from epochal.run.findings_shown import FindingsShown
 from epochal.run.pace import Totals
 from epochal.run.run import Run
-from epochal.settings import announce_run, read_launch, read_settings, withdraw_run
+from epochal.settings import (
+    Announcement,
+    announce_launched,
+    announce_run,
+    read_launch,
+    read_settings,
+    withdraw_run,
+)
 
 Resume = Literal["never", "allow", "must", "latest"]
 
@@ -118,6 +125,15 @@ def init(
     return run
 
 
+def _announce(run: Run, *, capture: bool) -> None:
+    if run.rank != 0:
+        return
+    try:
+        announce_launched(Announcement(str(run.dir), run.attempt, captures=capture))
+    except OSError as error:
+        run.console.notice(f"whoever started this program cannot be told of the run: {error}")
+
+
 def _replace_current() -> None:
     previous = CURRENT.run
     if previous is None or previous.finished or not previous.is_of_this_process:
@@ -134,6 +150,7 @@ def _make_current(run: Run, *, capture: bool) -> None:
         pid = os.getpid()
         announce_run(pid=pid, folder=str(run.dir), attempt=run.attempt)
         run.on_finish(lambda: withdraw_run(pid=pid))
+        _announce(run, capture=capture)
     run.on_finish(DeathWatch(run).release)
     if capture:
         run.on_finish(Capture(run.keep_output).stop)

@@ -6,6 +6,7 @@ any other says in its journal that it was terminated, and ends.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -26,7 +27,7 @@ _SIGNALS: Mapping[Wish, str] = {
     "continue": "SIGCONT",
 }
 _GOING = ("running", "waiting", "silent")
-_RANK = "rank-"
+_RANK, _LAUNCHER = "rank-", "launcher"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def ask(run: RunView, wish: Wish) -> Asked:
             f"{name} has {elsewhere} of {len(processes)} processes elsewhere: suspending only those"
             " here would leave the others waiting until they give up."
         )
+    if wish == "kill":
+        _warn_launcher(run)
     pids = []
     for process, state in zip(processes, seen, strict=True):
         # The first one always: it says why it cannot be reached.
@@ -85,6 +88,15 @@ def processes_of(run: RunView) -> list[Mapping[str, Any]]:
         if position.attempt == newest and position.writer != LOOP
     }
     return [run.facts, *others.values()]
+
+
+def _warn_launcher(run: RunView) -> None:
+    """Tell whoever started the training that its end is meant, lest it be started again."""
+    entries = [e for e in run.entries("run", rank=None) if e.position.writer == _LAUNCHER]
+    if entries and liveness(newest := entries[-1].record) == "alive":
+        # Gone, or out of reach, in this moment: then it starts nothing again either.
+        with contextlib.suppress(ProcessOutOfReachError):
+            send_signal(newest, _SIGNALS["stop"])
 
 
 def _send(name: str, process: Mapping[str, Any], wish: Wish) -> int:
