@@ -318,3 +318,13 @@ def test_graphs_inside_need_labels_of_their_own() -> None:
         FlowBuilder.start(inner()).through(nn.Sequential(inner()))
     )
     assert "both a tag and the label" in faults_of(FlowBuilder.start(inner()).tag("part"))
+
+
+def test_a_verbose_build_prints_the_tree_and_the_parameters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    builder = FlowBuilder.start(nn.Linear(2, 3)).label("net").verbose()
+    graph = builder.build()
+    assert capsys.readouterr().out == f"{graph.tree_summary()}\n{graph.param_summary()}\n"
+    builder.verbose(False).build()
+    assert capsys.readouterr().out == ""

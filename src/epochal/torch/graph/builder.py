@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import nn
 
+from epochal.console.verbosity import msg
 from epochal.errors import UsageError
 from epochal.torch.graph.choice import Gate, Switch
 from epochal.torch.graph.draft import Draft, Initial, Use
@@ -38,6 +39,7 @@ class FlowBuilder:
         self._tag_at: int | None = self._streams[0]
         self._use_at: int | None = None
         self._label: str | None = None
+        self._is_verbose = False
 
     @classmethod
     def start(cls, part: Part | None = None) -> FlowBuilder:
@@ -119,6 +121,11 @@ class FlowBuilder:
         self._label = name
         return self
 
+    def verbose(self, on: bool = True) -> FlowBuilder:
+        """Have `build()` print the graph it made: its tree and its parameters."""
+        self._is_verbose = on
+        return self
+
     def input(self, *names: str) -> FlowBuilder:
         """Declare more inputs of the graph, passed after the first or by name; read by `using`."""
         for name in names:
@@ -169,6 +176,8 @@ class FlowBuilder:
             graph = Graph(wiring, modules, label=self._label, initials=initials)
             faults = graph.faults()
             if not faults:
+                if self._is_verbose:
+                    msg("%s\n%s", graph.tree_summary(), graph.param_summary())
                 return graph
         lines = [f"  {number}. {fault}" for number, fault in enumerate(faults, 1)]
         raise UsageError("\n".join(["The graph cannot be built:", *lines]))
