@@ -147,6 +147,8 @@ def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None
     # The flags are the checkpoint's but for those given anew.
     finish(tmp_path, "--resume", "latest", run_name="run")
     assert losses(tmp_path, "run") == losses(whole, "run")
+    lines = (tmp_path / "runs" / "gpt2" / "run" / "log.txt").read_text().splitlines()
+    assert [line.split()[0] for line in lines if " train " in line] == [str(n) for n in range(20)]
 
 
 def test_another_name_starts_a_run_that_knows_where_it_was_forked(

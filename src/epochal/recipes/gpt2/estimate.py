@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -61,7 +61,7 @@ def estimate(training: Training) -> Iterator[str]:
     if at_best:
         yield f"          training at best on {', '.join(at_best)}"
     yield f"tokens    {format_count(tokens)}"
-    yield from _disk_lines(training, num_evaluations)
+    yield from _disk_lines(training)
     yield f"memory    {format_bytes(measured.peak_bytes)} at most, of each rank"
 
 
@@ -95,7 +95,7 @@ def record_bytes(flags: Flags, *, num_tensors: int) -> tuple[int, int]:
     )
 
 
-def _disk_lines(training: Training, num_evaluations: int) -> Iterator[str]:
+def _disk_lines(training: Training) -> Iterator[str]:
     flags = training.flags
     num_tensors = sum(1 for _ in training.model.parameters())
     record, board = record_bytes(flags, num_tensors=num_tensors)
@@ -111,8 +111,7 @@ def _disk_lines(training: Training, num_evaluations: int) -> Iterator[str]:
     )
 
 
-def _timed(training: Training, work: object) -> float:
-    assert callable(work)
+def _timed(training: Training, work: Callable[[Training], None]) -> float:
     training.place.synchronize()
     begun = time.perf_counter()
     work(training)

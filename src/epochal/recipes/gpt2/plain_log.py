@@ -3,42 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+
+from epochal.errors import MetricNotFoundError
+from epochal.reading import load
+
+_SERIES = {"train": "train/loss", "hellaswag": "hellaswag_accuracy", "val": "eval/loss"}
+
+
+class Line(NamedTuple):
+    """A value of one kind at a step, a number or a 0-d tensor."""
+
+    step: int
+    kind: str
+    value: Any
 
 
 class PlainLog:
     """Appends values; those still on a GPU are written with the next `flush`, so none is awaited.
 
-    Going on from a step takes off the lines from that step on, so that none is there twice.
+    The file is begun anew with `past`, what an earlier attempt has recorded.
     """
 
-    def __init__(self, path: Path | None, *, first_step: int) -> None:
+    def __init__(self, path: Path | None, *, past: Sequence[Line] = ()) -> None:
         self._path = path
-        self._lines: list[tuple[int, str, Any]] = []
+        self._lines: list[Line] = []
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _cut(path, first_step)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}")
+            temporary.write_text(_text(past), encoding="utf-8")
+            os.replace(temporary, path)
 
     def add(self, step: int, kind: str, value: Any) -> None:
-        """Note a value, a number or a 0-d tensor."""
+        """Note a value."""
         if self._path is not None:
-            self._lines.append((step, kind, value))
+            self._lines.append(Line(step, kind, value))
 
     def flush(self) -> None:
         """Write what was noted; waits for values that are still on a GPU."""
         lines, self._lines = self._lines, []
-        if not lines or self._path is None:
-            return
-        tensors = [value for _, _, value in lines if isinstance(value, torch.Tensor)]
-        numbers = iter(torch.stack(tensors).tolist() if tensors else ())
-        with open(self._path, "a", encoding="utf-8") as file:
-            for step, kind, value in lines:
-                number = next(numbers) if isinstance(value, torch.Tensor) else value
-                file.write(f"{step} {kind} {number:.6f}\n")
+        if lines and self._path is not None:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(_text(lines))
 
     def __enter__(self) -> PlainLog:
         return self
@@ -52,14 +63,28 @@ class PlainLog:
         self.flush()
 
 
-def _cut(path: Path, first_step: int) -> None:
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        step = line.partition(" ")[0]
-        if line.endswith("\n") and step.isdigit() and int(step) < first_step:
-            kept.append(line)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text("".join(kept), encoding="utf-8")
-    os.replace(temporary, path)
+def recorded_lines(run_folder: Path, *, before: int) -> list[Line]:
+    """The lines of the steps before one, from the run's own record: a killed writer lost none."""
+    data = load(run_folder)
+    found: list[Line] = []
+    for kind, name in _SERIES.items():
+        try:
+            series = data.series(name)
+        except MetricNotFoundError:
+            continue
+        values = zip(series.steps.tolist(), series.values.tolist(), strict=True)
+        found += [Line(step, kind, value) for step, value in values if step < before]
+    order = {kind: number for number, kind in enumerate(_SERIES)}
+    # The model is judged before its first step, and after a step from then on.
+    signs = {line: 1 if line.step else -1 for line in found}
+    return sorted(found, key=lambda line: (line.step, signs[line] * order[line.kind]))
+
+
+def _text(lines: Sequence[Line]) -> str:
+    tensors = [line.value for line in lines if isinstance(line.value, torch.Tensor)]
+    numbers = iter(torch.stack(tensors).tolist() if tensors else ())
+    texts = []
+    for step, kind, value in lines:
+        number = next(numbers) if isinstance(value, torch.Tensor) else value
+        texts.append(f"{step} {kind} {number:.6f}\n")
+    return "".join(texts)

@@ -26,7 +26,7 @@ from epochal import (
 )
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
-from epochal.recipes.gpt2.plain_log import PlainLog
+from epochal.recipes.gpt2.plain_log import PlainLog, recorded_lines
 from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_weights
 from epochal.recipes.gpt2.setup import Training
 
@@ -205,8 +205,9 @@ def open_plain_log(training: Training, run: Run, *, first_step: int) -> PlainLog
     """The plain log of rank 0: ``log.txt`` in the run's folder, or ``<run>.txt`` in another."""
     folder = training.flags.logdir
     path = run.dir / "log.txt" if folder is None else Path(folder) / f"{run.dir.name}.txt"
-    is_written = training.place.rank == 0 and run.is_recorded
-    return PlainLog(path if is_written else None, first_step=first_step)
+    if training.place.rank != 0 or not run.is_recorded:
+        return PlainLog(None)
+    return PlainLog(path, past=recorded_lines(run.dir, before=first_step) if run.resumed else ())
 
 
 def introduce(training: Training, run: Run, *, first_step: int) -> None:
