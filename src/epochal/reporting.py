@@ -24,6 +24,13 @@ class JsonLogOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLogOptions:
+    """``plain_log_file``: where ``step kind value`` goes; ``training.txt`` in the run's folder."""
+
+    plain_log_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBoardOptions:
     """``tensorboard_dir`` holds one folder per run, named ``run_name`` (the run's own if None).
 
@@ -72,13 +79,20 @@ class TrackioOptions:
 
 
 SinkOptions = (
-    JsonLogOptions | TensorBoardOptions | WandbOptions | AimOptions | MlflowOptions | TrackioOptions
+    JsonLogOptions
+    | PlainLogOptions
+    | TensorBoardOptions
+    | WandbOptions
+    | AimOptions
+    | MlflowOptions
+    | TrackioOptions
 )
 
 # Every sink there is, by the name that ``report_to`` takes.
 OPTIONS: Mapping[str, type[SinkOptions]] = MappingProxyType(
     {
         "json_log": JsonLogOptions,
+        "plain_log": PlainLogOptions,
         "tensorboard": TensorBoardOptions,
         "wandb": WandbOptions,
         "aim": AimOptions,
@@ -90,7 +104,7 @@ _OWNERS: Mapping[str, str] = {
     entry.name: sink for sink, kind in OPTIONS.items() for entry in fields(kind)
 }
 OPTION_NAMES = ("report_to", *_OWNERS)
-_PATHS = frozenset({"log_file", "tensorboard_dir", "wandb_dir", "aim_repo"})
+_PATHS = frozenset({"log_file", "plain_log_file", "tensorboard_dir", "wandb_dir", "aim_repo"})
 _PREFIXES = ("tensorboard_", "wandb_", "aim_", "mlflow_", "trackio_", "report_")
 _NEAR = 0.8
 

@@ -32,6 +32,13 @@ MEMBERS: dict[str, Member] = {
         lambda folder: {"log_file": str(folder / "log.json")},
         lambda folder, _run: str(folder / "log.json"),
     ),
+    "plain_log": Member(
+        "epochal",
+        readers.PLAIN_LOG,
+        lambda folder: {"plain_log_file": str(folder / "log.txt")},
+        lambda folder, _run: str(folder / "log.txt"),
+        loss="train",
+    ),
     "tensorboard": Member(
         "tensorboard",
         readers.TENSORBOARD,

@@ -11,6 +11,15 @@ records = json.load(open(sys.argv[1]))
 print(json.dumps({"train/loss": [[r["step"], r["loss"]] for r in records if r["log"] == "step"]}))
 """
 
+PLAIN_LOG = """
+import json, sys
+found = {}
+for line in open(sys.argv[1]):
+    step, kind, value = line.split()
+    found.setdefault(kind, []).append([int(step), float(value)])
+print(json.dumps(found))
+"""
+
 TENSORBOARD = """
 import json, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -10,18 +10,16 @@ series goes by its name, with ``_`` for blanks. A value reads back as the number
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 import numpy as np
 
 from epochal.exports.export import Rows, rows_of
-from epochal.store.answers import Metric, Series
+from epochal.series.plain_kind import plain_kind, plain_word
+from epochal.store.answers import Series
 from epochal.store.store import RunView
 
-_KINDS = {"loss": "train", "eval_loss": "val"}
-_HELLASWAG = re.compile(r"(.*[/._])?hellaswag([_/.]?acc(uracy)?([_/.]?norm)?)?", re.IGNORECASE)
 _BLOCK_STEPS = 4096
 
 
@@ -29,10 +27,10 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
     """Write each run by step, or by epoch where it has only those; several are headed by name."""
     for run in runs:
         if len(runs) > 1:
-            out.write(f"# run {_word(f'{run.info.project}/{run.info.name}')}\n")
+            out.write(f"# run {plain_word(f'{run.info.project}/{run.info.name}')}\n")
         axis = rows or ("step" if _has_steps(run) else rows_of(run, None))
         columns = [
-            (_kind(metric), run.series(metric.name, axis=axis))
+            (plain_kind(metric.name, role=metric.role), run.series(metric.name, axis=axis))
             for metric in run.metrics()
             if metric.axis == axis and 0 in metric.ranks
         ]
@@ -41,12 +39,6 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
 
 def _has_steps(run: RunView) -> bool:
     return any(metric.axis == "step" and 0 in metric.ranks for metric in run.metrics())
-
-
-def _kind(metric: Metric) -> str:
-    if metric.role in _KINDS:
-        return _KINDS[metric.role]
-    return "hellaswag" if _HELLASWAG.fullmatch(metric.name) else _word(metric.name)
 
 
 def _lines(columns: Sequence[tuple[str, Series]]) -> Iterator[str]:
@@ -66,9 +58,3 @@ def _lines(columns: Sequence[tuple[str, Series]]) -> Iterator[str]:
         points.sort(key=lambda point: point[:2])
         for step, order, value in points:
             yield f"{step} {columns[order][0]} {value!r}\n"
-
-
-def _word(text: str) -> str:
-    """A text as one word, so that a line always has three."""
-    joined = "_".join(text.split()) or "_"
-    return joined if joined.isprintable() else repr(joined)[1:-1]

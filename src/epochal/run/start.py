@@ -64,8 +64,8 @@ def init(
     beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
     ``alerts`` are addresses of people to tell about findings (from ``alert_on`` on: "info",
     "warning", "error") and about the end: "desktop", or those of the apprise package.
-    ``report_to`` names the trackers it forwards to (json_log, tensorboard, wandb, aim, mlflow,
-    trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
+    ``report_to`` names the trackers it forwards to (json_log, plain_log, tensorboard, wandb, aim,
+    mlflow, trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
     ``config_file`` as well.
 
     Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later

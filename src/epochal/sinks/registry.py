@@ -12,6 +12,7 @@ from epochal.sinks.sink import Sink
 _MEMBERS: Mapping[str, str] = MappingProxyType(
     {
         "json_log": "JsonLogSink",
+        "plain_log": "PlainLogSink",
         "tensorboard": "TensorBoardSink",
         "wandb": "WandbSink",
         "aim": "AimSink",

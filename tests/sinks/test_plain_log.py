@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from epochal.journal.layout import RunFolder
+from epochal.record import Position
+from epochal.reporting import PlainLogOptions
+from epochal.sinks.plain_log import PlainLogSink
+from epochal.sinks.sink import Entry, SinkContext
+
+
+def context(tmp_path: Path, state: dict[str, Any] | None = None) -> SinkContext:
+    return SinkContext(
+        folder=RunFolder(tmp_path), identity={}, options=PlainLogOptions(), state=state or {}
+    )
+
+
+def entry(record: dict[str, Any], *, writer: str = "loop", step: int = 0) -> Entry:
+    return Entry(Position(writer, 1, 0, 0), {"t": 1.5, **record}, record.get("step", step))
+
+
+def losses(*steps: int) -> list[Entry]:
+    return [entry({"log": "step", "step": step, "loss": 1.5}) for step in steps]
+
+
+def lines(tmp_path: Path) -> list[str]:
+    return (tmp_path / "training.txt").read_text().splitlines()
+
+
+def test_numbers_go_by_the_names_of_old_logs(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    assert sink.open(context(tmp_path))
+    sink.write(
+        [
+            entry({"log": "step", "step": 3, "loss": 2.5, "norm": 0.5}),
+            entry({"log": "eval", "step": 3, "loss": 2.75}),
+            entry({"log": "metrics", "step": 3, "m": {"hellaswag": 0.25, "a b": 1}}),
+            entry({"log": "metrics", "step": 4, "m": {"x": None}, "nonfinite": {"x": "nan"}}),
+        ]
+    )
+    assert lines(tmp_path) == [
+        "3 train 2.5",
+        "3 train/norm 0.5",
+        "3 val 2.75",
+        "3 hellaswag 0.25",
+        "3 a_b 1.0",
+        "4 x nan",
+    ]
+    sink.close("finished")
+
+
+def test_other_ranks_and_the_machine_are_left_out(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    sink.write(
+        [
+            entry({"log": "step", "step": 1, "loss": 2.5}, writer="rank-0001"),
+            entry({"log": "system", "cpu_pct": 5.0}),
+            entry({"log": "message", "text": "hello"}),
+        ]
+    )
+    sink.close(None)
+    assert lines(tmp_path) == []
+
+
+def test_what_was_not_confirmed_is_taken_off_again(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    sink.write(losses(0, 1))
+    state = sink.flush()
+    sink.write(losses(2, 3))
+    sink.close(None)
+    again = PlainLogSink()
+    assert again.open(context(tmp_path, state))
+    again.write(losses(2))
+    again.close("finished")
+    assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5", "2 train 1.5"]
+
+
+def test_a_file_that_another_run_left_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "training.txt").write_text("0 train 9.0\n")
+    sink = PlainLogSink()
+    assert sink.open(context(tmp_path))
+    sink.write(losses(0))
+    sink.close(None)
+    assert lines(tmp_path) == ["0 train 1.5"]
+
+
+def test_a_deleted_file_asks_for_everything_again(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    sink.write(losses(0))
+    state = sink.close(None)
+    (tmp_path / "training.txt").unlink()
+    again = PlainLogSink()
+    assert not again.open(context(tmp_path, state))
+    again.close(None)
