@@ -121,6 +121,10 @@ class Dockets:
         self._context = context
         self._dockets: dict[tuple[str, str], Docket] = {}
 
+    def knows(self, rule: Rule, subject: str) -> bool:
+        """Whether a rule's fault was ever seen in a subject: otherwise all-clear tells nothing."""
+        return (rule.name, subject) in self._dockets
+
     def hear(self, rule: Rule, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
         """Take in one verdict of a rule."""
         key = (rule.name, verdict.subject)

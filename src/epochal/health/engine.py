@@ -19,6 +19,7 @@ from epochal.health.phase import PhaseDetector
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
+from epochal.health.sieve import Sieve
 from epochal.health.thresholds import Thresholds
 from epochal.record import Record, scalars_of
 
@@ -50,6 +51,7 @@ class Health:
         self._roles = Roles()
         self._phase = PhaseDetector(self.thresholds)
         self._dockets = Dockets(self.context)
+        self._sieve = Sieve()
 
     @property
     def open_findings(self) -> list[Finding]:
@@ -64,7 +66,7 @@ class Health:
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Take in one record; returns the findings that it opened, closed or made graver."""
         kind = str(record.get("log"))
-        if kind in _IGNORED:
+        if kind in _IGNORED or not self._sieve.passes(record, kind, rank):
             return []
         seen = self._seen(record, kind, rank, writer)
         news = self._follow_attempts(seen)
@@ -130,8 +132,14 @@ class Health:
     def _heard(
         self, rule: Rule, verdicts: Iterable[Verdict], *, step: int | None, t: float
     ) -> list[Finding]:
-        heard = (self._dockets.hear(rule, verdict, step=step, t=t) for verdict in verdicts)
-        return [finding for finding in heard if finding is not None]
+        news: list[Finding] = []
+        dockets = self._dockets
+        for verdict in verdicts:
+            if verdict.holds or dockets.knows(rule, verdict.subject):
+                finding = dockets.hear(rule, verdict, step=step, t=t)
+                if finding is not None:
+                    news.append(finding)
+        return news
 
     # -- the run as a whole -----------------------------------------------------------------------
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from epochal.health.finding import Severity
 from epochal.health.seen import Seen
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from epochal.health.context import Context
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Whether a rule sees its fault in one subject now.
 
     ``subject`` is the series (or GPU, rank, layer) it is about: a rule has at most one open finding
@@ -29,7 +28,7 @@ class Verdict:
     severity: Severity = "warning"
     sentence: str = ""
     steps: tuple[int, int] | None = None
-    evidence: Mapping[str, float | int | str] = field(default_factory=dict)
+    evidence: Mapping[str, float | int | str] = MappingProxyType({})
     advice: str = ""
 
 

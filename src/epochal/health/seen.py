@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from epochal.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """One record: where and when it stands, its numbers by series name and by role.
 
     ``values`` has every scalar, those that are not finite as floats; ``roles`` has the loss,

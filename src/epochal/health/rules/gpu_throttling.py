@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -104,7 +104,7 @@ class GpuThrottling(Rule):
             verdict = _described(subject, seen, word, clock, usual or greatest, gpu.since)
             # From the beginning on it may be all that the board can do with dense work.
             is_known = word == _POWER and not _fell(clock, usual, limits)
-            yield replace(verdict, severity="info") if is_known else verdict
+            yield verdict._replace(severity="info") if is_known else verdict
 
 
 def _clock(record: Any, name: str) -> float | None:
