@@ -82,6 +82,8 @@ def test_a_resource_alone_is_shown_in_bytes_under_its_limit(site: str, open_page
 def test_one_gpu_of_two_has_charts_of_its_own(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=system")
     section = page.locator("[data-title='GPU · Temperature, °C']")
+    page.get_by_role("tab", name="All 2 GPUs").wait_for()
+    assert page.locator(".panel").evaluate("(panel) => panel.scrollTop") == 0
     section.scroll_into_view_if_needed()
     section.get_by_text("GPU 0", exact=True).wait_for()
     page.get_by_role("tab", name="GPU 1").click()

@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import {
   createBands, createBars, createHeatmap, createHistogram, createLanes, createParallel, createRidge, createScatter, createSparkline,
-  createStackedBar, formatBytes, formatNumber, percentilesOf,
+  createStacked, createStackedBar, formatBytes, formatNumber, percentilesOf,
 } from "../src/chart/index.ts";
 import type { Brush, Chart, ParallelItem, ParallelOptions, Range, Widget } from "../src/chart/index.ts";
 import { Mount } from "../src/ui/mount.tsx";
@@ -35,6 +35,7 @@ export function Others(): JSX.Element {
       </div>
       <Compare />
       <Timeline />
+      <Phases />
     </>
   );
 }
@@ -187,6 +188,19 @@ function Timeline(): JSX.Element {
   return (
     <Card title="Timeline" note="drag to zoom" tools={range !== null && <button type="button" class="button" onClick={() => setRange(null)}>Whole</button>}>
       <Drawn create={createLanes} height={250} options={{ label: "ranks", lanes, format: "relative", range, onZoom: setRange }} />
+    </Card>
+  );
+}
+
+function Phases(): JSX.Element {
+  const [selected, setSelected] = useState<number | null>(null);
+  const parts = ["data", "forward", "backward", "optimizer"].map((label, slot) => ({ label, slot }));
+  const columns = useMemo(() => Array.from({ length: 24 }, (_, index) => ({
+    min: index * 50, max: (index + 1) * 50, title: `steps ${index * 50}–${index * 50 + 49}`, values: [4 + index / 2, 40, 70, 9],
+  })), []);
+  return (
+    <Card title="Phases" note="a click chooses a column">
+      <Drawn create={createStacked} height={220} options={{ label: "phases", parts, columns, xFormat: "step", isShares: false, format: (value) => `${formatNumber(value)} ms`, selected, onColumn: setSelected }} />
     </Card>
   );
 }

@@ -20,8 +20,11 @@ export interface TabsProps {
 
 export function Tabs({ label, tabs, active, panelId, onChange }: TabsProps): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
-  // On a phone there are more tabs than room: the one that is open is never out of sight.
-  useLayoutEffect(() => list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest", inline: "center" }), [active, tabs.map(({ count }) => count).join()]);
+  // On a phone there are more tabs than room: the one that is open is never out of sight. Only the line scrolls, not the page.
+  useLayoutEffect(() => {
+    const tab = list.current?.querySelector<HTMLElement>('[aria-selected="true"]');
+    if (tab != null) list.current!.scrollLeft = tab.offsetLeft - list.current!.offsetLeft - (list.current!.clientWidth - tab.offsetWidth) / 2;
+  }, [active, tabs.map(({ count }) => count).join()]);
   const move = (event: KeyboardEvent): void => {
     const at = tabs.findIndex(({ id }) => id === active);
     const next = nextIndex(event.key, at, tabs.length);
