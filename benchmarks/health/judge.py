@@ -175,8 +175,8 @@ def _is_over(case: Case, fault: Fault, t: float) -> bool:
 def _is_named(fault: Fault, finding: Finding) -> bool:
     if not fault.names:
         return True
-    told = f"{finding.series or ''} {finding.sentence}"
-    return any(name in told for name in fault.names)
+    told = f"{finding.series or ''} {finding.sentence}".lower()
+    return any(name.lower() in told for name in fault.names)
 
 
 def middle(values: list[float]) -> float | None:
