@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from epochal.torch.memory_account import MemoryReport, memory_report
     from epochal.torch.memory_watch import MemoryWatch, watch_memory
     from epochal.torch.migrate import MigrateReport, migrate_checkpoint
+    from epochal.torch.mixed_precision import GradScaler, autocast, autocast_dtype
     from epochal.torch.moe import MoeAccumulator, MoeStats, moe_stats
     from epochal.torch.moe_watch import MoeWatch, watch_moe
     from epochal.torch.optimizer import set_lr
@@ -132,6 +133,7 @@ _HOMES = {
     "ExponentialLR": "epochal.torch.schedules",
     "Flops": "epochal.torch.flops",
     "FlowBuilder": "epochal.torch.graph.builder",
+    "GradScaler": "epochal.torch.mixed_precision",
     "Graph": "epochal.torch.graph.graph",
     "GroupRates": "epochal.torch.schedule_wrappers",
     "InverseSqrt": "epochal.torch.schedules",
@@ -171,6 +173,8 @@ _HOMES = {
     "TrainingState": "epochal.torch.training_state",
     "WSD": "epochal.torch.schedules",
     "WarmupScheduler": "epochal.torch.schedule_wrappers",
+    "autocast": "epochal.torch.mixed_precision",
+    "autocast_dtype": "epochal.torch.mixed_precision",
     "calibrate": "epochal.torch.calibration",
     "checkpoint_config": "epochal.torch.checkpoint",
     "checkpoint_info": "epochal.torch.checkpoint_peek",
@@ -254,6 +258,7 @@ __all__ = [
     "ExponentialLR",
     "Flops",
     "FlowBuilder",
+    "GradScaler",
     "Graph",
     "GroupRates",
     "InverseSqrt",
@@ -292,6 +297,8 @@ __all__ = [
     "Trained",
     "TrainingState",
     "WarmupScheduler",
+    "autocast",
+    "autocast_dtype",
     "calibrate",
     "checkpoint_config",
     "checkpoint_info",
