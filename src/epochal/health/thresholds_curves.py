@@ -160,6 +160,9 @@ class CurveThresholds:
     cliff_points: int = 20
     cliff_share: float = 0.08
     cliff_widths: float = 1.5
+    # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses less
+    # than a fifth of it within the points looked at.
+    cliff_rate_cut: float = 0.7
 
     # -- steps and clock --------------------------------------------------------------------------
     # A stride this many times the usual one skipped something.

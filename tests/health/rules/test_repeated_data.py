@@ -28,3 +28,10 @@ def test_a_cliff_within_an_epoch_is_not_of_its_end() -> None:
     losses = falling(200) + flat(400, falling(200)[-1] * 0.7)
     epochs = [n / 300 for n in range(600)]
     assert opened(RepeatedData, steps(losses, epoch=epochs)) == []
+
+
+def test_a_rate_cut_at_the_end_of_an_epoch_explains_it() -> None:
+    losses = falling(300) + flat(300, falling(300)[-1] * 0.7)
+    epochs = [n / 300 for n in range(600)]
+    rates = [0.1] * 300 + [0.01] * 300
+    assert opened(RepeatedData, steps(losses, epoch=epochs, lr=rates)) == []

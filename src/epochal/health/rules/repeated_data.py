@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable
 
 from epochal.format import format_number
@@ -19,7 +20,8 @@ _EPOCH = "train/epoch"
 class RepeatedData(Rule):
     """The level just after an epoch's end lies far below the one just before it.
 
-    The model knows the data by heart when it meets it again: or the same samples come twice.
+    The model knows the data by heart when it meets it again: or the same samples come twice. A
+    learning rate that was cut there explains the cliff.
     """
 
     name = "repeated-data"
@@ -30,6 +32,8 @@ class RepeatedData(Rule):
         super().__init__(thresholds)
         self._epoch: int | None = None
         self._before: tuple[float, float] | None = None  # level and fall within the epoch
+        self._rate: float | None = None  # the learning rate before the end, as far as it is known
+        self._rates: deque[float] = deque(maxlen=thresholds.curves.cliff_points)
         self._boundary = 0
         self._since = 0
 
@@ -41,8 +45,12 @@ class RepeatedData(Rule):
         points = self.thresholds.curves.cliff_points
         if "loss" in context.fresh:
             self._since += 1
+            if context.rate.latest is not None:
+                self._rates.append(context.rate.latest)
             if self._before is not None and self._since == points + 1:
                 before, self._before = self._before, None
+                if self._was_rate_cut(context):
+                    return (Verdict(curve.name, False),)
                 return (self._verdict(curve, *before),)
         if self._has_turned(seen) and curve.count >= 3 * points:
             is_after = "loss" in context.fresh and seen.kind != "epoch"
@@ -72,6 +80,13 @@ class RepeatedData(Rule):
         older, newer = _median(values[:points]), _median(values[points:])
         self._before = (newer, max(0.0, older - newer))
         self._boundary, self._since = curve.points[-1][0], skip
+        self._rate = self._rates[0] if self._rates else None
+
+    def _was_rate_cut(self, context: Context) -> bool:
+        latest = context.rate.latest
+        if self._rate is None or latest is None:
+            return False
+        return latest < self.thresholds.curves.cliff_rate_cut * self._rate
 
     def _verdict(self, curve: Curve, before: float, fall: float) -> Verdict:
         thresholds = self.thresholds.curves
