@@ -34,6 +34,7 @@ def test_its_series_have_the_names_and_values_of_the_specification() -> None:
     assert found["train/norm_clipped"] == 0.4
     assert found["moe/router_entropy"] == 0.8
     assert found["gpu/1/power"] == 350000
+    assert found["phase/forward"] == 4.0
     assert found["memory/gpu0/weights/device"] == 1024
     assert found["extra"] == float("inf")
     assert found["abs_max/b"] == float("-inf")
