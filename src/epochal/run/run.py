@@ -33,6 +33,7 @@ from epochal.record import Record
 from epochal.run import notebook, samples
 from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
+from epochal.run.identified import IdentifiedRun
 from epochal.run.live_page import serve_in_background
 from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
 from epochal.run.pace import Pace, Totals
@@ -40,7 +41,6 @@ from epochal.run.phases import Phase, Phases
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
 from epochal.run.speed_limit import SpeedLimit
-from epochal.run.vocabulary import Vocabulary
 from epochal.values import (
     DeviceReader,
     device_values,
@@ -55,7 +55,7 @@ _time_ns = time.time_ns
 _HEADLINES = frozenset({"step", "epoch"})
 
 
-class Run(Vocabulary):
+class Run(IdentifiedRun):
     """One training run. Made by :func:`epochal.init`; a context manager that finishes itself."""
 
     def __init__(
@@ -102,73 +102,6 @@ class Run(Vocabulary):
             # By name: this floor knows nothing of torch, and asks only where torch is in use.
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
             import_module("epochal.torch.compiled").leave_out(*hot)
-
-    # -- who this is ------------------------------------------------------------------------------
-
-    @property
-    def id(self) -> str:
-        """The run's own id, unique everywhere."""
-        return str(self._identity["id"])
-
-    @property
-    def name(self) -> str:
-        """The run's name."""
-        return str(self._identity["name"])
-
-    @property
-    def project(self) -> str:
-        """The project the run belongs to."""
-        return str(self._identity["project"])
-
-    @property
-    def dir(self) -> Path:
-        """The run's folder."""
-        return self._folder.path
-
-    @property
-    def folder(self) -> RunFolder:
-        """The paths inside the run's folder."""
-        return self._folder
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """A copy of the configuration; change it with :meth:`set_config`."""
-        return dict(self._identity.get("config") or {})
-
-    @property
-    def resumed(self) -> bool:
-        """Whether this is not the run's first attempt."""
-        return self.attempt > 1
-
-    @property
-    def step(self) -> int:
-        """The last step that was logged, -1 before the first."""
-        return self._step
-
-    @property
-    def finished(self) -> bool:
-        """Whether :meth:`finish` was called."""
-        return self._finished
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether anything is written; False when EPOCHAL_MODE is off."""
-        return self._writer is not None
-
-    @property
-    def is_of_this_process(self) -> bool:
-        """Whether this process started the run; False in a forked child."""
-        return bool(self._identity.get("pid") == os.getpid())
-
-    @property
-    def lost_records(self) -> int:
-        """How many records this process could not write."""
-        return 0 if self._writer is None else self._writer.lost_total
-
-    @property
-    def console(self) -> Console:
-        """Where this run's lines go."""
-        return self._console
 
     def __repr__(self) -> str:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"
