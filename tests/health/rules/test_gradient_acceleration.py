@@ -6,9 +6,9 @@ from tests.health.machine_records import opened
 def test_a_norm_that_doubles_again_and_again_is_a_warning() -> None:
     usual = flat(400, 1.0, width=0.2)
     norms = usual[:250] + [usual[250 + n] * 2 ** (n / 25) for n in range(150)]
-    (found,) = opened(GradientAcceleration, steps(falling(400), norm=norms))
-    assert found.severity == "warning"
-    assert "doubling about every" in found.sentence
+    found = opened(GradientAcceleration, steps(falling(400), norm=norms))
+    assert found[-1].severity == "warning"
+    assert "doubling about every" in found[-1].sentence
 
 
 def test_noise_has_no_slope() -> None:
@@ -20,3 +20,10 @@ def test_a_jump_of_some_points_is_not_a_growth() -> None:
     norms = flat(600, 1.0, width=0.2)
     norms[300:304] = [30.0] * 4
     assert opened(GradientAcceleration, steps(falling(600), norm=norms)) == []
+
+
+def test_a_norm_that_triples_while_the_loss_falls_is_a_note() -> None:
+    usual = flat(500, 1.0, width=0.1)
+    norms = [value * 2 ** (min(max(n - 250, 0), 60) / 38) for n, value in enumerate(usual)]
+    found = opened(GradientAcceleration, steps(falling(500), norm=norms))
+    assert {one.severity for one in found} <= {"info"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from statistics import median
 
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.finding import Severity
 from epochal.health.line_fit import fit_line
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _EVERY = 4  # points between two fits: a slope over forty hardly changes with one
@@ -29,6 +32,10 @@ class GradientAcceleration(Rule):
     release = 5
     cooldown_steps = 100
 
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._lowest: float | None = None
+
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the slope of the newest norms."""
         thresholds = self.thresholds.curves
@@ -40,20 +47,33 @@ class GradientAcceleration(Rule):
         window = curve.window(thresholds.acceleration_window)
         if len(window) < thresholds.acceleration_window:
             return ()
+        grown = self._grown(window)
         fit = fit_line([math.log(max(value, 1e-300)) for value in window])
         growth = fit.slope * (len(window) - 1)
         is_sure = fit.slope > thresholds.acceleration_errors * fit.slope_error
         if not is_sure or growth < math.log(thresholds.acceleration_growth):
             return (Verdict(curve.name, False),)
-        return (self._verdict(curve, window, math.exp(growth)),)
+        severity: Severity = "warning"
+        # While the loss falls, gradients that grow a little are worth knowing and no fault yet.
+        if context.phase == "converging" and grown < thresholds.acceleration_grave:
+            severity = "info"
+        return (self._verdict(curve, window, math.exp(growth), severity),)
 
-    def _verdict(self, curve: Curve, window: list[float], factor: float) -> Verdict:
+    def _grown(self, window: list[float]) -> float:
+        """The newest norms over the lowest level there was."""
+        level = median(window)
+        self._lowest = level if self._lowest is None else min(self._lowest, level)
+        return median(window[-len(window) // 4 :]) / max(self._lowest, 1e-300)
+
+    def _verdict(
+        self, curve: Curve, window: list[float], factor: float, severity: Severity
+    ) -> Verdict:
         first, last = curve.points[-len(window)][0], curve.points[-1][0]
         doubling = (last - first) * math.log(2) / math.log(factor)
         return Verdict(
             curve.name,
             True,
-            "warning",
+            severity,
             f"The gradient norm keeps growing: {times(factor)} times from {place(curve, first)} to "
             f"{place(curve, last)}, doubling about every {doubling:,.0f} {curve.axis}s, now "
             f"{format_number(window[-1])}.",
