@@ -17,12 +17,13 @@ import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { phaseNames, phasesOf } from "./phases-record.ts";
-import { Resources } from "./parts/resources.tsx";
+import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { Vitals } from "./parts/vitals.tsx";
 
 const CHART_HEIGHT = 300;
 const MOST_FINDINGS = 5;
 const MOST_CHOICES = 24;
+const MOST_GPUS = 8;
 
 function Overview({ page }: PanelProps): JSX.Element {
   const row = page.runs.focus.value;
@@ -120,10 +121,12 @@ function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
 }
 
 function MachineCard({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
+  const now = useNow(page, detail, MOST_GPUS);
+  const first = now.machines[0]!;
   return (
     <section class="card" aria-label="Machine">
-      <header class="card-head"><h2>Machine</h2></header>
-      <Resources page={page} detail={detail} />
+      <header class="card-head"><h2>Machine</h2><span class="card-space" /><AsOf now={now} /></header>
+      {first.bars.length > 0 && <div class="resources"><ResourceBars {...first} /></div>}
       <p class="hardware">{hardwareText(detail)}</p>
     </section>
   );

@@ -3,23 +3,22 @@
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
-import { aggregate, createBars, formatBytes, formatPercent } from "../chart/index.ts";
-import type { Bar, Limit, Series } from "../chart/index.ts";
+import { aggregate } from "../chart/index.ts";
+import type { Limit, Series } from "../chart/index.ts";
 import { prepare } from "../chart/series.ts";
 import { useCells } from "../state/asking.ts";
 import type { CellRequest } from "../state/book.ts";
 import { lastOf } from "../state/grow.ts";
 import type { Page } from "../state/page.ts";
 import type { SeriesPart } from "../source/source.ts";
-import { Mount } from "../ui/mount.tsx";
-import type { RunRow, XKind } from "../wire.ts";
+import { Empty } from "../ui/empty.tsx";
+import type { RunDetail, RunRow, XKind } from "../wire.ts";
 import { LineSection } from "./parts/line-section.tsx";
+import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { Section } from "./parts/section.tsx";
 import type { Machine, Measure } from "./system-measures.ts";
 
 const PIXELS = 600;
-const WARNING_SHARE = 0.85;
-const CRITICAL_SHARE = 0.95;
 
 export interface ResourcesProps {
   readonly page: Page;
@@ -28,68 +27,31 @@ export interface ResourcesProps {
   readonly x: XKind;
 }
 
-/** One device of one measure with its limit. */
+/** One device's measure with its limit. */
 interface Reading {
   readonly measure: Measure;
-  readonly device: string;
   readonly part: SeriesPart;
   /** In the unit of the values; 100 for percentages. */
   readonly limit: number | null;
 }
 
-export function Resources({ page, run, machine, x }: ResourcesProps): JSX.Element {
-  const readings = useReadings({ page, run, machine, x });
+/** What a machine does at this moment; alone in hearing of it each second. */
+export function NowSection({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element | null {
+  const now = useNow(page, detail);
+  const isEmpty = now.machines.every(({ bars }) => bars.length === 0);
+  // Less usual readings have charts below.
+  if (isEmpty && detail.metrics.some(({ axis }) => axis === "time")) return null;
+  if (isEmpty) return <Empty title="Nothing was measured of this machine">Readings appear while a training that records is running.</Empty>;
   return (
-    <div class="machine-now">
-      <Section title="Now"><div class="section-body"><Bars readings={readings} /></div></Section>
-      <Shares page={page} readings={readings} measures={machine.measures} x={x} />
-    </div>
+    <Section title="Now" tools={<AsOf now={now} />}>
+      <div class="section-body">{now.machines.map((machine) => <ResourceBars key={machine.title} {...machine} />)}</div>
+    </Section>
   );
 }
 
-/** The readings of a machine; also what the overview's bars are made of. */
-export function useReadings({ page, run, machine, x }: ResourcesProps): readonly Reading[] {
-  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
-  const names = [...new Set(machine.measures.flatMap((measure) => [...measure.names, ...measure.limits.flat()]))];
-  const cells = useCells(page, names.map(request));
-  const partOf = (name: string): SeriesPart | undefined => cells[names.indexOf(name)]?.parts?.[0];
-  const sumOf = (parts: readonly string[]): number | null => {
-    const values = parts.map((name) => lastOfPart(partOf(name)));
-    return values.length === 0 || values.includes(null) ? null : values.reduce<number>((sum, value) => sum + value!, 0);
-  };
-  return machine.measures.flatMap((measure) => measure.names.flatMap((name, index): Reading[] => {
-    const part = partOf(name);
-    if (part === undefined) return [];
-    const limit = measure.isBytes ? sumOf(measure.limits[index] ?? []) : 100;
-    return [{ measure, device: measure.names.length > 1 ? name.split("/")[1]! : "", part, limit }];
-  }));
-}
-
-export function barsOf(readings: readonly Reading[]): readonly Bar[] {
-  return readings.map(({ measure, device, part, limit }): Bar => {
-    const used = lastOfPart(part);
-    const share = used === null || limit === null || limit <= 0 ? null : used / limit;
-    const of = limit === null ? "" : ` of ${formatBytes(limit)}`;
-    const text = used === null ? "—" : measure.isBytes ? `${formatBytes(used)}${of}` : formatPercent(used / 100);
-    // Only memory runs out; a busy processor is good news.
-    const severity = !measure.isBytes || share === null ? "normal" : share > CRITICAL_SHARE ? "critical" : share > WARNING_SHARE ? "warning" : "normal";
-    return { label: [measure.label, device].filter((word) => word !== "").join(" "), share, text, severity };
-  });
-}
-
-function Bars({ readings }: { readonly readings: readonly Reading[] }): JSX.Element {
-  const bars = barsOf(readings);
-  return <Mount height="auto" create={(root) => createBars(root, bars)} update={(widget) => widget.update(bars)} />;
-}
-
-interface SharesProps {
-  readonly page: Page;
-  readonly readings: readonly Reading[];
-  readonly measures: readonly Measure[];
-  readonly x: XKind;
-}
-
-function Shares({ page, readings, measures, x }: SharesProps): JSX.Element {
+export function Shares(props: ResourcesProps): JSX.Element {
+  const { page, machine: { measures }, x } = props;
+  const readings = useReadings(props);
   const [solo, setSolo] = useState<ReadonlySet<string>>(new Set());
   const alone = solo.size === 1 ? measures.find(({ id, isBytes }) => isBytes && solo.has(id)) : undefined;
   const limit = alone === undefined ? null : Math.min(...readings.filter(({ measure }) => measure.id === alone.id).map((one) => one.limit ?? Infinity));
@@ -109,6 +71,23 @@ function Shares({ page, readings, measures, x }: SharesProps): JSX.Element {
       onSolo: setSolo,
     }} />
   );
+}
+
+function useReadings({ page, run, machine, x }: ResourcesProps): readonly Reading[] {
+  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
+  const names = [...new Set(machine.measures.flatMap((measure) => [...measure.names, ...measure.limits.flat()]))];
+  const cells = useCells(page, names.map(request));
+  const partOf = (name: string): SeriesPart | undefined => cells[names.indexOf(name)]?.parts?.[0];
+  const sumOf = (parts: readonly string[]): number | null => {
+    const values = parts.map((name) => lastOfPart(partOf(name)));
+    return values.length === 0 || values.includes(null) ? null : values.reduce<number>((sum, value) => sum + value!, 0);
+  };
+  return machine.measures.flatMap((measure) => measure.names.flatMap((name, index): Reading[] => {
+    const part = partOf(name);
+    if (part === undefined) return [];
+    const limit = measure.isBytes ? sumOf(measure.limits[index] ?? []) : 100;
+    return [{ measure, part, limit }];
+  }));
 }
 
 /** Of several devices the mean, with a band from the least to the most used. */

@@ -12,7 +12,6 @@ import { lastOf } from "../state/grow.ts";
 import type { PlacedMark } from "../state/marks.ts";
 import type { Page } from "../state/page.ts";
 import type { SeriesPart } from "../source/source.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import type { RunDetail, RunRow, XKind } from "../wire.ts";
@@ -24,7 +23,7 @@ import { scaled } from "./parts/scaled.ts";
 import { Section } from "./parts/section.tsx";
 import { chartsWith, GPU_CHARTS, HOST_CHARTS, machineOf } from "./system-measures.ts";
 import type { Machine, MachineChart } from "./system-measures.ts";
-import { Resources } from "./system-overview.tsx";
+import { NowSection, Shares } from "./system-overview.tsx";
 import "./system.css";
 
 const PIXELS = 600;
@@ -39,13 +38,13 @@ function MachineOf({ page, run }: { readonly page: Page; readonly run: RunRow })
   const detail = page.details.of(run.id).value;
   if (detail === null) return <div class="pane" aria-busy="true" />;
   const machine = machineOf(detail.metrics);
-  const isEmpty = machine.measures.length === 0 && machine.gpus.length === 0;
   return (
     <div class="pane">
       <div class="pane-bar"><RunPicker page={page} /><HardwareLine detail={detail} /></div>
-      {isEmpty
-        ? <Empty title="Nothing was measured of this machine">Readings appear while a training that records is running.</Empty>
-        : <Resources page={page} run={run} machine={machine} x={axisOf(page, machine)} />}
+      <div class="machine-now">
+        <NowSection page={page} detail={detail} />
+        {machine.measures.length > 0 && <Shares page={page} run={run} machine={machine} x={axisOf(page, machine)} />}
+      </div>
       <Gpus page={page} run={run} detail={detail} machine={machine} />
       <Host page={page} run={run} detail={detail} machine={machine} />
       <MemorySegments page={page} run={run} detail={detail} />

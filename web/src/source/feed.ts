@@ -6,18 +6,13 @@
 import { signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import type { Connection, Feed, News, Source } from "./source.ts";
+import type { Connection, Feed, News, Source, Wants } from "./source.ts";
 import { createStream } from "./stream.ts";
 import type { Stream } from "./stream.ts";
 
 export interface LiveFeed {
   readonly connection: ReadonlySignal<Connection>;
   readonly follow: Source["follow"];
-}
-
-interface Wants {
-  readonly runs: readonly (readonly [run: string, position: string])[];
-  readonly hasAllRanks: boolean;
 }
 
 type Message =
@@ -54,7 +49,7 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   const tab = Math.random().toString(36).slice(2);
   const ended = new AbortController();
   const others = new Map<string, { readonly wants: Wants; readonly seenAt: number }>();
-  let own: Wants = { runs: [], hasAllRanks: false };
+  let own: Wants = { positions: new Map(), hasAllRanks: false, hasReadings: false };
   let isTold = false;
   let stream: Stream | null = null;
   /** What the stream of another tab has told, for the day when this one takes over. */
@@ -71,7 +66,11 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
     const oldest = performance.now() - FORGET_MS;
     for (const [other, { seenAt }] of others) if (seenAt < oldest) others.delete(other);
     const all = [...[...others.values()].map(({ wants }) => wants), own];
-    stream?.want(new Map(all.flatMap(({ runs }) => runs)), all.some(({ hasAllRanks }) => hasAllRanks));
+    stream?.want({
+      positions: new Map(all.flatMap(({ positions }) => [...positions])),
+      hasAllRanks: all.some(({ hasAllRanks }) => hasAllRanks),
+      hasReadings: all.some(({ hasReadings }) => hasReadings),
+    });
   };
 
   const lead = (): Promise<void> => {
@@ -117,8 +116,8 @@ function sharedFeed(listener: (news: News) => void, connection: { value: Connect
   });
 
   return {
-    want(positions, hasAllRanks) {
-      own = { runs: [...positions], hasAllRanks };
+    want(wants) {
+      own = wants;
       isTold = true;
       announce();
     },

@@ -7,7 +7,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import type {
-  AxisName, EntryKind, EntryList, EntryRow, Labels, LabelsChange, MarkList, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
+  AxisName, EntryKind, EntryList, EntryRow, Labels, LabelsChange, LiveEvent, MarkList, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -79,14 +79,24 @@ export type News =
   /** The stream begins or goes on: the list may have changed meanwhile. */
   | { readonly type: "joined" }
   | { readonly type: "status"; readonly row: RunRow }
+  | ({ readonly type: "live" } & LiveEvent)
   | ({ readonly type: "runs" } & RunsEvent)
   | ({ readonly type: "reset" } & ResetEvent);
 
 export type Connection = "connecting" | "live" | "lost" | "archive";
 
+export interface Wants {
+  /** The runs, and where to follow each of them from. */
+  readonly positions: ReadonlyMap<string, string>;
+  /** Every rank, or the first alone. */
+  readonly hasAllRanks: boolean;
+  /** What their machines are read to do, each second. */
+  readonly hasReadings: boolean;
+}
+
 export interface Feed {
-  /** Follow these runs from these positions on, rank 0 of them or every one; replaces what was wanted before. */
-  want(positions: ReadonlyMap<string, string>, hasAllRanks: boolean): void;
+  /** Follow these; replaces what was wanted before. */
+  want(wants: Wants): void;
   close(): void;
 }
 

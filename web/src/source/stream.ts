@@ -1,14 +1,12 @@
 /** One server-sent stream of several runs: follows the runs it is told to, and comes back by itself where it left off. */
 
-import type { ReadyEvent, RecordsEvent, ResetEvent, RunsEvent, StatusEvent } from "../wire.ts";
+import type { LiveEvent, ReadyEvent, RecordsEvent, ResetEvent, RunsEvent, StatusEvent } from "../wire.ts";
 import { positionsOf } from "./position.ts";
-import type { Connection, News } from "./source.ts";
+import type { Connection, Feed, News, Wants } from "./source.ts";
 
-export interface Stream {
-  want(positions: ReadonlyMap<string, string>, hasAllRanks: boolean): void;
+export interface Stream extends Feed {
   /** What somebody else's stream has told, so that this one goes on from there. */
   heard(news: News): void;
-  close(): void;
 }
 
 export interface StreamEnds {
@@ -20,14 +18,16 @@ export interface StreamEnds {
 
 /** Details of runs come one by one; a stream for each would be opened for nothing. */
 const GATHER_MS = 200;
+/** Whoever turns pages comes back soon; until then readings are told to nobody, which costs less than two streams. */
+const LINGER_MS = 5000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 8000;
 
 export function createStream({ news, connection, open }: StreamEnds): Stream {
-  let wanted: ReadonlyMap<string, string> = new Map();
-  let wantsAllRanks = false;
-  let current: { readonly events: EventSource; readonly runs: ReadonlySet<string>; readonly hasAllRanks: boolean } | null = null;
+  let wanted: Wants = { positions: new Map(), hasAllRanks: false, hasReadings: false };
+  let current: { readonly events: EventSource; readonly wants: Wants } | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let lingering: ReturnType<typeof setTimeout> | undefined;
   let retryMs = FIRST_RETRY_MS;
   let isClosed = false;
   /** Where to go on from; heartbeats move it even when nothing is told. */
@@ -42,16 +42,18 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
 
   const connect = (): void => {
     current?.events.close();
-    const runs = [...wanted.keys()].sort();
-    for (const [run, position] of wanted) {
+    clearTimeout(lingering);
+    const runs = [...wanted.positions.keys()].sort();
+    for (const [run, position] of wanted.positions) {
       if (!cursors.has(run)) cursors.set(run, position);
       if (!told.has(run)) told.set(run, cursors.get(run)!);
     }
     const query = new URLSearchParams(runs.map((run) => ["run", run]));
     for (const run of runs) query.append("since", cursors.get(run)!);
-    if (wantsAllRanks) query.append("rank", "all");
+    if (wanted.hasAllRanks) query.append("rank", "all");
+    if (wanted.hasReadings) query.append("live", "1");
     const events = open(`api/events?${query}`);
-    current = { events, runs: new Set(runs), hasAllRanks: wantsAllRanks };
+    current = { events, wants: wanted };
     listen(events);
   };
 
@@ -60,7 +62,7 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
       events.addEventListener(name, (event: MessageEvent<string>) => {
         if (current?.events !== events) return;
         const positions = positionsOf(event.lastEventId);
-        for (const [run, position] of positions) if (wanted.has(run)) cursors.set(run, position);
+        for (const [run, position] of positions) if (wanted.positions.has(run)) cursors.set(run, position);
         handle(JSON.parse(event.data) as Data, positions);
       });
     };
@@ -74,9 +76,10 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
       if (to === undefined) return;
       const from = told.get(data.run) ?? null;
       told.set(data.run, to);
-      news({ type: "records", from, to, hasAllRanks: current!.hasAllRanks, ...data });
+      news({ type: "records", from, to, hasAllRanks: current!.wants.hasAllRanks, ...data });
     });
     on<StatusEvent>("status", (data) => news({ type: "status", ...data }));
+    on<LiveEvent>("live", (data) => news({ type: "live", ...data }));
     on<RunsEvent>("runs", (data) => news({ type: "runs", ...data }));
     on<ResetEvent>("reset", (data, positions) => {
       for (const run of data.run === null ? [...told.keys()] : [data.run]) {
@@ -103,17 +106,20 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
   document.addEventListener("visibilitychange", hurry);
 
   return {
-    want(positions, hasAllRanks) {
-      wanted = positions;
-      wantsAllRanks = hasAllRanks;
+    want(wants) {
+      wanted = wants;
+      const { positions, hasAllRanks, hasReadings } = wants;
       for (const run of [...cursors.keys()]) {
         if (positions.has(run)) continue;
         cursors.delete(run);
         told.delete(run);
       }
       // News of runs and ranks that nobody wants any more do no harm; a new stream for each would.
-      const isEnough = current !== null && (current.hasAllRanks || !hasAllRanks) && [...positions.keys()].every((run) => current!.runs.has(run));
+      const now = current?.wants;
+      const isEnough = now !== undefined && (now.hasAllRanks || !hasAllRanks) && (now.hasReadings || !hasReadings) && [...positions.keys()].every((run) => now.positions.has(run));
       if (!isEnough) schedule(GATHER_MS);
+      clearTimeout(lingering);
+      if (isEnough && now.hasReadings && !hasReadings) lingering = setTimeout(() => schedule(0), LINGER_MS);
     },
     heard(one) {
       if (one.type !== "records") return;
@@ -123,6 +129,7 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
     close() {
       isClosed = true;
       clearTimeout(timer);
+      clearTimeout(lingering);
       current?.events.close();
       window.removeEventListener("online", hurry);
       document.removeEventListener("visibilitychange", hurry);

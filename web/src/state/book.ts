@@ -10,7 +10,7 @@ import type { Range } from "../chart/index.ts";
 import { farther, standing } from "../source/position.ts";
 import type { RecordsNews, SeriesPart, Source } from "../source/source.ts";
 import type { AxisName, Nonfinite, Points, XKind } from "../wire.ts";
-import { grow, lengthOf } from "./grow.ts";
+import { endOf, grow, lengthOf } from "./grow.ts";
 import { grouped } from "./grouped.ts";
 import { requestsFor } from "./requests.ts";
 
@@ -241,7 +241,7 @@ export function grownPart(part: SeriesPart, points: Points, { range, created, is
   const at = placesAlong(part, points, created);
   if (at === null) return null;
   const { data } = part;
-  const last = data.kind === "raw" ? (data.x.at(-1) ?? -Infinity) : Math.max(data.lastX.at(-1) ?? -Infinity, data.nonfiniteX.at(-1) ?? -Infinity);
+  const last = endOf(data);
   const [x, y, t]: [number[], number[], number[]] = [[], [], []];
   for (const [index, place] of at.entries()) {
     if (!Number.isFinite(place) || (range !== null && (place < range.min || place > range.max))) continue;

@@ -30,8 +30,7 @@ function growRaw(data: SeriesData & { kind: "raw" }, { x, y }: NewPoints): Serie
 }
 
 function growSlices(data: BucketData, points: NewPoints): SeriesData | null {
-  const lastX = Math.max(data.lastX.at(-1) ?? -Infinity, data.nonfiniteX.at(-1) ?? -Infinity);
-  if (points.x[0]! <= lastX) return null;
+  if (points.x[0]! <= endOf(data)) return null;
   const [x, y, strangeX, strange]: [number[], number[], number[], number[]] = [[], [], [], []];
   for (const [index, value] of points.y.entries()) {
     const isKnown = Number.isFinite(value);
@@ -73,6 +72,12 @@ export function extended(values: Float64Array, more: readonly number[]): Float64
 
 export function lengthOf(data: SeriesData): number {
   return data.kind === "raw" ? data.x.length : data.last.length;
+}
+
+/** Where a series ends; before everything when it is empty. */
+export function endOf(data: SeriesData | undefined): number {
+  const ends = data === undefined ? [] : data.kind === "raw" ? [data.x] : [data.lastX, data.nonfiniteX];
+  return Math.max(...ends.map((x) => x.at(-1) ?? -Infinity));
 }
 
 export function lastOf(data: SeriesData): number | null {

@@ -18,6 +18,8 @@ import { createMarks } from "./marks.ts";
 import type { Marks } from "./marks.ts";
 import { metricsOf } from "./metrics.ts";
 import type { Metric } from "./metrics.ts";
+import { createReadings } from "./readings.ts";
+import type { Readings } from "./readings.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
 import type { Runs } from "./runs.ts";
 import { createView } from "./view.ts";
@@ -37,6 +39,8 @@ export interface Page {
   readonly findings: Findings;
   /** What happened in the run in focus. */
   readonly marks: Marks;
+  /** What machines do at this moment. */
+  readonly readings: Readings;
   /** Every metric that any run in the charts has. */
   readonly metrics: ReadonlySignal<readonly Metric[]>;
   /** Unix seconds, moving on once a second. */
@@ -68,6 +72,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const listeners = new Set<(news: News) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);
+  const readings = createReadings(isPaused);
   const feed = source.follow((news) => {
     runs.apply(news);
     if (news.type === "joined") runs.reload();
@@ -79,6 +84,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     }
     findings.apply(news);
     marks.apply(news);
+    readings.apply(news);
     for (const listener of [...listeners]) listener(news);
   });
 
@@ -108,12 +114,13 @@ export function createPage(source: Source, view: View = createView()): Page {
       const detail = details.of(id).value;
       if (detail !== null) positions.set(id, detail.position);
     }
-    feed.want(positions, book.hasRanks.value);
+    const hasReadings = focus !== null && positions.has(focus.id) && readings.isWanted.value;
+    feed.want({ positions, hasAllRanks: book.hasRanks.value, hasReadings });
   });
   effect(() => book.pause(isPaused.value));
 
   return {
-    source, view, runs, details, book, findings, marks, toasts, now, isPaused,
+    source, view, runs, details, book, findings, marks, readings, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     sync: createSyncBus(),

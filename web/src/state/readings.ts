@@ -1,0 +1,57 @@
+/** What the machines of runs do at this moment, while somebody looks: told each second, kept nowhere. */
+
+import { computed, effect, signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { News } from "../source/source.ts";
+import type { LiveMachine } from "../wire.ts";
+
+export interface Readings {
+  /** By rank; none when nobody reads them now. */
+  of(run: string): readonly LiveMachine[];
+  /** Whether any are on screen. */
+  readonly isWanted: ReadonlySignal<boolean>;
+  /** Whoever shows readings says so; returns the function that ends it. */
+  watch(): () => void;
+  apply(news: News): void;
+}
+
+/** They come each second; what is older was left behind by a server or a companion that went. */
+const FRESH_MS = 5000;
+
+export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
+  const known = signal<ReadonlyMap<string, readonly LiveMachine[]>>(new Map());
+  const numWatching = signal(0);
+  const isVisible = signal(!document.hidden);
+  document.addEventListener("visibilitychange", () => (isVisible.value = !document.hidden));
+
+  const keep = (run: string, machines: readonly LiveMachine[]): void => {
+    const next = new Map(known.peek());
+    if (machines.length > 0) next.set(run, machines);
+    else next.delete(run);
+    known.value = next;
+  };
+  const forgetLater = (run: string, machines: readonly LiveMachine[]): void => {
+    setTimeout(() => {
+      if (known.peek().get(run) === machines && !isPaused.peek()) keep(run, []);
+    }, FRESH_MS);
+  };
+  effect(() => {
+    if (!isPaused.value) for (const [run, machines] of known.peek()) forgetLater(run, machines);
+  });
+  return {
+    of: (run) => known.value.get(run) ?? NONE,
+    isWanted: computed(() => isVisible.value && numWatching.value > 0),
+    watch() {
+      numWatching.value++;
+      return () => numWatching.value--;
+    },
+    apply(news) {
+      if (news.type !== "live" || isPaused.peek()) return;
+      keep(news.run, news.machines);
+      forgetLater(news.run, news.machines);
+    },
+  };
+}
+
+const NONE: readonly LiveMachine[] = [];
