@@ -75,8 +75,8 @@ export function lengthOf(data: SeriesData): number {
 }
 
 /** Where a series ends; before everything when it is empty. */
-export function endOf(data: SeriesData | undefined): number {
-  const ends = data === undefined ? [] : data.kind === "raw" ? [data.x] : [data.lastX, data.nonfiniteX];
+export function endOf(data: SeriesData): number {
+  const ends = data.kind === "raw" ? [data.x] : [data.lastX, data.nonfiniteX];
   return Math.max(...ends.map((x) => x.at(-1) ?? -Infinity));
 }
 

@@ -9,7 +9,7 @@ import { useCells } from "../../state/asking.ts";
 import { endOf, lastOf } from "../../state/grow.ts";
 import type { Page } from "../../state/page.ts";
 import { Mount } from "../../ui/mount.tsx";
-import type { LiveMachine, RunDetail } from "../../wire.ts";
+import type { AxisName, LiveMachine, RunDetail } from "../../wire.ts";
 import { gpuIds } from "../system-measures.ts";
 
 export type Latest = (name: string) => number | null;
@@ -39,17 +39,17 @@ export function useNow(page: Page, detail: RunDetail, mostGpus = Infinity): Now 
   const metrics = detail.metrics.filter(({ name }) => WATCHED.test(name));
   const run = detail.row.id;
   const cells = useCells(page, metrics.map(({ name, axis }) => ({ run, name, axis, x: axis === "time" ? "wall" as const : axis, range: null, pixels: 300 })));
-  const recorded = new Map(metrics.map(({ name, summary }, index) => {
+  const known = metrics.map(({ name, axis, summary }, index) => {
     const data = cells[index]?.parts?.[0]?.data;
-    return [name, data === undefined ? (summary?.last ?? null) : lastOf(data)];
-  }));
-  const latest: Latest = (name) => recorded.get(name) ?? null;
+    return data === undefined ? { name, axis, value: summary?.last ?? null, end: summary?.last_x ?? -Infinity } : { name, axis, value: lastOf(data), end: endOf(data) };
+  });
+  const latest: Latest = (wanted) => known.find(({ name }) => name === wanted)?.value ?? null;
   const live = page.readings.of(run);
   if (live.length > 0) return liveNow(live, latest, { now: page.now.peek(), mostGpus });
-  const endsOn = (axis: string): number => Math.max(...metrics.map((metric, index) => (metric.axis === axis ? endOf(cells[index]?.parts?.[0]?.data) : -Infinity)));
-  const [t, epoch] = [endsOn("time"), endsOn("epoch")];
+  const endOn = (wanted: AxisName): number => Math.max(...known.map(({ axis, end }) => (axis === wanted ? end : -Infinity)));
+  const [t, epoch] = [endOn("time"), endOn("epoch")];
   return {
-    machines: [{ title: "", bars: barsOf(latest, gpuIds(recorded.keys()).slice(0, mostGpus)) }],
+    machines: [{ title: "", bars: barsOf(latest, gpuIds(known.map(({ name }) => name)).slice(0, mostGpus)) }],
     note: t > 0 ? `recorded ${clockText(t, page.now.peek())}` : epoch >= 0 ? `after epoch ${formatWhole(epoch)}` : "",
     meaning: "The newest record: means of some seconds.",
   };

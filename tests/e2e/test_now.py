@@ -1,0 +1,132 @@
+"""What a machine does at this moment, on a page that is open while a companion reads it."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from epochal.companion.live_file import LiveFile
+from epochal.journal.process import process_identity
+from tests.e2e.browsing import OpenPage, Serve, until
+from tests.store.journals import Journal
+
+GIB = 2**30
+GPU = {"gpu_util": 40.0, "dram_used": 8 * GIB, "power": 300_000.0}
+LIMITS = {"dram_total": 16 * GIB, "power_limit": 600_000.0}
+
+
+class Training:
+    """A run that lives, with two records of its machine, and the file its companion writes."""
+
+    def __init__(self, root: Path) -> None:
+        self.journal = Journal(root, **process_identity()).metrics(0, loss=1.0)
+        for cpu_pct in (20.0, 30.0):
+            self.record(cpu_pct)
+        self._live = LiveFile(self.journal.folder, node="here", rank=0, wall=time.time)
+
+    def record(self, cpu_pct: float) -> None:
+        """Write what a companion records every ten seconds."""
+        host = {"log": "system", "cpu_pct": cpu_pct, "ram_used": 2 * GIB, "ram_total": 4 * GIB}
+        gpu = {"log": "gpu", "id": 0, **GPU, **LIMITS}
+        self.journal.add(host, gpu, writer="telemetry-here")
+
+    def read(self, cpu_pct: float, power: float) -> None:
+        """Write what a companion reads each second."""
+        self._live.see_host({"cpu_pct": cpu_pct, "ram_used": 3 * GIB})
+        self._live.see_gpu(0, {**GPU, "power": power})
+        self._live.write()
+
+    def stop_reading(self) -> None:
+        self._live.close()
+
+
+@pytest.mark.parametrize(
+    ("panel", "place"), [("overview", "[aria-label='Machine']"), ("system", "[data-title='Now']")]
+)
+def test_bars_move_each_second_and_fall_back_to_the_record(
+    tmp_path: Path, serve: Serve, open_page: OpenPage, panel: str, place: str
+) -> None:
+    training = Training(tmp_path)
+    page = open_page(f"{serve(tmp_path).url}#panel={panel}")
+    card = page.locator(place)
+    card.get_by_text("30%", exact=True).wait_for()
+    recorded = datetime.fromtimestamp(training.journal.t)
+    assert card.locator(".as-of").inner_text() == f"recorded {recorded:%Y-%m-%d %H:%M:%S}"
+
+    def shows(*texts: str) -> bool:
+        return all(card.get_by_text(text, exact=True).count() for text in texts)
+
+    for cpu_pct, power, drawn in ((61.0, 450_000.0, "450 W"), (62.0, 480_000.0, "480 W")):
+
+        def is_read(cpu_pct: float = cpu_pct, power: float = power, drawn: str = drawn) -> bool:
+            training.read(cpu_pct, power)
+            # The limits are those of the record.
+            return shows(f"{cpu_pct:.0f}%", f"{drawn} of 600 W", "3.0 GB of 4.0 GB")
+
+        until(page, is_read)
+        assert card.locator(".as-of").inner_text().startswith("as of ")
+    said = card.locator(".as-of").inner_text()
+    told = datetime.strptime(f"{datetime.now():%Y-%m-%d} {said[6:]}", "%Y-%m-%d %H:%M:%S")
+    assert abs((datetime.now() - told).total_seconds()) % 86_400 < 60
+    training.stop_reading()
+    until(page, lambda: shows("30%", "300 W of 600 W", "2.0 GB of 4.0 GB"))
+    assert card.locator(".as-of").inner_text().startswith("recorded ")
+
+
+def test_charts_stand_still_while_bars_move(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    training = Training(tmp_path)
+    page = open_page(serve(tmp_path).url + "#panel=system")
+    chart = page.locator("[data-title='Resources'] canvas").first
+    chart.wait_for()
+    page.wait_for_timeout(500)
+    page.mouse.move(0, 0)
+    before, place = chart.screenshot(), chart.bounding_box()
+    bars = page.locator("[data-title='Now']")
+    for cpu_pct in (71.0, 72.0):
+
+        def is_read(cpu_pct: float = cpu_pct) -> bool:
+            training.read(cpu_pct, 500_000.0)
+            return bars.get_by_text(f"{cpu_pct:.0f}%", exact=True).count() > 0
+
+        until(page, is_read)
+    assert chart.bounding_box() == place
+    assert chart.screenshot() == before
+
+
+def test_readings_are_asked_for_only_where_they_are_shown(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    Training(tmp_path)
+    page = open_page("about:blank")
+    streams: list[str] = []
+    page.on("request", lambda r: streams.append(r.url) if "api/events" in r.url else None)
+    page.goto(serve(tmp_path).url + "#panel=charts")
+    page.locator('[data-metric="loss"]').wait_for()
+    until(page, lambda: len(streams) > 0)
+    assert not [url for url in streams if "live=1" in url]
+    page.keyboard.press("m")
+    until(page, lambda: "live=1" in streams[-1])
+    is_without = lambda r: "api/events" in r.url and "live=1" not in r.url  # noqa: E731
+    with page.expect_request(is_without):
+        page.keyboard.press("c")
+
+
+def test_the_first_readings_need_no_record(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
+    live = LiveFile(journal.folder, node="here", rank=0, wall=time.time)
+    page = open_page(serve(tmp_path).url + "#panel=system")
+    page.get_by_text("Nothing was measured of this machine").wait_for()
+
+    def is_read() -> bool:
+        live.see_host({"cpu_pct": 55.0, "ram_used": GIB, "ram_total": 2 * GIB})
+        live.write()
+        return page.locator("[data-title='Now']").get_by_text("1.0 GB of 2.0 GB").count() > 0
+
+    until(page, is_read)
