@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import MutableMapping
+import re
+from collections.abc import Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -24,6 +25,8 @@ from epochal.page.loader import Page
 from epochal.server.answer import problem
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# What a policy can name; it has no way to write an IPv6 address.
+_FRAMING_HOST = re.compile(r"[a-z0-9_.-]+")
 _OPEN_PATHS = frozenset({"/healthz"})
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
@@ -55,7 +58,7 @@ class Guard:
         self._app = app
         self._access = access
         self._headers = {
-            "content-security-policy": content_security_policy(page),
+            "content-security-policy": content_security_policy(page, hosts=access.hosts),
             "cross-origin-opener-policy": "same-origin",
             "cross-origin-resource-policy": "same-origin",
             "referrer-policy": "no-referrer",
@@ -117,8 +120,11 @@ class Guard:
         return response
 
 
-def content_security_policy(page: Page) -> str:
-    """What the page may do: its own scripts and styles, and ask this server."""
+def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> str:
+    """What the page may do: its own scripts and styles, and ask this server.
+
+    Frames around it may be of this server's own hosts, at any port.
+    """
     scripts = " ".join(f"'{one}'" for one in page.script_hashes) or "'none'"
     styles = " ".join(f"'{one}'" for one in page.style_hashes) or "'none'"
     return "; ".join(
@@ -134,10 +140,20 @@ def content_security_policy(page: Page) -> str:
             "worker-src 'self' blob:",
             "base-uri 'none'",
             "form-action 'none'",
-            # Notebooks on this machine show the page in a frame.
-            "frame-ancestors 'self' http://localhost:* http://127.0.0.1:*",
+            f"frame-ancestors {' '.join(_frames(hosts))}",
         )
     )
+
+
+def _frames(hosts: Iterable[str]) -> Iterator[str]:
+    """Who may show the page in a frame: notebooks of these hosts, and those of a desktop editor."""
+    yield "'self'"
+    for host in sorted(hosts):
+        if _FRAMING_HOST.fullmatch(host):
+            yield f"http://{host}:*"
+            yield f"https://{host}:*"
+    # No site has these schemes: only the editor itself loads them, and it may do more than frame.
+    yield from ("vscode-webview:", "vscode-file:")
 
 
 def host_name(host: str) -> str:
