@@ -1,7 +1,6 @@
 /** The uPlot instance under a line chart: canvas, axes, cursor line, selection. Its ranges are always told, never guessed. */
 
 import uPlot from "uplot";
-import "uplot/dist/uPlot.min.css";
 
 import { AXIS_HEIGHT, labelWidth } from "../axes.ts";
 import type { Size } from "../figure.ts";

@@ -1,0 +1,13 @@
+"""The page is fetched over tunnels and saved into every archive: it stays small."""
+
+from __future__ import annotations
+
+import gzip
+from importlib.resources import files
+
+BUDGET_BYTES = 120_000
+
+
+def test_the_page_keeps_its_budget() -> None:
+    page = files("epochal.page").joinpath("index.html").read_bytes()
+    assert len(gzip.compress(page, 9)) <= BUDGET_BYTES
