@@ -9,7 +9,7 @@ function row(id: string, config: Record<string, unknown>): RunRow {
   return {
     id, config, name: id, project: "p", status: { state: "finished", text: "finished", reason: null, since: null }, created: 0, updated: 90, attempts: 1, step: 10,
     epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, hidden: false, problem: null, summary: {},
-  };
+  } as unknown as RunRow;
 }
 
 function summary(change: Partial<Summary>): Summary {
