@@ -44,7 +44,8 @@ class Training:
 
 
 @pytest.mark.parametrize(
-    ("panel", "place"), [("overview", "[aria-label='Machine']"), ("system", "[data-title='Now']")]
+    ("panel", "place"),
+    [("overview", "[aria-label='Machine']"), ("system", "[data-title='In use']")],
 )
 def test_bars_move_each_second_and_fall_back_to_the_record(
     tmp_path: Path, serve: Serve, open_page: OpenPage, panel: str, place: str
@@ -86,7 +87,7 @@ def test_charts_stand_still_while_bars_move(
     page.wait_for_timeout(500)
     page.mouse.move(0, 0)
     before, place = chart.screenshot(), chart.bounding_box()
-    bars = page.locator("[data-title='Now']")
+    bars = page.locator("[data-title='In use']")
     for cpu_pct in (71.0, 72.0):
 
         def is_read(cpu_pct: float = cpu_pct) -> bool:
@@ -127,6 +128,6 @@ def test_the_first_readings_need_no_record(
     def is_read() -> bool:
         live.see_host({"cpu_pct": 55.0, "ram_used": GIB, "ram_total": 2 * GIB})
         live.write()
-        return page.locator("[data-title='Now']").get_by_text("1.0 GB of 2.0 GB").count() > 0
+        return page.locator("[data-title='In use']").get_by_text("1.0 GB of 2.0 GB").count() > 0
 
     until(page, is_read)

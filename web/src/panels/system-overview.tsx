@@ -43,7 +43,7 @@ export function NowSection({ page, detail }: { readonly page: Page; readonly det
   if (isEmpty && detail.metrics.some(({ axis }) => axis === "time")) return null;
   if (isEmpty) return <Empty title="Nothing was measured of this machine">Readings appear while a training that records is running.</Empty>;
   return (
-    <Section title="Now" tools={<AsOf now={now} />}>
+    <Section title="In use" tools={<AsOf now={now} />}>
       <div class="section-body">{now.machines.map((machine) => <ResourceBars key={machine.title} {...machine} />)}</div>
     </Section>
   );
