@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from epochal.health.thresholds_curves import CurveThresholds
+
+
+@dataclass(frozen=True, slots=True)
+class RateJump:
+    """A rise of the rate within a few points: where it began, from what, to what.
+
+    ``is_new``: the run had never trained with such a rate before, as it has after a warm restart.
+    """
+
+    position: int
+    before: float
+    after: float
+    is_new: bool
+
+    @property
+    def factor(self) -> float:
+        """How many times the rate rose."""
+        return self.after / self.before
 
 
 class LearningRate:
@@ -14,18 +34,25 @@ class LearningRate:
         self.peak: float | None = None
         self.peak_since: int | None = None  # the position at which the peak was reached
         self.count = 0
-        self._jump = thresholds.rate_jump
+        self.jump: RateJump | None = None  # the newest
+        self.points_since_jump = 0
+        self._least_jump = thresholds.rate_jump
+        self._one_jump = thresholds.rate_one_jump
 
     def push(self, position: int, rate: float) -> bool:
         """Take in the newest rate; True when it jumped upwards."""
-        before = self.latest
+        before, former_peak = self.latest, self.peak
         self.count += 1
         self.latest = rate
         if self.first is None:
             self.first = rate
         if self.peak is None or rate > self.peak:
             self.peak, self.peak_since = rate, position
-        return before is not None and before > 0 and rate > self._jump * before
+        self.points_since_jump += 1
+        if before is None or before <= 0 or rate <= self._least_jump * before:
+            return False
+        self._note_jump(position, before, rate, former_peak or before)
+        return True
 
     def is_near_peak(self, share: float) -> bool:
         """Whether the rate is at least this share of its peak, a peak above zero."""
@@ -36,3 +63,12 @@ class LearningRate:
     def began_at_peak(self, share: float) -> bool:
         """Whether the first rate was at least this share of the peak: there was no warm-up."""
         return self.first is not None and self.peak is not None and self.first >= share * self.peak
+
+    def _note_jump(self, position: int, before: float, rate: float, former_peak: float) -> None:
+        is_new = rate > self._least_jump * former_peak
+        last = self.jump
+        if last is not None and last.after == before and self.points_since_jump <= self._one_jump:
+            # Steps of one climb: what counts is where it began.
+            position, before, is_new = last.position, last.before, last.is_new or is_new
+        self.jump = RateJump(position, before, rate, is_new)
+        self.points_since_jump = 0

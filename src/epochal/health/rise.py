@@ -12,15 +12,16 @@ class Rise:
     """Follows one curve: its best two blocks, the level now, and the worst rise that was undone.
 
     The newest two blocks cannot be the best: they are what is judged. After a shift that was to be
-    expected only what came after it counts.
+    expected only what came after it counts, unless it is of the ``whole_run``.
     """
 
-    def __init__(self, *, points: int) -> None:
+    def __init__(self, *, points: int, whole_run: bool = False) -> None:
         self.best: float | None = None
         self.best_at = 0
         self.level = 0.0
         self.worst = 0.0
         self._points = points
+        self._whole_run = whole_run
         self._highest = 0.0
         self._num_blocks = 0
         self._in_row = 0
@@ -37,10 +38,11 @@ class Rise:
             self._curve = curve
             self.worst = 0.0
             self.forget()
-        elif curve.is_shifting:
+        is_shifting = curve.is_shifting and not self._whole_run
+        if is_shifting:
             self.forget()
         self._look_for_best(curve)
-        if self.best is None or curve.is_shifting:
+        if self.best is None or is_shifting:
             return False
         self.level = curve.recent_level(self._points)
         # A rise undone by more than half is one that this run recovers from.
@@ -71,7 +73,7 @@ class Rise:
         count = len(curve.blocks)
         if count == self._num_blocks:
             return
-        since = curve.shifted_at
+        since = None if self._whole_run else curve.shifted_at
         # Blocks are joined when they are too many, and then looked at again from the first.
         begin = max(0, self._num_blocks - 2) if self.best is not None else 0
         self._num_blocks = count

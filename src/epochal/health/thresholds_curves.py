@@ -31,6 +31,8 @@ class CurveThresholds:
     # After the rate jumped (a warm restart) the loss may take so many points to its new level.
     grace: int = 100
     rate_jump: float = 1.5
+    # Rises of the rate so few points apart are one: a warm-up, or a jump taken in steps.
+    rate_one_jump: int = 20
 
     # -- loss-spike -------------------------------------------------------------------------------
     # Eight widths never happen in normal noise, about once in ten thousand in natural batches...
@@ -62,6 +64,17 @@ class CurveThresholds:
     # ...unless the rise is more than was ever gained and doubles the loss.
     divergence_lost_points: int = 10
     divergence_over_worst: float = 1.5
+    # After a jump to a rate never tried before: what a run in order shows of such a rate within so
+    # many points is a loss on its way back; a third of all gain lost, and not falling, is not that.
+    jump_new_points: int = 60
+    jump_new_of_gain: float = 0.35
+    # A warm restart goes back to a rate that the run has learned with, and stands high until the
+    # rate falls again; but it does not go back to where training began.
+    jump_known_points: int = 160
+    jump_known_of_gain: float = 0.8
+    # What was gained must be beyond doubt, and so must what was lost.
+    jump_gain_widths: float = 5.0
+    jump_lost_widths: float = 2.5
 
     # -- gradients --------------------------------------------------------------------------------
     # A tenfold norm is beyond the spread of healthy batches, which is two or three to both sides.

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
+from epochal.health.setback import Setback
 from epochal.health.thresholds import Thresholds
-from epochal.health.words import CURVE_KINDS, place, steps_of
+from epochal.health.words import CURVE_KINDS, place, steps_of, times
 
 
 class Divergence(Rule):
@@ -19,7 +21,8 @@ class Divergence(Rule):
 
     Far is measured in the loss itself, in what was gained, in its noise, and in the rises that this
     run has recovered from (a game between two networks swings; that is its nature). After a jump of
-    the learning rate only what came after counts.
+    the learning rate it is measured from the best level since, and from that of the whole run once
+    the loss has had time to come back to it.
     """
 
     name = "divergence"
@@ -30,41 +33,74 @@ class Divergence(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._rise = Rise(points=thresholds.curves.divergence_points)
+        self._setback = Setback(thresholds.curves)
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the loss."""
         curve = context.fresh.get("loss")
-        if curve is None or not self._rise.follow(curve):
+        if curve is None:
             return ()
+        self._setback.follow(curve, context.rate)
+        is_known = self._rise.follow(curve)
         if curve.count < self.thresholds.curves.divergence_least:
+            return ()
+        is_open = context.is_open(self.name, curve.name)
+        is_lost = self._setback.goes_on if is_open else self._setback.begins(curve, context.rate)
+        if is_lost and context.rate.jump is not None:
+            return (self._after_a_jump(curve, context.rate.jump),)
+        if not is_known:
             return ()
         is_far = self._is_far(curve)
         # What is open closes when the loss is back, not when it falls for a moment.
-        holds = is_far if context.is_open(self.name, curve.name) else self._begins(is_far, curve)
-        if not holds:
+        if not (is_far if is_open else self._begins(is_far, curve)):
             return (Verdict(curve.name, False),)
-        rise, position = self._rise, curve.points[-1][0]
-        best = rise.best or 0.0
-        return (
-            Verdict(
-                curve.name,
-                True,
-                "error",
-                f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
-                f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not come "
-                "back.",
-                steps=steps_of(curve, rise.best_at, position),
-                evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
-                advice=(
-                    "Stop, go back to a checkpoint before the rise, and go on with half the "
-                    "learning rate or stronger gradient clipping."
-                ),
-            ),
-        )
+        return (self._rose(curve),)
 
     def cut(self, step: int, context: Context) -> None:
         """The best level is looked for again in what is left."""
         self._rise.forget()
+        self._setback.forget()
+
+    def _rose(self, curve: Curve) -> Verdict:
+        rise, position = self._rise, curve.points[-1][0]
+        best = rise.best or 0.0
+        return Verdict(
+            curve.name,
+            True,
+            "error",
+            f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
+            f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not come back.",
+            steps=steps_of(curve, rise.best_at, position),
+            evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
+            advice=(
+                "Stop, go back to a checkpoint before the rise, and go on with half the learning "
+                "rate or stronger gradient clipping."
+            ),
+        )
+
+    def _after_a_jump(self, curve: Curve, jump: RateJump) -> Verdict:
+        rise, position = self._setback.rise, curve.points[-1][0]
+        best = rise.best or 0.0
+        return Verdict(
+            curve.name,
+            True,
+            "error",
+            f"The learning rate rose {times(jump.factor)} times at {place(curve, jump.position)}, "
+            f"from {format_number(jump.before)} to {format_number(jump.after)}; the loss has not "
+            f"come back to {format_number(best)} since: it is {format_number(rise.level)} at "
+            f"{place(curve, position)}.",
+            steps=steps_of(curve, jump.position, position),
+            evidence={
+                "best": best,
+                "level": rise.level,
+                "rate_before": jump.before,
+                "rate_after": jump.after,
+            },
+            advice=(
+                "Stop, go back to a checkpoint before the jump, and keep the rate that worked, or "
+                "raise it slowly and by less."
+            ),
+        )
 
     def _begins(self, is_far: bool, curve: Curve) -> bool:
         """Far up and not falling: at once where all is lost, after a while where it may be data.

@@ -36,7 +36,9 @@ class LearningRateTooHigh(Rule):
         if curve is None or not self._rise.follow(curve):
             return ()
         thresholds, rate = self.thresholds.curves, context.rate
-        if rate.began_at_peak(thresholds.warmup_share):
+        # A loss that was lost by a jump of the rate is told of as such.
+        is_told = context.is_open("divergence", curve.name) and rate.jump is not None
+        if is_told or rate.began_at_peak(thresholds.warmup_share):
             return ()
         is_high = rate.is_near_peak(thresholds.peak_share) and self._is_high(curve)
         begins = self._rise.lasts(is_high) >= thresholds.peak_wait

@@ -1,0 +1,73 @@
+"""What a jump of the learning rate did to the loss: gains of the whole run that are gone since."""
+
+from __future__ import annotations
+
+from epochal.health.curve import Curve
+from epochal.health.rate import LearningRate, RateJump
+from epochal.health.rise import Rise
+from epochal.health.thresholds_curves import CurveThresholds
+
+_HALFWAY = 0.5  # of the bar: what has come back so far is on its way
+
+
+class Setback:
+    """Follows a loss against its best level of the whole run, which a jump does not make forget.
+
+    ``rise`` has that best level and the one now. A restart to a rate the run has learned with is
+    given longer than a jump to a new one, and may lose more.
+    """
+
+    def __init__(self, thresholds: CurveThresholds) -> None:
+        self.rise = Rise(points=thresholds.divergence_points, whole_run=True)
+        self._thresholds = thresholds
+        self._bar: float | None = None
+        self._points_far = 0
+        self._since: int | None = None
+        self._worst_before = 0.0
+
+    def follow(self, curve: Curve, rate: LearningRate) -> None:
+        """Take in the newest point of the loss."""
+        if rate.jump is not None and rate.jump.position != self._since:
+            # What the jump itself does at first, and half undoes, is no proof of health.
+            self._since, self._worst_before = rate.jump.position, self.rise.worst
+        knows = self.rise.follow(curve)
+        self._bar = self._height_of_bar(curve, rate.jump) if knows else None
+        self._points_far = self.rise.lasts(self._bar is not None and self.rise.height > self._bar)
+
+    def forget(self) -> None:
+        """A new attempt takes over: the best is looked for again in what is left."""
+        self.rise.forget()
+        self._bar = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the loss, once lost, is still far from its best level before the jump."""
+        return self._bar is not None and self.rise.height > _HALFWAY * self._bar
+
+    def begins(self, curve: Curve, rate: LearningRate) -> bool:
+        """Whether it has been far up for long enough, and is not on its way back."""
+        if not self._points_far or rate.jump is None:
+            return False
+        thresholds = self._thresholds
+        needed = thresholds.jump_new_points if rate.jump.is_new else thresholds.jump_known_points
+        has_lasted = rate.points_since_jump >= needed and 2 * self._points_far >= needed
+        return has_lasted and not self.rise.is_falling(curve)
+
+    def _height_of_bar(self, curve: Curve, jump: RateJump | None) -> float | None:
+        """How far above its best the loss has lost too much; None where it was better since."""
+        best = self.rise.best
+        if best is None or curve.start is None or jump is None:
+            return None
+        if self.rise.best_at >= jump.position:
+            return None
+        thresholds, width = self._thresholds, curve.width or 0.0
+        gained = curve.start - best
+        if gained <= thresholds.jump_gain_widths * width:
+            return None
+        share = thresholds.jump_new_of_gain if jump.is_new else thresholds.jump_known_of_gain
+        return max(
+            share * gained,
+            thresholds.divergence_share * abs(best) if curve.lowest > 0 else 0.0,
+            thresholds.jump_lost_widths * width,
+            thresholds.divergence_over_worst * self._worst_before,
+        )
