@@ -252,3 +252,49 @@ def test_the_number_of_the_first_step_can_be_given(start_run: StartRun) -> None:
     train(model, 2)
     run.finish()
     assert [record["step"] for record in records(run, "metrics")] == [30]
+
+
+def watched_steps(run: Run) -> list[int]:
+    return [r["step"] for r in records(run, "metrics") if "params/0.weight/norm" in r["m"]]
+
+
+def train_and_log(run: Run, model: nn.Module, steps: range, *, log_every: int = 1) -> None:
+    for step in steps:
+        train(model, 1)
+        if (step + 1) % log_every == 0:
+            run.log({"loss": 1.0}, step=step)
+
+
+@pytest.mark.parametrize("log_every", [1, 4])
+@pytest.mark.parametrize("first", [0, 12, 40])
+def test_a_resumed_loop_says_where_it_goes_on(
+    start_run: StartRun, first: int, log_every: int
+) -> None:
+    killed, model = start_run(), small_model()
+    train_and_log(killed, model, range(23))
+    killed.finish("crashed")
+    run = start_run(resume="must")
+    watch(model, run, every=4, histograms=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(first, first + 10):
+        optimizer.step()
+        if (step + 1) % log_every == 0:
+            run.log({"loss": 1.0}, step=step)
+    run.finish()
+    assert watched_steps(run) == [first, first + 4, first + 8]
+
+
+def test_two_optimizers_of_one_model_make_one_step(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    first = torch.optim.SGD(model[0].parameters(), lr=0.1)
+    second = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    watch(model, run, every=2, histograms=False)
+    for _ in range(5):
+        model(torch.ones(16, 4)).square().mean().backward()
+        first.step()
+        second.step()
+    run.finish()
+    assert watched_steps(run) == [0, 2, 4]
+    for record in records(run, "metrics"):
+        for name, _ in model.named_parameters():
+            assert record["m"][f"update_ratio/{name}"] > 0

@@ -2,7 +2,8 @@
 
 Hooks sit on the optimizer's step: before it the gradients are complete (accumulated, unscaled,
 clipped as the loop does it), after it the update can be seen. Between watched steps a hook costs a
-comparison. Nothing is drawn at random, nothing is kept but the last watched step's numbers.
+comparison. Nothing is drawn at random, nothing is kept but the last watched step's numbers. They
+are written when the next step begins: by then the loop has logged which step it was.
 
 Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros`` (share of exact
 zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -29,6 +30,7 @@ from epochal.journal.line import now
 from epochal.record import Record
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.names import named_parameters, plain_name
+from epochal.torch.step_count import StepCount
 
 BINS = 64
 
@@ -59,10 +61,14 @@ class _Taken:
 
     step: int
     at: float
-    rows: dict[str, tuple[tuple[str, ...], Rows]] = field(default_factory=dict)
+    # Several optimizers of one step come one after the other; of a name, the last is true.
+    rows: list[tuple[str, tuple[str, ...], Rows]] = field(default_factory=list)
+
+    def of(self, what: str) -> list[tuple[tuple[str, ...], Rows]]:
+        return [(names, rows) for kind, names, rows in self.rows if kind == what]
 
     def has_arrived(self) -> bool:
-        return all(rows.have_arrived() for _, rows in self.rows.values())
+        return all(rows.have_arrived() for _, _, rows in self.rows)
 
 
 class Watch:
@@ -87,9 +93,10 @@ class Watch:
         self._wants_updates = updates
         self._parameters = dict(named_parameters(model))
         self._ids = {id(parameter) for parameter in self._parameters.values()}
-        self._step = run.step + 1 if step is None else step
-        self._before: list[torch.Tensor] | None = None
+        self._count = StepCount(run, step)
+        self._before: dict[str, torch.Tensor] = {}
         self._taking: _Taken | None = None
+        self._held: list[_Taken] = []
         self._pending: list[_Taken] = []
         self._outputs: dict[str, torch.Tensor] = {}
         self._handles: list[Any] = [
@@ -105,17 +112,46 @@ class Watch:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._before = None
+        self._before = {}
+        self._count.end()
+        self._settle()
         self._write_arrived(wait=True)
 
     # -- hooks ------------------------------------------------------------------------------------
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._is_due() or not self._owns(optimizer):
+        if not self._owns(optimizer):
             return
-        parameters = {n: p for n, p in self._parameters.items() if p.numel()}
-        taken = _Taken(self._step, now())
-        self._take(taken, "params", parameters)
+        if self._count.begins_with(optimizer):
+            self._settle()
+            if self._is_due(self._count.step):
+                self._taking = _Taken(self._count.step, now())
+                parameters = {n: p for n, p in self._parameters.items() if p.numel()}
+                self._take(self._taking, "params", parameters)
+                self._take_gradients(self._taking, parameters)
+        elif self._taking is not None:
+            theirs = {id(p) for group in optimizer.param_groups for p in group["params"]}
+            own = {n: p for n, p in self._parameters.items() if p.numel() and id(p) in theirs}
+            self._take_gradients(self._taking, own)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if self._taking is not None and self._before and self._owns(optimizer):
+            self._take_updates(self._taking)
+
+    def _settle(self) -> None:
+        """Have the numbers of the step that has ended written under its number, if that is due."""
+        if self._taking is not None:
+            self._held.append(self._taking)
+            self._taking = None
+        if self._count.is_guess:
+            return
+        held, self._held = self._held, []
+        labelled = [replace(taken, step=taken.step + self._count.shift) for taken in held]
+        self._pending += [taken for taken in labelled if taken.step % self._every == 0]
+        if self._pending:
+            self._write_arrived(wait=False)
+
+    def _take_gradients(self, taken: _Taken, parameters: dict[str, torch.Tensor]) -> None:
         gradients = {n: p.grad for n, p in parameters.items() if p.grad is not None}
         if self._wants_gradients and gradients:
             self._take(taken, "grads", {n: _dense(g) for n, g in gradients.items()})
@@ -123,43 +159,32 @@ class Watch:
             self._take(taken, "outputs", self._outputs)
             self._outputs = {}
         if self._wants_updates:
-            self._before = [local(p).clone() for p in parameters.values()]
-        self._taking = taken
-
-    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._owns(optimizer):
-            return
-        taken, self._taking = self._taking, None
-        if taken is not None:
-            self._take_updates(taken)
-            self._pending.append(taken)
-        self._step += 1
-        if self._pending:
-            self._write_arrived(wait=False)
+            self._before = {n: local(p).clone() for n, p in parameters.items()}
 
     def _take_updates(self, taken: _Taken) -> None:
-        before, self._before = self._before, None
-        if before is None:
-            return
-        named = {n: p for n, p in self._parameters.items() if p.numel()}
+        before, self._before = self._before, {}
         with torch.no_grad():
-            change = torch._foreach_sub([local(p) for p in named.values()], before)
+            present = [local(self._parameters[name]) for name in before]
+            change = torch._foreach_sub(present, list(before.values()))
             norms = torch._foreach_norm(change)
-            taken.rows["updates"] = (tuple(named), Rows(torch.stack(norms).double().unsqueeze(1)))
+            rows = Rows(torch.stack(norms).double().unsqueeze(1))
+            taken.rows.append(("updates", tuple(before), rows))
 
     def _take(self, taken: _Taken, what: str, tensors: dict[str, torch.Tensor]) -> None:
         bins = 0 if what == "outputs" else self._bins
         packed = reduce_tensors(list(tensors.values()), bins=bins)
-        taken.rows[what] = (tuple(tensors), Rows(packed))
+        taken.rows.append((what, tuple(tensors), Rows(packed)))
 
-    def _is_due(self) -> bool:
-        return self._step % self._every == 0
+    def _is_due(self, step: int) -> bool:
+        """Whether a step is watched; the first one is while its number is only guessed."""
+        is_first_guess = self._count.is_guess and not self._held and self._taking is None
+        return step % self._every == 0 or is_first_guess
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         return any(
             id(parameter) in self._ids
             for group in optimizer.param_groups
-            for parameter in group["params"][:1]
+            for parameter in group["params"]
         )
 
     def _watch_outputs(self, model: nn.Module) -> None:
@@ -169,7 +194,8 @@ class Watch:
 
     def _keeper(self, name: str) -> Callable[..., None]:
         def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            if self._is_due() and isinstance(output, torch.Tensor) and output.is_floating_point():
+            is_due = self._is_due(self._count.upcoming)
+            if is_due and isinstance(output, torch.Tensor) and output.is_floating_point():
                 self._outputs[name] = output.detach()
 
         return keep
@@ -201,14 +227,16 @@ class Watch:
             self._write_histograms(taken, "Gradients", grads)
         self._tell_nonfinite(taken, grads)
 
-    def _ratios(self, taken: _Taken, params: dict[str, Reduced]) -> dict[str, float]:
-        names, rows = taken.rows.get("updates", ((), None))
-        if rows is None:
-            return {}
-        changes = rows.read_column()
+    @staticmethod
+    def _ratios(taken: _Taken, params: dict[str, Reduced]) -> dict[str, float]:
+        changes = {
+            name: change
+            for names, rows in taken.of("updates")
+            for name, change in zip(names, rows.read_column(), strict=True)
+        }
         return {
             f"update_ratio/{name}": change / params[name].norm
-            for name, change in zip(names, changes, strict=True)
+            for name, change in changes.items()
             if params[name].norm > 0
         }
 
@@ -245,10 +273,11 @@ class Watch:
 
     @staticmethod
     def _rows(taken: _Taken, what: str) -> dict[str, Reduced]:
-        if what not in taken.rows:
-            return {}
-        names, rows = taken.rows[what]
-        return dict(zip(names, rows.read(), strict=True))
+        return {
+            name: row
+            for names, rows in taken.of(what)
+            for name, row in zip(names, rows.read(), strict=True)
+        }
 
 
 def watch(
@@ -266,8 +295,8 @@ def watch(
 
     ``run`` is the current run when not given. ``updates`` keeps a copy of the weights during a
     watched step. ``activations`` puts forward hooks on the leaf modules, which a compiled model
-    does not run. ``step`` is the number of the next optimizer step, by default the run's last one
-    + 1. The watch ends with the run, or with ``remove()``.
+    does not run. Steps are numbered as the run logs them; ``step`` is the number of the next one,
+    by default the run's last + 1. The watch ends with the run, or with ``remove()``.
     """
     if every < 1:
         raise UsageError(f"every={every} must be 1 or more steps.")
