@@ -1,7 +1,7 @@
 /** A button that opens a list of actions. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { nextIndex } from "./tabs.tsx";
 
@@ -28,7 +28,8 @@ export function Menu({ label, children, items }: MenuProps): JSX.Element {
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
   const [isOpen, setOpen] = useState(false);
-  useEffect(() => {
+  // Before the next key: who opens a menu by keyboard goes on at once.
+  useLayoutEffect(() => {
     if (!isOpen) return;
     const box = list.current!;
     box.showPopover();
