@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from epochal.health.catalogue import RULES
+from epochal.health.consequences import is_consequence
 from epochal.health.context import Context
 from epochal.health.curves import Curves
 from epochal.health.docket import Dockets
@@ -133,8 +134,11 @@ class Health:
         self, rule: Rule, verdicts: Iterable[Verdict], *, step: int | None, t: float
     ) -> list[Finding]:
         news: list[Finding] = []
-        dockets = self._dockets
+        dockets, known = self._dockets, self.context.open
         for verdict in verdicts:
+            is_new = verdict.holds and (rule.name, verdict.subject) not in known
+            if is_new and known and is_consequence(rule.name, known.values()):
+                continue
             if verdict.holds or dockets.knows(rule, verdict.subject):
                 finding = dockets.hear(rule, verdict, step=step, t=t)
                 if finding is not None:

@@ -14,6 +14,7 @@ from epochal.health.thresholds import Thresholds
 
 # Series that a watched model has one of for every tensor: one finding for all of them.
 _FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/")
+_MOST_NAMED = 4
 _LASTING = 3  # a loss scaler finds its scale within a step or two
 
 
@@ -33,6 +34,7 @@ class NonFinite(Rule):
         self._last: dict[str, tuple[float, int | None]] = {}  # the last number, by subject
         self._in_row: dict[str, int] = {}  # records in a row without one, of what ever had none
         self._tensor: str | None = None  # the first tensor known to be bad, and where
+        self._tensors: dict[str, None] = {}  # those known to be bad, in order
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge every value of a record."""
@@ -58,15 +60,18 @@ class NonFinite(Rule):
                 self._last[subject] = (value, seen.step)
 
     def _note_tensor(self, bad: list[str], seen: Seen) -> None:
-        first = next((name for name in bad if name.startswith(_FAMILIES)), None)
-        if first is not None and self._tensor is None:
+        tensors = [name for name in bad if name.startswith(_FAMILIES)]
+        if tensors and self._tensor is None:
+            first = tensors[0]
             self._tensor = f"{first} (step {seen.step:,})" if seen.step is not None else first
+        self._tensors.update(dict.fromkeys(tensors))
 
     def _note_event(self, record: Mapping[str, object]) -> None:
         if record.get("name") == "nonfinite-gradient" and self._tensor is None:
             parameter, step = record.get("parameter"), record.get("at_step")
             where = f" (step {step:,})" if isinstance(step, int) else ""
             self._tensor = f"the gradient of {parameter}{where}"
+            self._tensors[f"grads/{parameter}"] = None
 
     # -- what is said -----------------------------------------------------------------------------
 
@@ -76,7 +81,7 @@ class NonFinite(Rule):
         for subject in finite:
             self._in_row[subject] = 0
         if not any(self._in_row.values()):
-            self._tensor = None
+            self._tensor, self._tensors = None, {}
         return [Verdict(subject, False) for subject in finite]
 
     def _bad(self, subject: str, names: list[str], seen: Seen, context: Context) -> Verdict:
@@ -94,14 +99,23 @@ class NonFinite(Rule):
             sentence += f"; the last number was {format_number(last[0])}{before}"
         if self._tensor is not None and not names[0].startswith(_FAMILIES):
             sentence += f". First seen in {self._tensor}"
+        evidence: dict[str, float | int | str] = {"value": str(value), "series": names[0]}
+        evidence["count"] = len(names)
+        if self._tensors:
+            evidence["tensors"] = _listed(list(self._tensors))
         return Verdict(
             subject,
             True,
             _severity(names[0], in_row, context, had_number=last is not None),
             sentence + ".",
-            evidence={"value": str(value), "series": names[0], "count": len(names)},
+            evidence=evidence,
             advice=_advice(names[0], context),
         )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _severity(name: str, in_row: int, context: Context, *, had_number: bool) -> Severity:

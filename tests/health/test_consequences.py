@@ -1,0 +1,80 @@
+"""One cause is one finding: what follows from it is not said again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+import epochal
+from epochal.health.catalogue import RULES
+from epochal.health.consequences import CONSEQUENCES
+from epochal.health.engine import Health
+from epochal.health.finding import Finding
+from epochal.record import Record
+from epochal.store.local import load_run
+from epochal.torch import watch
+from tests.health.curve_records import evals, falling, flat, in_order, steps
+
+
+def test_every_name_is_that_of_a_rule() -> None:
+    names = {rule.name for rule in RULES}
+    assert CONSEQUENCES.keys() <= names
+    assert all(rules <= names for rules in CONSEQUENCES.values())
+
+
+def test_one_nan_in_a_watched_training_is_one_finding(tmp_path: Path) -> None:
+    run = epochal.init("nan", dir=tmp_path, console=False, companion=False)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    watch(model, run, every=10, histograms=False)
+    source = torch.Generator().manual_seed(0)
+    for step in range(240):
+        inputs = torch.randn(32, 8, generator=source)
+        guesses, labels = model(inputs), inputs[:, :4].argmax(1)
+        loss = functional.cross_entropy(guesses, labels)
+        if step == 60:
+            loss = loss * float("nan")
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+        optimizer.step()
+        run.log({"loss": loss, "grad_norm": norm}, step=step)
+        if step % 10 == 9:
+            right = (guesses.argmax(1) == labels).float().mean()
+            run.log({"eval/loss": loss.detach() + 0.1, "eval/accuracy": right}, step=step)
+    run.finish()
+    found = [Finding.from_record(e.record) for e in load_run(Path(run.dir)).findings(most=None)]
+    assert [f"{f.rule} {f.series}" for f in found if f and f.severity != "info"] == [
+        "nonfinite loss"
+    ]
+
+
+def lost() -> list[Record]:
+    """Learns, is thrown back to chance, and is evaluated at the same accuracy from then on."""
+    losses = [*falling(400, start=2.3, floor=0.4), *flat(2400, 2.3, width=0.01)]
+    accuracies = [*(0.1 + 0.02 * n for n in range(16)), *([0.1015] * 96)]
+    return in_order(steps(losses, norm=1.0), evals([2.3] * 112, every=25, accuracy=accuracies))
+
+
+def test_a_loss_that_is_lost_is_not_also_a_plateau_or_a_flat_evaluation() -> None:
+    health = Health(config={"num_classes": 10})
+    found = [finding for record in lost() for finding in health.feed(record)]
+    first = next(n for n, finding in enumerate(found) if finding.rule == "divergence")
+    later = {finding.rule for finding in found[first + 1 :] if finding.state == "open"}
+    assert later.isdisjoint({"plateau", "eval-flat", "eval-at-chance", "advice-stuck"})
+    assert health.context.is_open("divergence", "train/loss")
+
+
+def test_what_follows_is_said_when_the_cause_is_over() -> None:
+    health = Health()
+    records = steps(falling(400, start=2.3, floor=0.4, width=0.001))
+    bad = {**records[50], "loss": None, "nonfinite": {"loss": "nan"}}
+    found: list[Finding] = []
+    for record in [*records[:50], bad, *records[51:200]]:
+        found += health.feed(record)
+    spiked = [{**record, "loss": 9.0} for record in records[200:204]]
+    found += [finding for record in spiked for finding in health.feed(record)]
+    assert [f.rule for f in found if f.state == "open"][:2] == ["nonfinite", "loss-spike"]
