@@ -20,7 +20,7 @@ def test_ls_fits_80_columns(tmp_path: Path, capsys: Capture) -> None:
     assert main(["--dir", str(tmp_path), "ls"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0].split() == ["NAME", "PROJECT", "STATUS", "STEP", "LOSS", "AGE"]
+    assert lines[0].split() == "NAME PROJECT STATUS STEP LOSS FINDINGS AGE".split()
     assert any("failed" in line and "ep 2/100" in line for line in lines)
     assert any("running" in line and "0.1235" in line for line in lines)
 

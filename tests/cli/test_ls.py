@@ -48,3 +48,25 @@ def test_runs_listed_before_are_listed_from_the_index(
     first = listed(capsys, root)
     assert list(cache.glob("*.sqlite"))
     assert listed(capsys, root) == first
+
+
+def test_a_run_with_errors_is_marked(root: Path, capsys: Capture) -> None:
+    found = {"log": "finding", "id": "1", "rule": "nonfinite", "sentence": "The loss is nan."}
+    error, warning = ({**found, "id": word, "severity": word} for word in ("error", "warning"))
+    Journal(root, "bad").metrics(1, loss=1.0).add(error, warning, writer="findings")
+    Journal(root, "watched").metrics(1, loss=1.0).add(writer="findings")
+    assert listed(capsys, root, "errors > 0") == ["bad"]
+    assert main(["ls", "--dir", str(root)]) == 0
+    by_name = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert " 1 error " in by_name["bad"]
+    assert " none " in by_name["watched"]
+    assert " — " in by_name["a"]
+
+
+def test_the_last_step_done_is_all_of_them(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path, "a", totals={"steps": 600}).metrics(599, loss=1.0).finish()
+    Journal(tmp_path, "b", totals={"steps": 600}).metrics(850, loss=1.0).finish()
+    assert main(["ls", "--sort", "name", "--dir", str(tmp_path)]) == 0
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert " 600/600 " in first
+    assert " 850 (of 600) " in second

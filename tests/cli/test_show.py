@@ -33,3 +33,27 @@ def test_show_of_a_run_without_companion_says_nothing_of_one(
     Journal(tmp_path).metrics(1, loss=2.0)
     main(["show", "x", "--dir", str(tmp_path)])
     assert "cost" not in capsys.readouterr().out
+
+
+def test_show_counts_what_was_found_and_says_where_it_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {"log": "finding", "rule": "nonfinite", "sentence": "The loss is nan."}
+    findings = [
+        {**found, "id": str(number), "severity": severity}
+        for number, severity in enumerate(("error", "error", "warning"))
+    ]
+    Journal(tmp_path).metrics(1, loss=1.0).add(*findings, writer="findings")
+    Journal(tmp_path, "y").metrics(1, loss=float("nan"))
+    main(["show", "x", "--dir", str(tmp_path)])
+    assert "findings      2 errors, 1 warning (epochal doctor p/x)\n" in capsys.readouterr().out
+    main(["show", "y", "--dir", str(tmp_path)])
+    assert "findings      the last loss is not finite (epochal" in capsys.readouterr().out
+
+
+def test_show_counts_the_steps_that_are_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Journal(tmp_path, totals={"steps": 600}).metrics(599, loss=1.0).finish()
+    main(["show", "x", "--dir", str(tmp_path)])
+    assert "steps         600 of 600\n" in capsys.readouterr().out

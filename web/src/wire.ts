@@ -34,7 +34,7 @@ export interface Summary {
   best_x: number | null;
 }
 
-/** A run in one row of a list. `config` is null unless the list was asked for with it. `summary` has the metrics that were asked for and exist, by the name they were asked for with (`role:loss` stays `role:loss`). */
+/** A run in one row of a list. `config` is null unless the list was asked for with it. `summary` has the metrics that were asked for and exist, by the name they were asked for with (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where nobody looked for them; `nonfinite`: the last loss is nan or infinite. */
 export interface RunRow {
   id: string;
   name: string;
@@ -53,6 +53,9 @@ export interface RunRow {
   notes: string | null;
   hidden: boolean;
   problem: string | null;
+  errors: number | null;
+  warnings: number | null;
+  nonfinite: boolean;
   config: Record<string, unknown> | null;
   summary: Record<string, Summary>;
 }

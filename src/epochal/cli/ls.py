@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 
 from epochal.cli.command import add_json, print_json, runs_dir, store_of
 from epochal.cli.table import table, terminal_columns
+from epochal.cli.words import gravest_text, progress_text
 from epochal.console.verbosity import msg
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
 from epochal.store.local import open_store
 from epochal.store.status import format_age
+from epochal.tui.cells import Span
+from epochal.tui.paint import painter_for
 
 if TYPE_CHECKING:
     from epochal.store.store import RunView
@@ -104,27 +107,31 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
             info.name,
             info.project,
             info.status.text,
-            _progress(info),
+            progress_text(info) or UNKNOWN,
             UNKNOWN if loss is None else format_number(loss),
+            gravest_text(info) or UNKNOWN,
             UNKNOWN if info.created is None else format_age(now - info.created),
         )
         for info, loss in rows
     ]
-    header = ("NAME", "PROJECT", "STATUS", "STEP", "LOSS", "AGE")
-    print(table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(3, 4, 5)))
+    header = ("NAME", "PROJECT", "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
+    text = table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(3, 4, 6))
+    painter, (title, *lines) = painter_for(sys.stdout), text.splitlines()
+    print(title)
+    for line, (info, _) in zip(lines, rows, strict=True):
+        print(painter.paint(_marked(line, info)))
     for info, _ in rows:
         if info.problem:
             print(f"{info.project}/{info.name}: {info.problem}", file=sys.stderr)
 
 
-def _progress(info: RunInfo) -> str:
-    for done, total, unit in (
-        (info.step, info.total_steps, ""),
-        (info.epoch, info.num_epochs, "ep "),
-    ):
-        if done is not None:
-            return f"{unit}{done}" if total is None else f"{unit}{done}/{total}"
-    return UNKNOWN
+def _marked(line: str, info: RunInfo) -> tuple[Span, ...]:
+    """A line of the table, its count of errors in red, of warnings in yellow."""
+    style = "bad" if info.errors else "warn" if info.warnings else ""
+    if not style:
+        return (Span(line),)
+    before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
+    return Span(before), Span(found, style), Span(after)
 
 
 def _last_loss(view: RunView) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
 from epochal.cli.table import table
+from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import Entry, RunInfo, Series
@@ -54,8 +55,9 @@ def _heading(info: RunInfo) -> Iterator[str]:
         "created": _moment(info.created),
         "updated": _moment(info.updated),
         "attempts": info.attempts if info.attempts > 1 else None,
-        "step": _of(info.step, info.total_steps),
-        "epoch": _of(info.epoch, info.num_epochs),
+        "steps" if info.total_steps else "step": _steps(info),
+        "epoch": epochs_text(info, between=" of "),
+        "findings": _findings(info),
         "records": info.records,
         "damaged lines": info.damaged or None,
         "tags": ", ".join(info.tags) or None,
@@ -160,7 +162,13 @@ def _moment(t: float | None) -> str | None:
         return f"{t} s"
 
 
-def _of(done: int | None, total: int | None) -> str | None:
-    if done is None:
-        return None
-    return str(done) if total is None else f"{done} of {total}"
+def _steps(info: RunInfo) -> str | None:
+    return None if info.step is None else progress_text(info, between=" of ")
+
+
+def _findings(info: RunInfo) -> str | None:
+    """What still holds, and the command that tells more where there is more to tell."""
+    found = findings_text(info)
+    finite = ["the last loss is not finite"] if info.nonfinite else []
+    words = ", ".join([*([] if found in (None, "none") else [found or ""]), *finite])
+    return f"{words} (epochal doctor {info.project}/{info.name})" if words else found

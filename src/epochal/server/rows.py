@@ -42,6 +42,9 @@ def run_row(
         notes=info.notes,
         hidden=info.hidden,
         problem=info.problem,
+        errors=info.errors,
+        warnings=info.warnings,
+        nonfinite=info.nonfinite,
         config=dict(info.config) if with_config else None,
         summary={
             name: summary

@@ -75,6 +75,8 @@ class RunRow(msgspec.Struct, frozen=True):
 
     ``config`` is null unless the list was asked for with it. ``summary`` has the metrics that were
     asked for and exist, by the name they were asked for with (``role:loss`` stays ``role:loss``).
+    ``errors`` and ``warnings`` count findings of the newest attempt that still hold, null where
+    nobody looked for them; ``nonfinite``: the last loss is nan or infinite.
     """
 
     id: str
@@ -94,6 +96,9 @@ class RunRow(msgspec.Struct, frozen=True):
     notes: str | None
     hidden: bool
     problem: str | None
+    errors: int | None
+    warnings: int | None
+    nonfinite: bool
     config: dict[str, Any] | None
     summary: dict[str, Summary]
 

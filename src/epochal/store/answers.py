@@ -62,7 +62,9 @@ class RunInfo:
     ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
     are the highest of rank 0's newest attempt; ``damaged`` counts lines that could not be read;
     ``problem`` is a sentence about a run that cannot be read, wholly or in part; ``tracker`` is
-    whose files a run that is not ours is read from.
+    whose files a run that is not ours is read from. ``errors`` and ``warnings`` count the findings
+    of the newest attempt that still hold, None where nobody looked for any; ``nonfinite`` says that
+    the last loss is nan or infinite.
     """
 
     id: str
@@ -85,6 +87,17 @@ class RunInfo:
     config: Mapping[str, Any] = field(default_factory=dict)
     problem: str | None = None
     tracker: str | None = None
+    errors: int | None = None
+    warnings: int | None = None
+    nonfinite: bool = False
+
+    @property
+    def steps_done(self) -> int | None:
+        """How many steps are done, counted from step 0; never more than there were to be."""
+        if self.step is None:
+            return None
+        done = self.step + 1
+        return done if self.total_steps is None else min(done, self.total_steps)
 
 
 @dataclass(frozen=True, slots=True)

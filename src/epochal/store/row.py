@@ -12,6 +12,7 @@ from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number
 from epochal.store.entries import entries_of
+from epochal.store.standing import ends_nonfinite, open_findings
 from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
@@ -53,6 +54,9 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     source: dict[str, Any] | None
     end: dict[str, Position]
     metrics: list[Metric]
+    errors: int | None
+    warnings: int | None
+    nonfinite: bool
     summaries: dict[str, list[Any]] = {}
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
@@ -78,6 +82,9 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             config=self.config,
             problem=self.problem,
             tracker=self.tracker,
+            errors=self.errors,
+            warnings=self.warnings,
+            nonfinite=self.nonfinite,
         )
 
     @property
@@ -124,6 +131,7 @@ def make_row(
     process, finish, source = state.header or said or None, state.finish, told.get("source")
     if "pid" in (process or {}):  # taken up again here, whoever began it
         source = None
+    found = open_findings(state)
     return Row(
         id=own_id,
         name=brief.name,
@@ -149,6 +157,9 @@ def make_row(
         source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
         end=end,
         metrics=state.metrics,
+        errors=None if found is None else found.errors,
+        warnings=None if found is None else found.warnings,
+        nonfinite=ends_nonfinite(state),
     )
 
 

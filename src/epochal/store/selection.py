@@ -66,6 +66,9 @@ _PLAIN: dict[str, Reading] = {
     "records": lambda run: run.row.records,
     "damaged": lambda run: run.row.damaged,
     "problem": lambda run: run.row.problem,
+    "errors": lambda run: run.row.errors,
+    "warnings": lambda run: run.row.warnings,
+    "nonfinite": lambda run: run.row.nonfinite,
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))

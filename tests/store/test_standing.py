@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.store.local import LocalStore, load_run
+from tests.store.journals import Journal, settle
+
+
+def finding(
+    identity: str, severity: str, state: str = "open", *, rule: str = "nonfinite"
+) -> dict[str, Any]:
+    return {
+        "log": "finding",
+        "id": identity,
+        "rule": rule,
+        "severity": severity,
+        "sentence": "The loss is nan.",
+        "state": state,
+    }
+
+
+def counts(journal: Journal) -> tuple[int | None, int | None]:
+    info = load_run(journal.folder.path).info
+    return info.errors, info.warnings
+
+
+def test_findings_that_still_hold_are_counted_by_severity(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    journal.add(finding("a", "warning"), finding("b", "warning"), writer="findings")
+    journal.add(finding("a", "error"), finding("c", "info"), writer="findings")
+    assert counts(journal) == (1, 1)
+    journal.add(finding("b", "warning", "closed"), writer="findings")
+    assert counts(journal) == (1, 0)
+
+
+def test_where_nobody_looked_nothing_is_known(tmp_path: Path) -> None:
+    assert counts(Journal(tmp_path).metrics(1, loss=float("nan"))) == (None, None)
+    assert counts(Journal(tmp_path, "y").metrics(1, loss=1.0).add(writer="findings")) == (0, 0)
+
+
+def test_what_an_attempt_before_had_is_over(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
+    journal.metrics(1, attempt=2, loss=0.9).add(writer="findings", attempt=2)
+    assert counts(journal) == (0, 0)
+
+
+@pytest.mark.parametrize(("last", "expected"), [("nan", True), ("-inf", True), (None, False)])
+def test_a_loss_that_ends_as_no_number_is_known(
+    tmp_path: Path, last: str | None, expected: bool
+) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0).metrics(2, loss=float("nan"))
+    if last is None:
+        journal.metrics(3, loss=1.0)
+    else:
+        record = {"log": "metrics", "step": 3, "m": {"loss": None}, "nonfinite": {"loss": last}}
+        journal.add(record)
+    assert load_run(journal.folder.path).info.nonfinite is expected
+
+
+def test_runs_are_asked_for_by_what_was_found(tmp_path: Path) -> None:
+    Journal(tmp_path, "bad").metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
+    Journal(tmp_path, "good").metrics(1, loss=1.0).add(writer="findings")
+    Journal(tmp_path, "unwatched").metrics(1, loss=1.0)
+    store = LocalStore(tmp_path)
+    assert [run.info.name for run in store.runs("errors > 0")] == ["bad"]
+    assert [run.info.name for run in store.runs("errors == 0 and warnings == 0")] == ["good"]
+    assert store.runs("nonfinite") == []
+
+
+def test_the_index_keeps_what_was_found(tmp_path: Path) -> None:
+    root, cache = tmp_path / "runs", tmp_path / "cache"
+    journal = Journal(root).metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
+    settle(root)
+    with LocalStore(root, cache=cache) as store:
+        assert store.run("x").info.errors == 1
+    path = journal.path("findings")
+    size, stat = path.stat().st_size, path.stat()
+    path.write_bytes(b"#" * size)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert LocalStore(root, cache=cache).run("x").info.errors == 1
