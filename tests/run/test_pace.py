@@ -19,7 +19,8 @@ def step(number: int, **fields: Any) -> dict[str, Any]:
 
 def test_percent_is_of_the_run_when_its_length_is_known() -> None:
     pace, _ = pace_of(steps=800)
-    assert pace.percent(step(100, epoch=1.25)) == 12.5
+    assert pace.percent(step(99, epoch=1.25)) == 12.5
+    assert pace.percent(step(799)) == pace.percent(step(800)) == pace.percent(step(900)) == 100.0
 
 
 def test_percent_is_of_the_epoch_when_the_length_is_unknown() -> None:
@@ -68,5 +69,5 @@ def test_a_norm_far_above_its_baseline_is_marked() -> None:
 def test_free_metrics_are_shown_at_once_and_then_seldom_where_there_is_no_terminal() -> None:
     pace, shown = pace_of(steps=10)
     wait_s = pace.free(1, {"loss": 0.5})
-    assert shown.getvalue() == ":: step       1 [ 10.0%]  loss=0.5000\n"
+    assert shown.getvalue() == ":: step       1 [ 20.0%]  loss=0.5000\n"
     assert wait_s >= 5

@@ -20,8 +20,8 @@ def test_the_time_left_is_the_median_step_times_the_steps_left(tmp_path: Path) -
         journal.t += 60 if step == 10 else 1  # one long evaluation does not count
         journal.metrics(step, loss=1.0)
     found = progress(journal)
-    assert (found.text, found.share) == ("step 19/100", 0.2)
-    assert found.eta_s == pytest.approx(2 * 81)
+    assert (found.text, found.share) == ("step 20/100", 0.2)
+    assert found.eta_s == pytest.approx(2 * 80)
     assert found.is_going
 
 
@@ -55,3 +55,12 @@ def test_without_a_length_nothing_is_promised(tmp_path: Path) -> None:
     found = progress(Journal(tmp_path).metrics(1234, loss=1.0))
     assert (found.text, found.share, found.eta_s) == ("step 1,234", None, None)
     assert progress(Journal(tmp_path, "empty").add()).text == "no step yet"
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [(9, "step 10/10"), (10, "step 10/10"), (12, "step 12 (of 10)")],  # from 0, from 1, beyond
+)
+def test_what_is_done_is_never_more_than_all(tmp_path: Path, last: int, text: str) -> None:
+    journal = Journal(tmp_path, totals={"steps": 10}).metrics(last, loss=1.0).finish()
+    assert (progress(journal).text, progress(journal).share) == (text, 1.0)

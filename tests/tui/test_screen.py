@@ -69,7 +69,7 @@ def test_a_small_screen_line_by_line(tmp_path: Path) -> None:
     journal.finish()
     desk = Desk(LocalStore(tmp_path))
     assert screen(desk, size="60x16").splitlines() == [
-        "○ finished p/tiny  ━━━━━━━  100 %  step 59/60  1m 03s in all",
+        "○ finished p/tiny  ━━━━━━━  100 %  step 60/60  1m 03s in all",
         " 1 overview  2 charts  3 system  4 log  5 text  6 config",
         "train/loss 2.0439  ◆ eval/loss",
         "8┤⠑⠤⡀",

@@ -8,6 +8,7 @@ from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, store_of
 from epochal.cli.table import table, terminal_columns
+from epochal.cli.words import progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.comparison import Comparison, compare
@@ -71,7 +72,7 @@ def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str
     if len(set(names)) < len(names):
         names = [info.id for info in infos]
     state = ("status", *(info.status.text for info in infos))
-    steps = ("step", *(UNKNOWN if info.step is None else str(info.step) for info in infos))
+    steps = ("step", *(progress_text(info) or UNKNOWN for info in infos))
     differing = [(name, *map(_text, values)) for name, values in config.items()]
     metrics = [
         (_label(metric.name, metric.goal), *map(_value, metric.values(), metric.deltas()))

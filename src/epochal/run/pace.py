@@ -72,7 +72,7 @@ class Pace:
             phase = self._phase.observe(int(record["step"]), loss)
         percent, eta_s = self.percent(record), self._eta.remaining_s()
         self.has_printed = True
-        self._console.progress(int(record["step"]), now=now, loss=loss, eta_s=eta_s)
+        self._console.progress(self._count(record), now=now, loss=loss, eta_s=eta_s)
         self._console.step(
             lambda: step_line(
                 int(record["step"]),
@@ -155,7 +155,7 @@ class Pace:
         eta_s = self._eta.remaining_s()
         if self._has_bar:
             loss = _first(metrics, ROLE_GUESSES["loss"])
-            self._console.progress(step, now=now, loss=loss, eta_s=eta_s)
+            self._console.progress(self._count(record), now=now, loss=loss, eta_s=eta_s)
             return _TERMINAL_INTERVAL_S
         percent = self.percent(record)
         self.has_printed = True
@@ -195,9 +195,14 @@ class Pace:
         if done is not None:
             self._eta.observe(done, now)
 
+    def _count(self, record: Mapping[str, Any]) -> int:
+        """How many steps are done, counted from step 0; the step itself where no end is known."""
+        step, total = int(record["step"]), self._totals.steps
+        return min(step + 1, total) if total else step
+
     def _done(self, record: Mapping[str, Any]) -> float | None:
         if self._totals.steps:
-            return float(record["step"])
+            return float(self._count(record))
         if self._totals.tokens:
             return self._tokens
         epoch = _number(record, "epoch") if self._totals.epochs else None

@@ -40,15 +40,17 @@ def progress_of(run: RunView, info: RunInfo, *, now: float) -> Progress:
 
 def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | None]:
     """In words, and as what is done of what is to be done."""
-    if info.step is not None and info.total_steps:
-        # Steps are counted from 0: the first one done is one of them.
-        return f"step {info.step:,}/{info.total_steps:,}", info.step + 1, info.total_steps
+    done, total = info.steps_done, info.total_steps
+    if info.step is not None and done is not None and total:
+        if info.step > total:
+            return f"step {info.step:,} (of {total:,})", total, total
+        return f"step {done:,}/{total:,}", done, total
     if info.epoch is not None and info.num_epochs:
         return f"epoch {info.epoch:,}/{info.num_epochs:,}", info.epoch, info.num_epochs
     if info.step is not None:
-        tokens = _total_tokens(run)
-        done = _tokens(run) if tokens else None
-        return f"step {info.step:,}", done, tokens if done is not None else None
+        goal = _total_tokens(run)
+        tokens = _tokens(run) if goal else None
+        return f"step {info.step:,}", tokens, goal if tokens is not None else None
     if info.epoch is not None:
         return f"epoch {info.epoch:,}", None, None
     return "no step yet", None, None
@@ -66,6 +68,8 @@ def _eta_s(run: RunView, info: RunInfo, total: float) -> float | None:
     if series is None:
         return None
     places = series.steps[-_RECENT:].astype(np.float64) if done is None else done
+    if series.axis == "step" and done is None:
+        places += 1  # steps are counted from 0, epochs from 1
     eta = Eta(total, size=_RECENT - 1)
     for at, t in zip(places.tolist(), series.times[-_RECENT:].tolist(), strict=True):
         if np.isfinite(t):
