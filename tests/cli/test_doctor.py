@@ -1,5 +1,7 @@
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,55 @@ def test_what_is_less_grave_can_be_left_out(
 ) -> None:
     record(tmp_path, [2.0] * 3)
     assert main(["--dir", str(tmp_path), "doctor", "a", "--severity", "error", "--open"]) == 0
+
+
+def die(folder: Path, code: str, *, companion: bool = False) -> None:
+    """A program that records three steps and then ends in its own way."""
+    program = f"""
+import os, signal, epochal
+run = epochal.init("p", "a", dir={str(folder)!r}, console=False, companion={companion})
+for step in range(3):
+    run.log({{"loss": 2.0 - 0.1 * step}}, step=step)
+{code}
+"""
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+
+
+def test_a_run_that_raised_is_an_error_with_the_place_and_the_way_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    die(tmp_path, "raise ValueError('no such column')")
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("p/a  (failed, step 2)\n")
+    assert "✗ The run failed after step 2: ValueError: no such column." in text
+    assert "evidence: at <string>, line 6" in text
+    assert "epochal resume a" in text
+
+
+def test_a_killed_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    die(tmp_path, "run.flush(); os.kill(os.getpid(), signal.SIGKILL)")
+    assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
+    said = json.loads(capsys.readouterr().out)
+    assert (said["status"], said["errors"]) == ("crashed", 1)
+    assert said["findings"][0]["rule"] == "crashed"
+    assert said["findings"][0]["steps"] == [2, 2]
+
+
+def test_a_run_stopped_by_hand_is_a_note(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    die(tmp_path, "raise KeyboardInterrupt")
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
+    assert "· The run was stopped by hand after step 2." in capsys.readouterr().out
+
+
+def test_a_run_that_went_on_and_finished_is_well_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    die(tmp_path, "raise ValueError")
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False, resume="must")
+    run.log({"loss": 1.7}, step=3)
+    run.finish()
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
+    assert "Nothing was found" in capsys.readouterr().out

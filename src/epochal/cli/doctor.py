@@ -33,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Diagnose a run; 1 when there is an error among the findings."""
+    """Diagnose a run; 1 when there is an error among the findings, as when it crashed."""
     view = run_of(args)
     found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
     if args.json:
@@ -65,7 +65,9 @@ def _is_wanted(finding: Finding, args: argparse.Namespace) -> bool:
 
 def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     info = view.info
-    reason = f": {info.status.reason}" if info.status.reason else ""
+    is_told = any(finding.rule == info.status.state for finding in found)
+    said = (info.status.reason or "").rstrip(".")
+    reason = f": {said}" if said and not is_told else ""
     at = "" if info.step is None else f", step {info.step}"
     yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"
     if not found:

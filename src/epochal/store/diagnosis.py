@@ -2,12 +2,14 @@
 
 An attempt whose findings' file was finished, or is being written, is covered by it. Any other is
 read through the health rules; their findings have the ids they would have had, so those that were
-written before a companion died are not told twice.
+written before a companion died are not told twice. How the run ended is no rule's to know while it
+goes on, and is added here for every run that did not end well.
 """
 
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -16,12 +18,14 @@ from epochal.health.finding import Finding
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.record import Position, Record
 from epochal.store.answers import Entry
+from epochal.store.ending import bad_ending
 from epochal.store.part import Part
 from epochal.store.state import RunState
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
+_ENDING_PART = 1  # behind what the rules found
 
 
 class Diagnosis:
@@ -39,6 +43,10 @@ class Diagnosis:
             attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
             attempt.read_on(state.parts, most=most)
             found += [entry for entry in attempt.found if _key(entry.record) not in written]
+        ending = None if is_live else bad_ending(state, now=time.time())
+        if ending is not None:
+            place = Position(_WRITER, state.attempts, _ENDING_PART, 0)
+            found.append(Entry(place, 0, ending.record()))
         return found
 
 
