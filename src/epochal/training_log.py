@@ -19,6 +19,9 @@ from epochal.run.run import Run
 from epochal.run.start import init
 from epochal.run.vocabulary import Vocabulary
 
+# Every step has its line, unless they come faster than anybody reads.
+_LINE_EVERY_S = 0.1
+
 
 class TrainingRunLogger(Vocabulary):
     """Typed logging into ``path``, into a run, and to ``callback`` as JSON lines.
@@ -41,7 +44,7 @@ class TrainingRunLogger(Vocabulary):
         current = CURRENT.run
         self._owns_run = current is None or current.finished
         if current is None or current.finished:
-            console = Console(verbosity=LogVerbosity(verbosity))
+            console = Console(verbosity=LogVerbosity(verbosity), min_interval_s=_LINE_EVERY_S)
             current = init(name=Path(path).stem, console=console)
         self.run: Run = current
         self.run.on_line(self._on_line)

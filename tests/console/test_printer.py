@@ -86,6 +86,19 @@ def test_closing_shows_the_held_line_first() -> None:
     assert stream.getvalue().split() == ["first", "last", "closing"]
 
 
+def test_what_follows_a_step_stands_below_its_line() -> None:
+    stream = io.StringIO()
+    console = Console(stream, min_interval_s=60)
+    for step in range(3):
+        console.step(f"{step}", now=step)
+    console.eval("eval")
+    console.step("3", now=3)
+    console.notice("a notice")
+    console.notice("a notice")
+    console.close()
+    assert stream.getvalue().splitlines() == ["0", "2", "eval", "3", "epochal: a notice"]
+
+
 def test_lines_that_are_not_shown_are_never_made() -> None:
     console = Console(io.StringIO(), min_interval_s=60)
     console.step("shown", now=0)

@@ -134,3 +134,20 @@ def test_log_and_finish_of_the_package_act_on_the_current_run(start_run: StartRu
     epochal.finish()
     assert run.finished
     assert records(run, "metrics")[0]["step"] == 3
+
+
+@pytest.mark.parametrize(("every_s", "shown"), [(60, [0, 2, 4]), (0, [0, 1, 2, 3, 4])])
+def test_lines_of_steps_are_bounded_and_the_newest_stands_before_what_follows(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str], every_s: float, shown: list[int]
+) -> None:
+    run = start_run(console=True, line_every_s=every_s, total_steps=5)
+    for step in range(5):
+        run.log_step(step, loss=1.0)
+        if step == 2:
+            run.log_eval(step, loss=1.5)
+    run.finish()
+    lines = capsys.readouterr().err.splitlines()
+    steps = [line for line in lines if line.startswith(":: step")]
+    assert [int(line.split()[2]) for line in steps] == shown
+    assert "[ 60.0%]" in lines[next(i for i, line in enumerate(lines) if ">> eval" in line) - 1]
+    assert "[100.0%]" in steps[-1]

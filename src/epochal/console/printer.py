@@ -36,7 +36,8 @@ class Console:
     ``stream`` is sys.stderr, looked up anew for each line, unless one is given. ``verbosity`` None
     or ``LogVerbosity.DEFAULT`` follows the process's level; any other is this console's own.
     A line may be a callable: it is called only when the line is printed. ``min_interval_s`` bounds
-    how often step lines appear; the newest one held back is printed on ``closing`` or ``close``.
+    how often step lines appear; the newest one held back is printed before anything else is, and on
+    ``close``.
 
     A stream that has gone (a hang-up, a closed pipe) never raises: ``lost_lines`` counts.
     """
@@ -96,27 +97,27 @@ class Console:
             text = _text(line)
             if self._can_be_bold():
                 text = f"\x1b[1m{self._coloured(text, graded)}\x1b[22m"
-            self._print(text)
+            self._follow(text)
 
     def epoch(self, line: Line) -> None:
         """Print an epoch's line."""
         if self.enabled(Verbosity.NORMAL):
-            self._print(line)
+            self._follow(line)
 
     def gpu(self, line: Line) -> None:
         """Print the state of a GPU; VERBOSE only."""
         if self.enabled(Verbosity.VERBOSE):
-            self._print(line)
+            self._follow(line)
 
     def line(self, text: Line) -> None:
         """Print a line of no particular kind."""
         if self.enabled(Verbosity.NORMAL):
-            self._print(text)
+            self._follow(text)
 
     def block(self, text: Line) -> None:
         """Print a block and an empty line after it."""
         if self.enabled(Verbosity.NORMAL):
-            self._print(f"{_text(text)}\n")
+            self._follow(f"{_text(text)}\n")
 
     def closing(self, line: Line) -> None:
         """Close, then print the training's last line."""
@@ -127,13 +128,14 @@ class Console:
     def message(self, text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
         """Say something at a level, on the stream that ``console.verbosity`` gives to it."""
         if self.enabled(level):
+            self._release()
             self._count(write_line(stream_for(level), render(text, args)))
 
     def notice(self, text: str) -> None:
         """Say on stderr, at every level, what must not go unseen; the same sentence only once."""
         if text not in self._notices:
             self._notices.add(text)
-            self._print(f"epochal: {text}")
+            self._follow(f"epochal: {text}")
 
     def ring(self) -> None:
         """Ring the terminal's bell; nothing where there is no terminal."""
@@ -173,9 +175,7 @@ class Console:
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()
-        held, self._held = self._held, None
-        if held is not None:
-            self._print(held)
+        self._release()
 
     def __enter__(self) -> Console:
         return self
@@ -190,6 +190,16 @@ class Console:
 
     def _target(self) -> TextIO | None:
         return sys.stderr if self._stream is None else self._stream
+
+    def _follow(self, line: Line) -> None:
+        """Print what is no step, after the step that it came after."""
+        self._release()
+        self._print(line)
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._print(held)
 
     def _print(self, line: Line) -> None:
         text = _text(line)

@@ -46,7 +46,7 @@ def init(
     num_epochs: float | None = None,
     console: bool | Console | None = None,
     verbosity: Verbosity | LogVerbosity | int | str | None = None,
-    line_every_s: float = 0.0,
+    line_every_s: float = 0.25,
     companion: bool | None = None,
     finish_wait_s: float = 5.0,
     alerts: str | Iterable[str] | None = None,
@@ -60,7 +60,8 @@ def init(
     on with the run of that name if there is one, "must" insists, "latest" goes on with the newest
     run of the project. ``resume_step`` is the first step that will be logged again; without it the
     first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
-    ``line_every_s`` bounds how often step lines are printed. ``companion`` switches the process
+    ``line_every_s`` bounds how often step lines are printed, 0 prints all; the newest one stands
+    before whatever else is printed, and at the end. ``companion`` switches the process
     beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
     ``alerts`` are addresses of people to tell about findings (from ``alert_on`` on: "info",
     "warning", "error") and about the end: "desktop", or those of the apprise package.
