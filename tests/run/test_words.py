@@ -142,9 +142,9 @@ def test_lines_of_steps_are_bounded_and_the_newest_stands_before_what_follows(
 ) -> None:
     run = start_run(console=True, line_every_s=every_s, total_steps=5)
     for step in range(5):
-        run.log_step(step, loss=1.0)
+        run.log_step(step, 0.0, 100, 10.0, 0.5, 1.0, 0.001)
         if step == 2:
-            run.log_eval(step, loss=1.5)
+            run.log_eval(step, 0.0, 100, 10.0, 1.5)
     run.finish()
     lines = capsys.readouterr().err.splitlines()
     steps = [line for line in lines if line.startswith(":: step")]
