@@ -1,0 +1,38 @@
+"""What the terminal says of findings at the end of a run, with a real companion beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import sys, time, epochal
+run = epochal.init("p", "a", dir=sys.argv[1], line_every_s=60)
+for step in range(40):
+    run.log({"loss": float("nan") if sys.argv[2] == "nan" and step > 20 else 1.0}, step=step)
+deadline = time.monotonic() + 30
+findings = run.dir / "journal"
+while sys.argv[2] == "nan" and time.monotonic() < deadline:
+    if any(b'"nonfinite"' in p.read_bytes() for p in findings.glob("findings*")):
+        break
+    time.sleep(0.05)
+run.finish()
+"""
+
+
+def said(folder: Path, kind: str) -> str:
+    command = [sys.executable, "-c", PROGRAM, str(folder), kind]
+    environment = {**os.environ, "EPOCHAL_COMPANION": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return done.stderr
+
+
+def test_the_last_line_counts_what_was_found(tmp_path: Path) -> None:
+    last = said(tmp_path, "nan").splitlines()[-1]
+    assert last == f"epochal: 1 error was found: epochal doctor {tmp_path / 'p' / 'a'}"
+
+
+def test_nothing_is_said_where_nothing_was_found(tmp_path: Path) -> None:
+    assert "doctor" not in said(tmp_path, "well")
