@@ -32,8 +32,10 @@ class MachineThresholds:
     # A well-fed loop waits for data a few percent of a step; a quarter is worth more workers.
     input_wait_share: float = 0.25
     input_wait_grave: float = 0.6
-    # The first batches wait for workers to start.
-    input_skip_phases: int = 1
+    # The first batches wait for workers to start: in the first record of phases, so many steps
+    # without the longest wait must have waited for most of their time.
+    input_first_steps: int = 10
+    input_first_share: float = 0.8
     # Without timed phases: a GPU that idles a third of the time...
     input_gpu_util_pct: float = 65.0
     # ...beside CPUs that have nothing left to give. (A process at 100 % of one core proves little:

@@ -19,8 +19,24 @@ def test_a_well_fed_loop_is_left_alone() -> None:
     assert opened(InputBound, [phases(n, 4.0) for n in range(50)]) == []
 
 
-def test_the_first_batches_may_wait() -> None:
-    assert opened(InputBound, [phases(0, 400.0), *(phases(n, 2.0) for n in range(1, 5))]) == []
+def span(duration_ms: float) -> Record:
+    return {"log": "span", "t": START, "name": "data", "start": START, "duration_ms": duration_ms}
+
+
+def test_workers_may_take_their_time_to_start() -> None:
+    first = phases(0, 400.0)
+    records = [span(19_500.0), first, *(phases(n, 2.0) for n in range(1, 5))]
+    assert opened(InputBound, records) == []
+
+
+def test_a_slow_loader_is_told_of_by_the_first_record_of_phases() -> None:
+    (found,) = opened(InputBound, [span(900.0), span(800.0), phases(0, 700.0)])
+    assert "92 % of each step" in found.sentence
+    assert found.severity == "error"
+
+
+def test_one_step_is_not_enough_to_tell() -> None:
+    assert opened(InputBound, [{**phases(0, 700.0), "steps": 1}]) == []
 
 
 def test_a_hungry_gpu_beside_busy_cpus_is_found() -> None:

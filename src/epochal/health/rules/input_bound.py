@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from epochal.health.context import Context
 
 _DATA = "phase/data"
+_SPAN = "data"
 _UTIL = "gpu_util"
 _DURATION = "train/duration_ms"
 _ADVICE = (
@@ -31,12 +32,13 @@ class InputBound(Rule):
     """
 
     name: ClassVar[str] = "input-bound"
-    kinds: ClassVar[frozenset[str]] = frozenset({"phases", "gpu", "system", "step"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"phases", "span", "gpu", "system", "step"})
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         limits = thresholds.machine
         self._num_phases: dict[int, int] = {}
+        self._first_wait_ms: dict[int, float] = {}  # the longest before the first phases, by rank
         self._use: dict[str, deque[float]] = {}
         self._cpu: deque[float] = deque(maxlen=limits.input_records)
         self._pauses: deque[float] = deque(maxlen=limits.input_pause_records)
@@ -46,6 +48,8 @@ class InputBound(Rule):
         """Judge by phases; by telemetry and steps only while there are no phases."""
         if seen.kind == "phases":
             return self._see_phases(seen)
+        if seen.kind == "span":
+            return self._see_span(seen)
         if self._num_phases:
             return ()
         if seen.kind == "system":
@@ -57,19 +61,27 @@ class InputBound(Rule):
     def cut(self, step: int, context: Context) -> None:
         """Begin anew: the first batches of an attempt wait for workers to start."""
         self._num_phases.clear()
+        self._first_wait_ms.clear()
         self._pauses.clear()
         self._use.clear()
         self._last = None
 
     # -- timed phases -----------------------------------------------------------------------------
 
+    def _see_span(self, seen: Seen) -> Iterable[Verdict]:
+        duration_ms = seen.record.get("duration_ms")
+        if seen.record.get("name") == _SPAN and isinstance(duration_ms, (int, float)):
+            longest = self._first_wait_ms.get(seen.rank, 0.0)
+            self._first_wait_ms[seen.rank] = max(longest, float(duration_ms))
+        return ()
+
     def _see_phases(self, seen: Seen) -> Iterable[Verdict]:
         limits = self.thresholds.machine
         count = self._num_phases[seen.rank] = self._num_phases.get(seen.rank, 0) + 1
         wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
-        if count <= limits.input_skip_phases or not isinstance(wall_ms, (int, float)):
+        if not isinstance(wall_ms, (int, float)) or (count == 1 and not self._is_slow_feed(seen)):
             return
-        if count == limits.input_skip_phases + 1:
+        if count <= 2:
             # What was guessed before is known from here on.
             yield from (Verdict(name, holds=False) for name in (_DURATION, *self._use))
         if data_ms is None or wall_ms <= 0:
@@ -90,6 +102,18 @@ class InputBound(Rule):
             evidence={"data_ms": data_ms, "wall_ms": float(wall_ms), "share": round(share, 3)},
             advice=_ADVICE,
         )
+
+    def _is_slow_feed(self, seen: Seen) -> bool:
+        """Whether the first steps waited for data all along, not only while workers started."""
+        limits, steps = self.thresholds.machine, seen.record.get("steps")
+        wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
+        if not isinstance(steps, int) or steps < limits.input_first_steps:
+            return False
+        if data_ms is None or not isinstance(wall_ms, (int, float)):
+            return False
+        started_ms = self._first_wait_ms.get(seen.rank, 0.0)
+        rest_ms = steps * wall_ms - started_ms
+        return rest_ms > 0 and steps * data_ms - started_ms >= limits.input_first_share * rest_ms
 
     # -- telemetry --------------------------------------------------------------------------------
 
