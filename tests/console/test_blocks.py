@@ -73,6 +73,12 @@ def test_all_files_of_a_dataset() -> None:
     assert "more" not in block
 
 
+def test_a_file_whose_tokens_are_not_counted_is_its_name_alone() -> None:
+    files = [DataFile("generated"), DataFile("b.bin", tokens=5)]
+    block = dataset_block([DatasetSplit("train", tokens=9, files=files)]).splitlines()
+    assert block[2:] == ["    generated", "    b.bin     :            5"]
+
+
 def test_dataset_without_file_names() -> None:
     block = dataset_block([DatasetSplit("eval", tokens=125_300, num_files=1)])
     assert block == "[Dataset]\n  eval: 125.3k tokens in 1 file"

@@ -205,7 +205,7 @@ def _files(files: Sequence[DataFile]) -> Iterator[str]:
     names = [printable(file.name) for file in files]
     width = max((len(name) for name in names), default=0)
     for name, file in zip(names, files, strict=True):
-        yield f"    {name:<{width}} : {'?' if file.tokens is None else file.tokens:>12}"
+        yield f"    {name}" if file.tokens is None else f"    {name:<{width}} : {file.tokens:>12}"
 
 
 def _cuda_version(number: int) -> str:
