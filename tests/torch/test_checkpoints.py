@@ -5,6 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -241,3 +244,38 @@ def test_a_loss_on_its_device_is_not_read_before_it_is_needed(tmp_path: Path) ->
 
     with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
         checkpoints.step(0, loss=torch.ones(()).as_subclass(Unread))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
+def test_inside_a_step_the_one_before_is_saved_as_it_was(tmp_path: Path) -> None:
+    place = Place(7)
+    state = TrainingState(nn.Linear(1, 1), data=place)
+    with Checkpoints(tmp_path, state) as checkpoints:
+        assert checkpoints.heed(4, as_it_was=place.at(7)) is None
+        place.position = 9
+        os.kill(os.getpid(), signal.SIGUSR1)
+        saved = checkpoints.heed(4, as_it_was=place.at(7))
+        assert saved == tmp_path / "step-4"
+        assert place.position == 9
+        checkpoints.restore()
+    assert place.position == 7
+    assert list_manifests(tmp_path)[0].kind == "emergency"
+
+
+@dataclass
+class Place:
+    """Where a training is in its data."""
+
+    position: int
+
+    @contextmanager
+    def at(self, position: int) -> Iterator[None]:
+        present, self.position = self.position, position
+        yield
+        self.position = present
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state_dict: dict[str, int], /) -> None:
+        self.position = state_dict["position"]

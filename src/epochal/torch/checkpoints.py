@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -87,6 +88,7 @@ class Checkpoints:
         self._is_ours = overwrite
         self._best: float | None = None
         self._knows_best = False
+        self._saved_step: int | None = None
         self._ranks = Ranks.present(on_cpu=True)
         if background and self._ranks.world_size > 1:
             raise UsageError("background must be False in a training of several ranks.")
@@ -121,6 +123,7 @@ class Checkpoints:
         )
         if folder == self.folder:
             self._is_ours, self._knows_best = True, False
+            self._saved_step = restored.step
         return restored
 
     def step(
@@ -148,6 +151,31 @@ class Checkpoints:
         if urgency:
             self._drain()
             self._signals.pass_on(urgency)
+        return saved
+
+    def heed(
+        self,
+        step: int,
+        *,
+        epoch: float | None = None,
+        as_it_was: AbstractContextManager[object] | None = None,
+    ) -> Path | None:
+        """Inside a long step: if a signal came, save the training as it was after the last one.
+
+        `step` is that last one, below 0 for none, and weights and optimizer are still as it left
+        them; `as_it_was` is entered for the save, to put back what has moved since, such as the
+        place in the data. Then the signal is passed on as by `step`. Ranks ask each other, so every
+        rank must call it as often.
+        """
+        (urgency,) = self._ranks.highest(self._signals.urgency)
+        if not urgency:
+            return None
+        saved = None
+        if step >= 0 and step != self._saved_step:
+            with as_it_was or nullcontext():
+                saved = self.save(step, kind="emergency", epoch=epoch)
+        self._drain()
+        self._signals.pass_on(urgency)
         return saved
 
     def save(
@@ -178,6 +206,7 @@ class Checkpoints:
             worker=self._worker,
             ranks=self._ranks,
         )
+        self._saved_step = step
         if self._worker is not None:
             self._worker.submit(self._tidy)
         elif self._ranks.rank == 0:
