@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError
-from epochal.recipes.gpt2.flags import PRESETS, Flags, read_command
+from epochal.recipes.gpt2.flags import PRESETS, Flags, as_words, read_command
 
 
 def test_the_defaults_are_those_of_the_published_run() -> None:
@@ -46,8 +46,21 @@ def test_the_command_line_wins_over_the_file_that_over_the_checkpoint_that_over_
     assert flags.report_to == ("wandb",)
 
 
+def test_a_training_ends_where_it_was_to_end_unless_that_is_said_anew() -> None:
+    saved = Flags(max_steps=5).hyperparameters()
+    assert read_command([]).flags(saved).last_step == 5
+    assert read_command(["--max_steps", "9"]).flags(saved).last_step == 9
+
+
+def test_a_configuration_is_as_the_flags_that_ask_for_it() -> None:
+    flags = Flags(num_layers=3, compile=True, report_to=("wandb", "aim"), data="a b")
+    words = as_words(flags.hyperparameters())
+    assert read_command(words).flags() == flags
+    assert as_words(Flags().hyperparameters()) == []
+
+
 def test_a_checkpoint_does_not_say_where_and_on_what_a_training_goes_on() -> None:
-    saved = {"device": "cuda", "max_steps": 5, "run_name": "old", "forked_from": {"run": "x"}}
+    saved = {"device": "cuda", "run_name": "old", "forked_from": {"run": "x"}}
     assert read_command([]).flags(saved) == Flags()
 
 

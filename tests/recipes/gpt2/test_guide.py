@@ -41,8 +41,12 @@ def write_data(folder: Path) -> None:
 
 
 def small(words: list[str]) -> list[str]:
-    """The command with its sizes made small; the later of two flags counts."""
-    sizes = {**SMALL, "steps_per_epoch": 5, "vocab_size": 384, "tokenizer": "bytes"}
+    """The command with its sizes made small; the later of two flags counts.
+
+    What goes on from a checkpoint has steps left to make.
+    """
+    sizes = {**SMALL, "steps_per_epoch": 6, "vocab_size": 384, "tokenizer": "bytes"}
+    sizes["max_steps"] = 12 if "branch" in words else 10 if "--resume" in words else 8
     given = {word for word in words if word in KEPT}
     more = [(f"--{name}", str(value)) for name, value in sizes.items() if f"--{name}" not in given]
     return [*words, *(word for pair in more for word in pair)]

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import nn
 
 from epochal.errors import UsageError
-from epochal.recipes.gpt2.flags import Flags
+from epochal.recipes.gpt2.flags import Asked, Flags
 from epochal.recipes.gpt2.resuming import (
     RUN_NAME,
     Origin,
@@ -14,6 +15,7 @@ from epochal.recipes.gpt2.resuming import (
     borrowed_weights,
     describe_checkpoints,
     find_origin,
+    told_to_go_on,
 )
 from epochal.run.start import init
 from epochal.torch.checkpoints import Checkpoints
@@ -64,19 +66,81 @@ def test_auto_begins_a_new_run_and_needs_its_name(tmp_path: Path) -> None:
         found(tmp_path, "auto")
 
 
-def test_a_run_that_has_no_checkpoint_yet_begins_again_and_not_from_another(
-    tmp_path: Path,
+@pytest.mark.parametrize("word", ["latest", "best"])
+def test_a_run_that_has_no_checkpoint_yet_is_begun_again_only_by_auto(
+    tmp_path: Path, word: str
 ) -> None:
     save(tmp_path, "one", 4)
     save(tmp_path, "two")
-    assert found(tmp_path, "latest", "two") is None
+    assert found(tmp_path, "auto", "two") is None
+    with pytest.raises(
+        UsageError,
+        match=r"^run 'two' has no checkpoint yet; begin it again with its flags: --num_layers 3, "
+        r"or use --resume auto\.$",
+    ):
+        found(tmp_path, word, "two")
+
+
+@pytest.mark.parametrize("name", [None, "new"])
+def test_nothing_is_begun_where_there_is_nothing_to_go_on_with(
+    tmp_path: Path, name: str | None
+) -> None:
+    with pytest.raises(UsageError, match="--resume latest: there is no checkpoint yet"):
+        found(tmp_path, "latest", name)
+
+
+def test_the_best_needs_a_metric(tmp_path: Path) -> None:
+    save(tmp_path, "one", 4)
     with pytest.raises(UsageError, match="no checkpoint has a metric yet"):
-        found(tmp_path, "best", "two")
+        found(tmp_path, "best", "one")
+
+
+def begin(root: Path, name: str, source: dict[str, Any]) -> None:
+    init("gpt2", name, dir=root, console=False, config={"forked_from": source}).finish()
+
+
+def test_a_fork_without_a_checkpoint_is_not_begun_from_step_0(tmp_path: Path) -> None:
+    folder = save(tmp_path, "one", 4)
+    origin = find_origin(str(folder), Flags())
+    assert origin is not None
+    begin(tmp_path, "branch", origin.facts())
+    for word in ("auto", "latest"):
+        with pytest.raises(UsageError, match=r"began after step 4 of run 'one': .* --resume .*-4"):
+            found(tmp_path, word, "branch")
+
+
+def test_weights_that_were_borrowed_are_borrowed_again(tmp_path: Path) -> None:
+    facts = borrowed_weights(save(tmp_path, "one", 4)).facts
+    begin(tmp_path, "tuned", facts)
+    assert found(tmp_path, "auto", "tuned") is None
+    begun = begun_config(Flags(dir=str(tmp_path), run_name="tuned"))
+    assert begun is not None
+    assert begun["init_from"] == facts["checkpoint"]
+
+
+def asked(**more: Any) -> Asked:
+    nothing: dict[str, Any] = {
+        "preset": {},
+        "resume": None,
+        "list_checkpoints": False,
+        "estimate": False,
+    }
+    return Asked(**{"given": {}, **nothing, **more})
+
+
+def test_the_environment_can_say_which_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_to_go_on(asked()) == asked()
+    monkeypatch.setenv("EPOCHAL_NAME", "one")
+    assert told_to_go_on(asked()) == asked()
+    monkeypatch.setenv("EPOCHAL_RESUME", "must")
+    assert told_to_go_on(asked()) == asked(given={"run_name": "one"}, resume="auto")
+    assert told_to_go_on(asked(resume="some/path")) == asked(resume="some/path")
 
 
 def test_a_run_that_was_begun_says_how(tmp_path: Path) -> None:
     save(tmp_path, "one")
-    assert begun_config(Flags(dir=str(tmp_path), run_name="one")) == {"num_layers": 3}
+    begun = begun_config(Flags(dir=str(tmp_path), run_name="one"))
+    assert begun == {"num_layers": 3, "init_from": None}
     assert begun_config(Flags(dir=str(tmp_path), run_name="two")) is None
     assert begun_config(Flags(dir=str(tmp_path))) is None
 

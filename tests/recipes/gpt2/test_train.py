@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,19 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 
+from epochal.cli.main import main as epochal_command
 from epochal.journal.layout import RunFolder, read_json
 from epochal.reading import open as open_store
 from epochal.torch.manifest import list_manifests
-from tests.recipes.gpt2.trainings import SMALL, finish, losses, records, run_here, start
+from tests.recipes.gpt2.trainings import (
+    SMALL,
+    environment,
+    finish,
+    losses,
+    records,
+    run_here,
+    start,
+)
 
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")
 
@@ -129,11 +139,48 @@ def test_killed_before_the_first_checkpoint_it_begins_again_in_the_same_run(
         kill(process)
     for path in (tmp_path / "runs" / "gpt2" / "run").glob("checkpoints/step-*"):
         raise AssertionError(f"{path} was not to be")
-    shown = finish(tmp_path, "--resume", "latest", run_name="run")
+    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--device", "cpu", "--resume"]
+    code, shown = run_here(tmp_path, [*again, "latest"])
+    assert (code, shown.count("\n")) == (2, 1)
+    assert "run 'run' has no checkpoint yet; begin it again with its flags: " in shown
+    assert records(tmp_path, "run", "resume") == []
+    code, shown = run_here(tmp_path, [*again, "auto", "--checkpoint_freq", "4"])
+    assert code == 0, shown
     assert "There is no checkpoint yet" in shown
     assert losses(tmp_path, "run") == losses(whole, "run")
     assert records(tmp_path, "run", "resume")[0]["step"] == 0
-    assert config_of(tmp_path, "run")["checkpoint_freq"] == 4  # given anew
+    config = config_of(tmp_path, "run")
+    assert (config["eval_freq"], config["checkpoint_freq"]) == (100, 4)  # recorded; given anew
+
+
+def test_it_ends_again_where_it_was_to_end(tmp_path: Path) -> None:
+    shown = finish(tmp_path, run_name="run", max_steps=6)
+    assert "[100.0%]" in shown
+    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
+    code, shown = run_here(tmp_path, again)
+    assert code == 0
+    assert "step-5 of run is the last of 6 steps: there is nothing left to train" in shown
+    assert records(tmp_path, "run", "resume") == []
+    code, shown = run_here(tmp_path, [*again, "--max_steps", "8"])
+    assert code == 0
+    assert max(losses(tmp_path, "run")) == 7
+    totals = read_json(RunFolder(tmp_path / "runs" / "gpt2" / "run").identity)["totals"]
+    assert totals == {"steps": 8, "epochs": 0.8}
+
+
+def test_the_command_of_epochal_resume_goes_on_exactly(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start(tmp_path, run_name="run") as process:
+        wait_for(process, tmp_path, step=10)
+        kill(process)
+    assert epochal_command(["resume", "run", "--json", "--dir", str(tmp_path / "runs")]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["next_step"] > 0
+    given = environment(tmp_path, **plan["environment"])
+    subprocess.run(plan["command"], env=given, cwd=plan["cwd"], check=True, capture_output=True)
+    assert records(tmp_path, "run", "resume")[0]["step"] == plan["next_step"]
+    assert losses(tmp_path, "run") == losses(whole, "run")
 
 
 def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None:

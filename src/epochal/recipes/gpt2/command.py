@@ -10,7 +10,7 @@ from epochal.console.verbosity import error as say_error
 from epochal.console.verbosity import msg
 from epochal.errors import EpochalError, UsageError
 from epochal.recipes.gpt2.estimate import estimate
-from epochal.recipes.gpt2.flags import Asked, read_command
+from epochal.recipes.gpt2.flags import Asked, Flags, read_command
 from epochal.recipes.gpt2.place import Place, taken_place
 from epochal.recipes.gpt2.resuming import (
     Origin,
@@ -18,6 +18,7 @@ from epochal.recipes.gpt2.resuming import (
     borrowed_weights,
     describe_checkpoints,
     find_origin,
+    told_to_go_on,
 )
 from epochal.recipes.gpt2.setup import set_up
 from epochal.recipes.gpt2.train import train
@@ -28,7 +29,7 @@ from epochal.torch.rank_agreement import Ranks
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, estimate or list; gives the exit code: 2 when what was asked for cannot be done."""
     try:
-        asked = read_command(arguments)
+        asked = told_to_go_on(read_command(arguments))
         if asked.list_checkpoints:
             lines = list(describe_checkpoints(asked.flags()))
             msg("%s", "\n".join(lines) or "There are no checkpoints yet.")
@@ -51,6 +52,10 @@ def _start(asked: Asked, place: Place) -> None:
         if origin is not None:
             _check_ranks(origin, place)
     flags = asked.flags(_saved(asked, origin))
+    if origin is not None and origin.next_step >= flags.last_step:
+        if place.rank == 0:
+            msg("%s", _nothing_left(origin, flags))
+        return
     training = set_up(flags, place)
     if flags.init_from is not None and origin is None:
         load_checkpoint(borrowed_weights(Path(flags.init_from)).file, training.model)
@@ -60,6 +65,14 @@ def _start(asked: Asked, place: Place) -> None:
                 msg("%s", line)
         return
     train(training, origin=origin, goes_on=asked.resume is not None)
+
+
+def _nothing_left(origin: Origin, flags: Flags) -> str:
+    name = "num_epochs" if flags.max_steps is None else "max_steps"
+    return (
+        f"{origin.manifest.name} of {origin.run_name} is the last of {flags.last_step} steps: there"
+        f" is nothing left to train; a larger --{name} goes further."
+    )
 
 
 def _check_ranks(origin: Origin, place: Place) -> None:

@@ -111,14 +111,32 @@ class Flags:
         return self.total_batch_size // at_once
 
     def hyperparameters(self) -> dict[str, Any]:
-        """What a training is made of: everything but names, folders, machine and early end."""
-        return {name: value for name, value in asdict(self).items() if name not in _OF_A_MACHINE}
+        """What a training is made of: everything but names, folders and machine."""
+        # Where weights are from is told with more words, as the run's origin.
+        left_out = {*_OF_A_MACHINE, "init_from"}
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     @property
     def trackers(self) -> list[str]:
         """The trackers the run is sent to."""
         wants_board = self.use_tensorboard or self.tensorboard_dir is not None
         return list(dict.fromkeys([*self.report_to, *["tensorboard"] * wants_board]))
+
+
+def as_words(config: Mapping[str, Any]) -> list[str]:
+    """A run's configuration as the flags that ask for it; defaults are left out."""
+    words: list[str] = []
+    for entry in fields(Flags):
+        value = config.get(entry.name, entry.default)
+        value = tuple(value) if isinstance(value, list) else value
+        if entry.name in _OF_A_MACHINE or value == entry.default:
+            continue
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{entry.name}")
+        else:
+            several = value if isinstance(value, tuple) else (value,)
+            words += [f"--{entry.name}", *(str(one) for one in several)]
+    return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +169,8 @@ _AT_LEAST_ZERO = (
 _PLACES = frozenset(
     {"run_name", "project", "dir", "logdir", "checkpoint_dir", "tensorboard_dir", "serve"}
 )
-# Not taken from a checkpoint: it may be gone on with on another machine, or to another end.
-_OF_A_MACHINE = frozenset({*_PLACES, "device", "max_steps", "init_from"})
+# Not taken over: a training may be gone on with on another machine.
+_OF_A_MACHINE = frozenset({*_PLACES, "device"})
 _TINY = {
     "total_batch_size": 4096,
     "mini_batch_size": 8,

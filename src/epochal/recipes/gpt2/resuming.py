@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_bytes, format_duration, format_number
 from epochal.journal.layout import read_json, run_folders, slugify
-from epochal.recipes.gpt2.flags import Flags
+from epochal.recipes.gpt2.flags import Asked, Flags, as_words
 from epochal.settings import read_settings
 from epochal.torch.manifest import (
     FOLDER,
@@ -24,8 +25,11 @@ from epochal.torch.manifest import (
 )
 from epochal.torch.state_files import MODEL
 
-# Under this name a checkpoint keeps the name of the run it is of.
+# Under these names a checkpoint keeps whose it is, and which flags go on from it.
 RUN_NAME = "run_name"
+RESUME_WITH = "resume_with"
+# Under these names a run's configuration says where it began, and that it took weights alone.
+FORKED_FROM, WEIGHTS_ONLY = "forked_from", "weights_only"
 _OF_WEIGHTS = ("vocab_size", "context_length", "num_layers", "embd_size", "num_heads", "tokenizer")
 _WORDS = ("auto", "latest", "best")
 
@@ -63,8 +67,18 @@ class Origin:
         }
 
 
+def told_to_go_on(asked: Asked) -> Asked:
+    """What is asked for where the environment names a run, and perhaps that it is to go on."""
+    settings, given = read_settings(), dict(asked.given)
+    name = given.get("run_name") or settings.name
+    is_path = asked.resume not in (None, *_WORDS)
+    if name is None or is_path or (asked.resume is None and settings.resume == "never"):
+        return asked
+    return replace(asked, given={**given, "run_name": name}, resume=asked.resume or "auto")
+
+
 def find_origin(resume: str, flags: Flags) -> Origin | None:
-    """The checkpoint that is meant, None when the training begins at step 0.
+    """The checkpoint that is meant; None when ``auto`` finds none and the training begins.
 
     ``auto`` is the newest of the run of that name, if there is one. ``latest`` and ``best`` are
     that run's too, but the newest of all runs where no run has that name. Else it is a path.
@@ -75,16 +89,38 @@ def find_origin(resume: str, flags: Flags) -> Origin | None:
     if resume == "auto" and flags.run_name is None:
         raise UsageError("--resume auto needs --run_name: the run to go on with, if there is one.")
     folders = [folder for folder in checkpoint_folders(flags) if list_manifests(folder)]
-    if resume == "auto" or begun_config(flags) is not None:
+    begun = begun_config(flags)
+    if resume == "auto" or begun is not None:
         folders = [f for f in folders if flags.run_name == _run_name(f)]
     pointer = "best" if resume == "best" else "latest"
     candidates = [_pointed(folder, pointer) for folder in folders]
     known = [origin for origin in candidates if origin is not None]
     if known:
         return max(known, key=lambda origin: origin.manifest.saved)
-    if resume != "best":
-        return None
-    raise UsageError(f"--resume {resume}: no checkpoint has a metric yet; use latest or a path.")
+    if folders:
+        raise UsageError("--resume best: no checkpoint has a metric yet; use latest or a path.")
+    _check_begins(resume, flags, begun)
+    return None
+
+
+def _check_begins(resume: str, flags: Flags, begun: Mapping[str, Any] | None) -> None:
+    """Refuse to begin at step 0 what was to be gone on with, unless that is what ``auto`` means."""
+    source = (begun or {}).get(FORKED_FROM) or {}
+    if source and WEIGHTS_ONLY not in source:
+        raise UsageError(
+            f"run {flags.run_name!r} has no checkpoint yet and began after step {source['step']} "
+            f"of run {source['run']!r}: begin it anew, under another --run_name, with "
+            f"--resume {source['checkpoint']}."
+        )
+    if resume == "auto":
+        return
+    if begun is None:
+        raise UsageError(f"--resume {resume}: there is no checkpoint yet; begin without --resume.")
+    words = as_words(begun)
+    again = f" with its flags: {shlex.join(words)}," if words else ","
+    raise UsageError(
+        f"run {flags.run_name!r} has no checkpoint yet; begin it again{again} or use --resume auto."
+    )
 
 
 def begun_config(flags: Flags) -> dict[str, Any] | None:
@@ -93,7 +129,10 @@ def begun_config(flags: Flags) -> dict[str, Any] | None:
         if run.identity.exists():
             identity = read_json(run.identity)
             if identity.get("name") == flags.run_name:
-                return dict(identity.get("config") or {})
+                config = dict(identity.get("config") or {})
+                source = config.get(FORKED_FROM) or {}
+                weights = source["checkpoint"] if WEIGHTS_ONLY in source else None
+                return {**config, "init_from": weights}
     return None
 
 
@@ -142,11 +181,12 @@ def borrowed_weights(path: Path) -> Borrowed:
     Raises UsageError when there are none.
     """
     if path.is_file():
-        return Borrowed(path, {}, {"checkpoint": str(path.absolute())})
+        return Borrowed(path, {}, {"checkpoint": str(path.absolute()), WEIGHTS_ONLY: True})
     origin = _at_path(path, flag="--init_from")
     config = origin.manifest.config
     sizes = {name: config[name] for name in _OF_WEIGHTS if name in config}
-    return Borrowed(origin.folder / origin.manifest.name / MODEL, sizes, origin.facts())
+    facts = {**origin.facts(), WEIGHTS_ONLY: True}
+    return Borrowed(origin.folder / origin.manifest.name / MODEL, sizes, facts)
 
 
 def _at_path(path: Path, *, flag: str) -> Origin:

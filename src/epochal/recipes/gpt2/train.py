@@ -26,9 +26,17 @@ from epochal import (
 )
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
+from epochal.recipes.gpt2.interruption import Interruption
 from epochal.recipes.gpt2.plain_log import PlainLog, recorded_lines
-from epochal.recipes.gpt2.resuming import RUN_NAME, Origin, borrowed_weights
+from epochal.recipes.gpt2.resuming import (
+    FORKED_FROM,
+    RESUME_WITH,
+    RUN_NAME,
+    Origin,
+    borrowed_weights,
+)
 from epochal.recipes.gpt2.setup import Training
+from epochal.settings import read_settings
 
 
 def train(training: Training, *, origin: Origin | None = None, goes_on: bool = False) -> Run:
@@ -50,10 +58,12 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
         if first == 0:
             judge.evaluate(run, plain, step=0, epoch=0.0)
         clock, clipping = StepClock(training.place), ClipStats()
+        interruption = Interruption(training, checkpoints)
         for step in range(first, flags.last_step):
             lr = training.schedule.lr(step)
             set_lr(training.optimizer, lr)
-            taken = accumulate_gradients(training, run, clock)
+            interruption.begin(step)
+            taken = accumulate_gradients(training, run, clock, interruption)
             with run.phase("optimizer"):
                 norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
                 training.optimizer.step()
@@ -68,6 +78,7 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
                 norm_clipped=clipped["norm_clipped"],
                 metrics=taken.metrics(flags),
             )
+            interruption.end()
             plain.add(step, "train", taken.loss)
             with clock.paused(when=is_milestone(step, flags)):
                 metric = None
@@ -97,7 +108,9 @@ class Taken:
         return {"Finetune/answer_tokens": self.num_targets, "Finetune/answer_share": share}
 
 
-def accumulate_gradients(training: Training, run: Run, clock: StepClock) -> Taken:
+def accumulate_gradients(
+    training: Training, run: Run, clock: StepClock, interruption: Interruption
+) -> Taken:
     """Forward and backward over the batches of one step.
 
     Each batch weighs as much as it has targets, so that the step is the mean over all of them,
@@ -119,6 +132,8 @@ def accumulate_gradients(training: Training, run: Run, clock: StepClock) -> Take
             with run.phase("backward"):
                 part.backward()
         loss += part.detach()
+        if not is_last:
+            interruption.look()
     return Taken(place.mean(loss), sum(batch.all_tokens for batch in batches), num_targets)
 
 
@@ -155,9 +170,9 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
     name = flags.run_name or (origin.run_name if origin is not None else default_name())
     config = training.config()
     if origin is not None and not is_same:
-        config["forked_from"] = origin.facts()
+        config[FORKED_FROM] = origin.facts()
     elif origin is None and flags.init_from is not None:
-        config["forked_from"] = borrowed_weights(Path(flags.init_from)).facts
+        config[FORKED_FROM] = borrowed_weights(Path(flags.init_from)).facts
     reporting: dict[str, Any] = (
         {} if flags.tensorboard_dir is None else {"tensorboard_dir": flags.tensorboard_dir}
     )
@@ -171,8 +186,8 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
         config=config,
         resume="allow" if is_same or (origin is None and goes_on) else "never",
         resume_step=0 if origin is None else origin.next_step,
-        total_steps=flags.num_steps,
-        num_epochs=flags.num_epochs,
+        total_steps=flags.last_step,
+        num_epochs=flags.last_step / flags.steps_per_epoch,
         report_to=flags.trackers or None,
         **reporting,
     )
@@ -197,7 +212,7 @@ def open_checkpoints(training: Training, run: Run) -> Checkpoints:
         every=flags.checkpoint_freq,
         keep=Retention(rolling=flags.keep_checkpoints, emergency=flags.keep_emergency_checkpoints),
         config=training.config(),
-        external={RUN_NAME: run.name},
+        external={RUN_NAME: run.name, RESUME_WITH: "--resume {checkpoint}"},
     )
 
 
@@ -246,4 +261,4 @@ def speed_of_light_of(training: Training) -> SpeedOfLight:
 
 def default_name() -> str:
     """The name of a run that was given none."""
-    return time.strftime("gpt2_train_%Y%m%d-%H%M%S")
+    return read_settings().name or time.strftime("gpt2_train_%Y%m%d-%H%M%S")
