@@ -27,8 +27,9 @@ def test_compare_shows_differences_and_deltas_to_the_first(root: Path, capsys: C
     assert ["CONFIG", "base", "other"] in lines
     assert ["lr", "0.001", "0.003"] in lines
     assert ["model.depth", "4", "8"] in lines
-    assert ["loss", "(min)", "1.0000", "1.5000", "(+0.5000)"] in lines
-    assert ["acc", "0.7500", "—"] in lines
+    assert ["loss", "best", "(min)", "1.0000", "1.5000", "(+0.5000)"] in lines
+    assert ["loss", "last", "1.0000", "1.5000", "(+0.5000)"] in lines
+    assert ["acc", "best", "(max)", "0.7500", "—"] in lines
     assert not any(line[:1] == ["seed"] for line in lines)
 
 
@@ -45,3 +46,33 @@ def test_compare_json_is_for_programs(root: Path, capsys: Capture) -> None:
 def test_compare_takes_two_runs(root: Path, capsys: Capture) -> None:
     assert main(["compare", "base", "base", "--dir", str(root)]) == 1
     assert "two runs or more" in capsys.readouterr().err
+
+
+def test_compare_marks_a_loss_that_did_not_end_as_it_should(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    for name, last in (("fine", 1.1), ("burst", 2.9), ("dead", float("nan"))):
+        Journal(tmp_path, name).metrics(1, loss=3.0).metrics(2, loss=1.0).metrics(3, loss=last)
+    assert main(["compare", "fine", "burst", "dead", "--dir", str(tmp_path)]) == 0
+    *_, last_row, _, legend = capsys.readouterr().out.splitlines()
+    assert last_row.split() == ["loss", "last", "1.1000", "!", "2.9000", "(+1.8000)", "!", "nan"]
+    assert legend.startswith("! ended")
+
+
+def test_a_loss_asked_for_is_that_of_evaluations_too(tmp_path: Path, capsys: Capture) -> None:
+    for name in ("a", "b"):
+        free = {"log": "metrics", "step": 1, "m": {"grads/w/norm": 1.0, "reward/x": 2.0}}
+        run = Journal(tmp_path, name).add(free)
+        run.add({"log": "eval", "step": 1, "loss": 2.0}, {"log": "step", "step": 1, "loss": 1.0})
+    assert main(["compare", "a", "b", "-m", "loss", "--json", "--dir", str(tmp_path)]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert [metric["name"] for metric in metrics] == ["train/loss", "eval/loss"]
+    assert main(["compare", "a", "b", "--json", "--dir", str(tmp_path)]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    names = [metric["name"] for metric in metrics]
+    assert names == ["train/loss", "eval/loss", "reward/x", "grads/w/norm"]
+
+
+def test_a_metric_that_no_run_has_is_said(root: Path, capsys: Capture) -> None:
+    assert main(["compare", "base", "other", "-m", "los", "--dir", str(root)]) == 1
+    assert "no metric 'los'" in capsys.readouterr().err

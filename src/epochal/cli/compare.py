@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, store_of
 from epochal.cli.table import table, terminal_columns
-from epochal.cli.words import progress_text
+from epochal.cli.words import gravest_text, progress_text
 from epochal.errors import UsageError
 from epochal.format import UNKNOWN, format_number
-from epochal.store.comparison import Comparison, compare
+from epochal.store.answers import RunInfo
+from epochal.store.comparison import ComparedMetric, Comparison, compare
 from epochal.store.store import RunView
 
 _LONGEST_CELL = 40
+_MARK = "!"
+_LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare``."""
     add_run(parser, several=True)
     parser.add_argument(
-        "-m", "--metric", action="append", default=[], metavar="NAME", help="only these metrics"
+        "-m",
+        "--metric",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only these metrics, and those whose names end so: loss is eval/loss too",
     )
     parser.add_argument(
         "-a", "--all", action="store_true", help="configuration that is the same in all runs too"
@@ -57,6 +66,8 @@ def _as_data(runs: Sequence[RunView], found: Comparison, config: Any) -> dict[st
                 "goal": metric.goal,
                 "values": metric.values(),
                 "deltas": metric.deltas(),
+                "last": metric.last(),
+                "ended_badly": metric.ended_badly(),
                 "summaries": metric.summaries,
             }
             for metric in found.metrics
@@ -74,28 +85,39 @@ def _tables(runs: Sequence[RunView], found: Comparison, config: Any) -> list[str
     state = ("status", *(info.status.text for info in infos))
     steps = ("step", *(progress_text(info) or UNKNOWN for info in infos))
     differing = [(name, *map(_text, values)) for name, values in config.items()]
-    metrics = [
-        (_label(metric.name, metric.goal), *map(_value, metric.values(), metric.deltas()))
-        for metric in found.metrics
-    ]
+    metrics = [row for metric in found.metrics for row in _rows(metric)]
     right = tuple(range(1, len(runs) + 1))
-    parts = [("RUN", [state, steps]), ("CONFIG", differing), ("METRIC", metrics)]
-    return [
+    parts = [("RUN", [state, steps, *_findings(infos)]), ("CONFIG", differing), ("METRIC", metrics)]
+    tables = [
         table((title, *names), rows, width=terminal_columns(), shrink=(0, *right), right=right)
         for title, rows in parts
         if rows
     ]
+    has_marks = any(any(metric.ended_badly()) for metric in found.metrics)
+    return [*tables, _LEGEND] if has_marks else tables
 
 
-def _label(name: str, goal: str | None) -> str:
-    return name if goal is None else f"{name} ({goal})"
+def _findings(infos: Sequence[RunInfo]) -> list[tuple[str, ...]]:
+    found = [gravest_text(info) for info in infos]
+    return [("findings", *(text or UNKNOWN for text in found))] if any(found) else []
+
+
+def _rows(metric: ComparedMetric) -> Iterator[tuple[str, ...]]:
+    """The best and the last where better is known, else the last alone."""
+    if metric.goal is None:
+        yield metric.name, *map(_value, metric.values(), metric.deltas())
+        return
+    yield f"{metric.name} best ({metric.goal})", *map(_value, metric.values(), metric.deltas())
+    last = map(_value, metric.last(), metric.last_deltas())
+    marks = (f"{_MARK} " if is_bad else "" for is_bad in metric.ended_badly())
+    yield f"{metric.name} last", *map(str.__add__, marks, last)
 
 
 def _value(value: float | None, delta: float | None) -> str:
     if value is None:
         return UNKNOWN
     text = format_number(value)
-    if not delta:
+    if not delta or not math.isfinite(delta):
         return text
     return f"{text} ({'+' if delta > 0 else ''}{format_number(delta)})"
 

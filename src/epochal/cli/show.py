@@ -13,6 +13,7 @@ from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import Entry, RunInfo, Series
+from epochal.store.metric_order import in_order
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _series(view: RunView) -> Iterator[Series]:
-    for metric in view.metrics():
+    for metric in in_order(view.metrics()):
         for rank in metric.ranks:
             yield view.series(metric.name, rank=rank, axis=metric.axis)
 

@@ -16,6 +16,7 @@ import numpy as np
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
 from epochal.exports.export import Rows, new_file, rows_of
 from epochal.store.answers import Series
+from epochal.store.metric_order import in_order
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.
@@ -66,7 +67,9 @@ def _write_epochs(
 
 def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
     columns = {id(run): _step_series(run) for run in runs}
-    names = list(dict.fromkeys(series.name for run in runs for series in columns[id(run)]))
+    metrics = in_order(metric for run in runs for metric in run.metrics())
+    exported = {series.name for found in columns.values() for series in found}
+    names = [name for name in dict.fromkeys(m.name for m in metrics) if name in exported]
     table.writerow([*_first(named, "run"), "step", "t", *names])
     for run in runs:
         first = _first(named, _name(run))

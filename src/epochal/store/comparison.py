@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from epochal.errors import MetricNotFoundError
 from epochal.record import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
+from epochal.store.answers import Metric
+from epochal.store.metric_order import in_order
+from epochal.store.naming import no_metric
 from epochal.store.store import RunView
 
 # Stands for what a run does not have, where None is a value that it may have.
 MISSING = "—"
+_LOSSES = ("loss", "eval_loss")
+# Of the best: what batches differ by late in a training that is in order.
+_NOISE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +30,7 @@ class ComparedMetric:
     name: str
     axis: Axis
     goal: Goal | None
+    role: str | None
     summaries: tuple[Summary | None, ...]
 
     def values(self) -> tuple[float | None, ...]:
@@ -30,8 +39,21 @@ class ComparedMetric:
 
     def deltas(self) -> tuple[float | None, ...]:
         """How far each value is from the first run's."""
-        first, *_ = values = self.values()
-        return tuple(None if first is None or value is None else value - first for value in values)
+        return _from_first(self.values())
+
+    def last(self) -> tuple[float | None, ...]:
+        """What each run ended with."""
+        return tuple(None if summary is None else summary.last for summary in self.summaries)
+
+    def last_deltas(self) -> tuple[float | None, ...]:
+        """How far each run's last value is from the first run's."""
+        return _from_first(self.last())
+
+    def ended_badly(self) -> tuple[bool, ...]:
+        """Which runs' loss ended as no number, or far above its best."""
+        if self.role not in _LOSSES:
+            return (False,) * len(self.summaries)
+        return tuple(s is not None and _ended_badly(s, self.goal) for s in self.summaries)
 
     def _value(self, summary: Summary | None) -> float | None:
         if summary is None or self.goal is None:
@@ -66,18 +88,51 @@ def compare(runs: Sequence[RunView], *, names: Sequence[str] = ()) -> Comparison
 
 def _metrics(runs: Sequence[RunView], names: Sequence[str]) -> Iterator[ComparedMetric]:
     if names:
-        found = [run.metric(name) for name in names for run in runs]
+        found = [metric for name in names for metric in _named(runs, name)]
     else:
         found = [metric for run in runs for metric in run.metrics() if metric.axis != "time"]
-    chosen = {(m.name, m.axis): m.goal for m in reversed(found) if m is not None}
-    for name, axis in dict.fromkeys((m.name, m.axis) for m in found if m is not None):
+        found = in_order(found)
+    chosen = {(metric.name, metric.axis): metric for metric in reversed(found)}
+    for name, axis in dict.fromkeys((metric.name, metric.axis) for metric in found):
         summaries = tuple(_summary(run, name, axis) for run in runs)
-        yield ComparedMetric(name, axis, chosen[name, axis], summaries)
+        metric = chosen[name, axis]
+        yield ComparedMetric(name, axis, metric.goal, metric.role, summaries)
+
+
+def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
+    """What a name means in each run, then all whose names end in it: eval/loss beside train/loss.
+
+    Raises ``MetricNotFoundError`` where no run has any.
+    """
+    meant = [metric for run in runs if (metric := run.metric(name)) is not None]
+    ending = [m for run in runs for m in run.metrics() if m.name.endswith(f"/{name}")]
+    if name == "loss":
+        ending += [metric for run in runs if (metric := run.role("eval_loss")) is not None]
+    if not meant:
+        known = [metric for run in runs for metric in run.metrics()]
+        who = ", ".join(run.info.name for run in runs)
+        raise MetricNotFoundError(no_metric(name, known, run=who, rank=0, axis=None))
+    return [*meant, *in_order(ending)]
 
 
 def _summary(run: RunView, name: str, axis: Axis) -> Summary | None:
     has_it = any((m.name, m.axis) == (name, axis) and 0 in m.ranks for m in run.metrics())
     return run.summary(name, axis=axis) if has_it else None
+
+
+def _from_first(values: tuple[float | None, ...]) -> tuple[float | None, ...]:
+    first = values[0]
+    return tuple(None if first is None or value is None else value - first for value in values)
+
+
+def _ended_badly(summary: Summary, goal: Goal | None) -> bool:
+    if summary.last is None or not math.isfinite(summary.last):
+        return summary.last is not None
+    best = None if goal is None else summary.best(goal)
+    if best is None or summary.first is None:
+        return False
+    gained, lost = abs(summary.first - best[1]), abs(summary.last - best[1])
+    return lost > max(gained / 2, _NOISE * abs(best[1]))
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

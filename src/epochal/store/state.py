@@ -12,6 +12,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Series
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
+from epochal.store.goals import guess_goal
 from epochal.store.merge import cuts_of, merge
 from epochal.store.part import DENSE_KINDS as DENSE_KINDS
 from epochal.store.part import Part
@@ -187,7 +188,7 @@ def _metric(
         axis=key.axis,
         ranks=tuple(sorted(ranks)),
         unit=meaning.get("unit"),
-        goal=goal if goal in ("min", "max") else _GOALS.get(role or ""),
+        goal=goal if goal in ("min", "max") else _GOALS.get(role or "") or guess_goal(key.name),
         role=role,
         x=meaning.get("x"),
     )

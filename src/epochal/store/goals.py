@@ -1,0 +1,22 @@
+"""Which way is better for a metric that nobody has said it of, by the words people use."""
+
+from __future__ import annotations
+
+import re
+
+from epochal.series.trend import Goal
+
+_MORE = frozenset(
+    "accuracy acc top1 top5 precision recall f1 auc auroc auprc map miou iou dice bleu chrf meteor"
+    " rouge rouge1 rouge2 rougel r2 psnr ssim reward".split()
+)
+_LESS = frozenset("loss perplexity ppl wer cer fid mse rmse mae".split())
+_BETWEEN_WORDS = re.compile(r"[/._\s@-]+")
+
+
+def guess_goal(name: str) -> Goal | None:
+    """Better is more for ``val_acc`` and ``eval/f1``, less for ``perplexity``; None for others."""
+    last = _BETWEEN_WORDS.split(name.lower())[-1]
+    if last in _MORE:
+        return "max"
+    return "min" if last in _LESS else None
