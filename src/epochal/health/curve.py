@@ -24,7 +24,8 @@ class Curve:
 
     ``level``, ``width``, ``bar`` and ``distance`` speak of the newest point against those before
     it, None until there are enough; with ``is_log`` they are natural logarithms. ``start`` is the
-    level of the first points, ``shifted_at`` where a shift was last expected.
+    level of the first points, ``first`` the very first of them, ``shifted_at`` where a shift was
+    last expected.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Curve:
         self.points: deque[tuple[int, float]] = deque(maxlen=thresholds.memory)
         self.blocks = Blocks(size=thresholds.block)
         self.start: float | None = None
+        self.first: float | None = None
         self.highest = -math.inf
         self.lowest = math.inf
         self.level: float | None = None
@@ -66,6 +68,7 @@ class Curve:
         self.blocks.push(position, value)
         self.highest, self.lowest = max(self.highest, value), min(self.lowest, value)
         if self.count <= self._thresholds.start:
+            self.first = value if self.first is None else self.first
             self._first.append(value)
             self.start = _median(self._first)
 

@@ -159,6 +159,10 @@ class CurveThresholds:
     # The same figure so many times is not a measurement.
     flat_evals: int = 4
     flat_equal: float = 1e-6
+    # What changes by more than this in the same evaluations is computed from a model that learns.
+    flat_moves: float = 0.01
+    # Evaluations for which what was said of a metric is not said again.
+    flat_again: int = 24
     # Flat within noise takes longer to tell.
     flat_noisy_evals: int = 12
     # An accuracy this close to one in num_classes is guessing.

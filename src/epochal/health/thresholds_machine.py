@@ -95,6 +95,8 @@ class MachineThresholds:
     # Three minutes of ten-second records.
     full_window: int = 18
     full_share: float = 0.01
+    # However often a machine is read, less than this may be one large thing being loaded.
+    full_lasting_s: float = 150.0
     # The time in which someone can still save and stop.
     full_soon_s: float = 1800.0
     full_very_soon_s: float = 300.0

@@ -32,3 +32,17 @@ def test_a_count_may_stay_the_same() -> None:
 def test_a_metric_of_training_is_not_looked_at() -> None:
     records = [{"log": "metrics", "t": float(n), "step": n, "m": {"lr": 0.1}} for n in range(50)]
     assert opened(EvalFlat, records) == []
+
+
+def test_a_share_of_few_samples_may_stand_still_while_the_loss_moves() -> None:
+    losses = [3 * 0.95**n for n in range(10)]
+    accuracies = [0.5, 0.8, *([0.92] * 6), 0.94, 0.94]
+    assert opened(EvalFlat, evals(losses, every=50, accuracy=accuracies)) == []
+
+
+def test_what_was_said_of_a_metric_is_not_said_again_soon() -> None:
+    accuracies = [*([0.9] * 5), 0.91, 0.92, 0.93, 0.92, *([0.91] * 5), 0.92, 0.9, 0.92]
+    records = evals([1.0] * len(accuracies), every=50, accuracy=accuracies)
+    for record in records:
+        del record["loss"]
+    assert [finding.severity for finding in opened(EvalFlat, records)] == ["warning"]

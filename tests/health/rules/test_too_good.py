@@ -20,3 +20,14 @@ def test_what_took_its_time_is_fine() -> None:
     losses = [2.0, 1.0, 0.5, 0.2, 0.05, 0.001]
     records = in_order(steps(falling(400)), evals(losses, every=50, accuracy=accuracies))
     assert opened(TooGood, records) == []
+
+
+def test_a_loss_blown_up_at_the_start_is_not_what_it_is_measured_by() -> None:
+    losses = [2.31, 40.0, 900.0, 600.0, 300.0, 250.0, 240.0, 230.0, 200.0, *([2.4] * 100)]
+    records = in_order(steps(losses), evals([2.41], every=50))
+    assert opened(TooGood, records) == []
+
+
+def test_nothing_is_too_good_while_training_is_worse_than_at_its_beginning() -> None:
+    losses = [2.0, *([50.0] * 99)]
+    assert opened(TooGood, in_order(steps(losses), evals([0.03], every=50))) == []

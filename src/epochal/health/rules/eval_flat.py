@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from epochal.format import format_number
@@ -17,6 +17,7 @@ from epochal.health.thresholds import Thresholds
 class EvalFlat(Rule):
     """The same value to the last digits at several evaluations: a warning, for nothing is measured.
 
+    A share of few samples may stand still while the loss of the same evaluation moves: no warning.
     A metric that only wanders within its noise, over many evaluations, is a note.
     """
 
@@ -28,10 +29,13 @@ class EvalFlat(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._values: dict[str, deque[float]] = {}
+        self._counts: Counter[str] = Counter()
+        self._last_held: dict[str, int] = {}
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge every metric of an evaluation."""
         verdicts: list[Verdict] = []
+        met: list[str] = []
         for name, value in seen.values.items():
             if value != value or not is_quality(name) or not is_evaluation(name, seen.kind):
                 continue
@@ -40,23 +44,50 @@ class EvalFlat(Rule):
                 size = self.thresholds.curves.flat_noisy_evals
                 values = self._values[name] = deque(maxlen=size)
             values.append(value)
-            verdict = self._judge(name, values)
+            self._counts[name] += 1
+            met.append(name)
+        for name in met:
+            verdict = self._judge(name, self._values[name], moves=self._moves(met))
             if verdict is not None:
-                verdicts.append(verdict)
+                verdicts.append(self._unless_just_said(verdict, context))
         return verdicts
 
     def cut(self, step: int, context: Context) -> None:
         """A resumed run evaluates some steps again, with the same result."""
         self._values.clear()
 
-    def _judge(self, name: str, values: Sequence[float]) -> Verdict | None:
+    def _moves(self, names: Sequence[str]) -> bool:
+        """Whether a figure of the evaluation changes noticeably: then something is measured."""
+        share = self.thresholds.curves.flat_moves
+        return any(not self._is_equal(self._last(self._values[name]), share) for name in names)
+
+    def _last(self, values: Sequence[float]) -> list[float]:
+        return list(values)[-self.thresholds.curves.flat_evals :]
+
+    def _is_equal(self, last: Sequence[float], share: float) -> bool:
+        return max(last) - min(last) <= share * max(abs(value) for value in last)
+
+    def _unless_just_said(self, verdict: Verdict, context: Context) -> Verdict:
+        """A metric of few digits stands still now and then: not said again for a while."""
+        name, count = verdict.subject, self._counts[verdict.subject]
+        if not verdict.holds:
+            return verdict
+        last = self._last_held.get(name)
+        is_open = context.is_open(self.name, name)
+        if last is not None and not is_open and count - last <= self.thresholds.curves.flat_again:
+            return Verdict(name, False)
+        self._last_held[name] = count
+        return verdict
+
+    def _judge(self, name: str, values: Sequence[float], *, moves: bool) -> Verdict | None:
         thresholds = self.thresholds.curves
         if len(values) < thresholds.flat_evals:
             return None
-        last = list(values)[-thresholds.flat_evals :]
-        if max(last) - min(last) <= thresholds.flat_equal * max(abs(v) for v in last):
-            if last[-1] in (0.0, 1.0):
-                return None  # a share or count at its end can stay there by right
+        last = self._last(values)
+        is_equal = self._is_equal(last, thresholds.flat_equal)
+        if is_equal and last[-1] in (0.0, 1.0):
+            return None  # a share or count at its end can stay there by right
+        if is_equal and not moves:
             return Verdict(
                 name,
                 True,
@@ -87,4 +118,4 @@ class EvalFlat(Rule):
 
 def _wanders(values: Sequence[float]) -> bool:
     fit = fit_line(values)
-    return abs(fit.slope) < fit.slope_error
+    return abs(fit.slope) <= fit.slope_error

@@ -43,36 +43,56 @@ class MemoryFull(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._watches: dict[str, GrowthWatch] = {}
+        self._growing_since: dict[str, float] = {}
+        self._trains_since: float | None = None
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the memory that one record tells of."""
         store = _store(seen)
         if store is None:
             return ()
-        limits = self.thresholds.machine
-        watch = self._watches.get(f"{seen.rank}/{seen.writer}/{store.series}")
+        key = f"{seen.rank}/{seen.writer}/{store.series}"
+        watch = self._watches.get(key)
         if watch is None:
-            watch = self._watches[f"{seen.rank}/{seen.writer}/{store.series}"] = GrowthWatch(
-                window=limits.full_window,
-                blocks=limits.creep_blocks,
-                swing=limits.creep_swing,
-                steady=limits.creep_steady,
-                lasting=limits.creep_lasting,
-            )
-        # What fills while the first batches run and compile does not go on to.
-        started = context.started if context.started is not None else seen.t
-        if seen.t - started >= limits.creep_skip_s:
+            watch = self._watches[key] = self._watch()
+        if seen.t - self._begun(seen, context) >= self.thresholds.machine.creep_skip_s:
             watch.push(seen.t, store.used)
-        return (self._judge(seen, store, watch),)
+        return (self._judge(key, seen, store, watch),)
+
+    def _watch(self) -> GrowthWatch:
+        limits = self.thresholds.machine
+        return GrowthWatch(
+            window=limits.full_window,
+            blocks=limits.creep_blocks,
+            swing=limits.creep_swing,
+            steady=limits.creep_steady,
+            lasting=limits.creep_lasting,
+        )
+
+    def _begun(self, seen: Seen, context: Context) -> float:
+        """Since when memory is judged: what fills while data, model and first batches come does not
+        go on to, so it begins anew with the first step.
+        """
+        if self._trains_since is None and context.first_step is not None:
+            self._trains_since = seen.t
+            for watch in self._watches.values():
+                watch.clear()
+        if self._trains_since is not None:
+            return self._trains_since
+        return context.started if context.started is not None else seen.t
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew: a new attempt is a new process."""
         self._watches.clear()
+        self._growing_since.clear()
+        self._trains_since = None
 
-    def _judge(self, seen: Seen, store: _Store, watch: GrowthWatch) -> Verdict:
+    def _judge(self, key: str, seen: Seen, store: _Store, watch: GrowthWatch) -> Verdict:
         limits = self.thresholds.machine
         growth = watch.growth()
-        if growth is not None and growth.rise >= limits.full_share * store.total:
+        if growth is None or growth.rise < limits.full_share * store.total:
+            self._growing_since.pop(key, None)
+        elif seen.t - self._growing_since.setdefault(key, growth.since) >= limits.full_lasting_s:
             left_s = (store.total - store.used) / growth.per_second
             if store.share >= limits.full_from_share and left_s <= limits.full_soon_s:
                 return self._will_be_full(store, left_s, growth.per_second)

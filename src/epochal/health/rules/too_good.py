@@ -27,8 +27,8 @@ _ADVICE = (
 class TooGood(Rule):
     """Among the first evaluations: an accuracy next to 1, or a loss next to nothing.
 
-    Next to nothing is measured by the loss that training started from, and the training loss must
-    not have come there itself.
+    Next to nothing is measured by the loss that training started from, before a too high rate may
+    have blown it up; nothing is too good while the training loss is above its own beginning.
     """
 
     name = "too-good"
@@ -77,16 +77,17 @@ class TooGood(Rule):
         train = context.curves.get("loss")
         if train is None or train.start is None or train.start <= 0 or train.lowest <= 0:
             return Verdict(name, False)
-        bar = self.thresholds.curves.too_good_loss * train.start
-        if value > bar:
+        start = min(train.start, train.start if train.first is None else train.first)
+        bar = self.thresholds.curves.too_good_loss * start
+        if value > bar or train.points[-1][1] > start:
             return Verdict(name, False)
         return Verdict(
             name,
             True,
             "warning",
             f"The evaluation loss is {format_number(value)} at evaluation {self._counts[name]} of "
-            f"the run, where training started from {format_number(train.start)}: too good to have "
+            f"the run, where training started from {format_number(start)}: too good to have "
             "been learned so early.",
-            evidence={"loss": value, "start": train.start, "evaluation": self._counts[name]},
+            evidence={"loss": value, "start": start, "evaluation": self._counts[name]},
             advice=_ADVICE,
         )
