@@ -85,6 +85,27 @@ def test_tail_prints_the_latest_of_all_writers_by_time(tmp_path: Path, capsys: C
     ]
 
 
+def test_tail_tells_what_people_mean_unless_all_is_asked_for(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    journal = Journal(tmp_path).metrics(1, a=1)
+    journal.add({"log": "event", "name": "phase", "phase": "converging", "was": "warm-up"})
+    for _ in range(20):
+        journal.add({"log": "system", "ram_used": 1550843904, "threads": 12}, writer="telemetry-h")
+    journal.finish().add({"log": "finish", "status": "finished"}, writer="findings")
+    main(["tail", "x", "-n", "3", "--dir", str(tmp_path)])
+    lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "metrics  step 1  a=1.0000",
+        "event  phase converging (was warm-up)",
+        "finish  finished",
+    ]
+    main(["tail", "x", "-n", "4", "--all", "--dir", str(tmp_path)])
+    lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "[telemetry-h]  system  system/ram_used=1.4 GB  system/threads=12"
+    assert lines[3] == "[findings]  finish  finished"
+
+
 def test_tail_follows_until_the_run_has_ended(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path).metrics(1, a=1).finish()
     assert main(["tail", "x", "-f", "--json", "--dir", str(tmp_path)]) == 0
