@@ -173,6 +173,8 @@ def test_eval() -> None:
 
 
 def test_eval_with_other_metrics() -> None:
+    line = eval_line(2.1234, step=100)
+    assert line == ">> eval     100              loss 2.1234"
     line = eval_line(None, metrics={"accuracy": 0.2955})
     assert line == ">> eval                      accuracy 0.2955"
 

@@ -23,8 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=[*FORMATS, *PICTURES],
-        help="which format (default: what FILE ends in, else csv); plain is 'step kind value',"
-        " svg and png draw the loss",
+        help="which format (default: what FILE ends in, else csv): csv and log are tables, plain"
+        " is 'step kind value', json and jsonl every record, html the page with everything in one"
+        " file, svg and png a picture of the loss",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: stdout)")
     parser.add_argument(

@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.figures import format_figure
 from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
-from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import Entry, RunInfo, Series
 from epochal.store.metric_order import in_order
 from epochal.store.store import RunView
@@ -117,8 +117,8 @@ def _metrics(series: list[Series]) -> str:
             f"  {_short(one.name)}" + (f" (rank {one.rank})" if one.rank else ""),
             one.axis,
             str(len(one)),
-            *(_number(x) for x in (one.summary.last, one.summary.min, one.summary.max)),
-            "" if one.best is None else f"{format_number(one.best[1])} at {one.best[0]:g}",
+            *(_figure(one, x) for x in (one.summary.last, one.summary.min, one.summary.max)),
+            "" if one.best is None else f"{_figure(one, one.best[1])} at {one.best[0]:.0f}",
         )
         for one in series
     ]
@@ -150,8 +150,8 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
 
 
-def _number(value: float | None) -> str:
-    return UNKNOWN if value is None else format_number(value)
+def _figure(series: Series, value: float | None) -> str:
+    return format_figure(series.name, value, unit=series.unit)
 
 
 def _moment(t: float | None) -> str | None:

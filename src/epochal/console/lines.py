@@ -5,7 +5,7 @@ unknown percentage leaves blanks, so that columns stay aligned. Figures may be n
 
     epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]  VRAM: 2.1/6.0 GB (82%)
     :: step     100 [ 12.5%] \ loss 2.3456 | norm  0.1234 | 125.3k tps |   156 ms | eta 02h15m
-    >> eval                      loss 2.1234 | gap +0.0123 (+0.6%) | 145.2k tps |   234 ms
+    >> eval     100              loss 2.1234 | gap +0.0123 (+0.6%) | 145.2k tps |   234 ms
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ def metrics_line(
 def eval_line(
     loss: float | None,
     *,
+    step: int | None = None,
     gap: float | None = None,
     gap_percent: float | None = None,
     eval_tokens: float | None = None,
@@ -136,7 +137,8 @@ def eval_line(
         *_speed(eval_tokens, duration_ms),
         *_shown(metrics, " "),
     ]
-    return f"{'>> eval':<29}{_joined(parts)}".rstrip()
+    start = ">> eval" if step is None else f">> eval {step:7d}"
+    return f"{start:<29}{_joined(parts)}".rstrip()
 
 
 def gap_text(gap: float | None, *, percent: float | None = None) -> str | None:

@@ -112,6 +112,7 @@ class Pace:
         self._console.eval(
             lambda: eval_line(
                 loss,
+                step=record.get("step"),
                 gap=gap,
                 gap_percent=percent,
                 eval_tokens=_number(record, "eval_tokens"),

@@ -132,6 +132,7 @@ class Series:
     duplicates: int = 0
     hidden: int = 0
     goal: Goal | None = None
+    unit: str | None = None
 
     def __len__(self) -> int:
         return self.values.size

@@ -133,6 +133,7 @@ class RunState:
         merged = merge(self.pieces(key, rank), axis=key.axis, cuts=self.cuts(key.axis))
         for column in (merged.steps, merged.times, merged.values):
             column.flags.writeable = False  # answers are shared between all who ask
+        metric = next((m for m in self.metrics if (m.name, m.axis) == key), None)
         return Series(
             name=key.name,
             axis=key.axis,
@@ -142,7 +143,8 @@ class RunState:
             values=merged.values,
             duplicates=merged.duplicates,
             hidden=merged.hidden,
-            goal=next((m.goal for m in self.metrics if (m.name, m.axis) == key), None),
+            goal=None if metric is None else metric.goal,
+            unit=None if metric is None else metric.unit,
         )
 
     @cached_property
