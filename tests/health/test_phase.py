@@ -59,3 +59,22 @@ def test_a_cut_forgets_what_came_after() -> None:
     for step in range(250, 310):
         phase = detector.observe(step, 3 - step / 100)
     assert phase == "converging"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slow_fall_under_noise_is_mostly_said_to_converge(seed: int) -> None:
+    detector = PhaseDetector()
+    around = noise(seed, 0.12, 600)
+    losses = [0.8 + 1.5 * (1 + step / 60) ** -0.7 + around[step] for step in range(600)]
+    phases = [detector.observe(step, loss) for step, loss in enumerate(losses)]
+    assert phases.count("plateau") < 60
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plateau_is_known_for_one_in_time(seed: int) -> None:
+    detector = PhaseDetector()
+    around = noise(seed, 0.1, 4000)
+    course = [max(1.0, 3 - step / 500) + around[step] for step in range(4000)]
+    phases = [detector.observe(step, loss) for step, loss in enumerate(course)]
+    assert phases[200:1000].count("converging") > 700
+    assert phases[1700:].count("plateau") > 0.9 * 2300

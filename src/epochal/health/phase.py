@@ -20,12 +20,14 @@ _DEVIATION_PER_DISTANCE = math.sqrt(math.pi) / 2
 class PhaseDetector:
     """Compares the two halves of a window of losses with each other and with the run's noise.
 
-    No number is held against the loss itself, so that its scale and sign do not matter.
+    A rise shows in a short window or is none to be told of. A slow fall under noise shows only in a
+    longer one, which grows with the run. No number is held against the loss itself, so that its
+    scale and sign do not matter.
     """
 
     def __init__(self, thresholds: Thresholds | None = None) -> None:
         self._thresholds = thresholds or Thresholds()
-        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.phase_window)
+        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.phase_long_window)
         self._num_points = 0
         self._usual_noise: float | None = None
         self._highest: float | None = None
@@ -39,7 +41,7 @@ class PhaseDetector:
             return self.phase
         self._window.append((step, loss))
         self._num_points += 1
-        half = (self._window.maxlen or 2) // 2
+        half = self._thresholds.phase_window // 2
         settled = self._num_points >= self._thresholds.phase_warmup + half
         if settled and self._num_points % max(1, half // 5) == 0:
             self.phase = self._judge()
@@ -51,7 +53,9 @@ class PhaseDetector:
             self._window.pop()
 
     def _judge(self) -> Phase:
-        values = [value for _, value in self._window]
+        thresholds = self._thresholds
+        every = [value for _, value in self._window]
+        values = every[-thresholds.phase_window :]
         half = len(values) // 2
         older, recent = values[:half], values[half:]
         if half < 2:
@@ -60,12 +64,32 @@ class PhaseDetector:
         usual = self._learn_noise(noise)
         rise = _mean(recent) - _mean(older)
         gained = self._gained(_mean(older), _mean(recent))
-        certain = self._thresholds.phase_deviations * max(_noise(older), min(noise, usual))
-        if rise > max(certain, self._thresholds.phase_rise_share * gained):
+        deviation = max(_noise(older), min(noise, usual))
+        certain = thresholds.phase_deviations * deviation
+        if rise > max(certain, thresholds.phase_rise_share * gained):
             return "diverging"
-        if noise > self._thresholds.phase_noise_ratio * usual > 0:
+        if noise > thresholds.phase_noise_ratio * usual > 0:
             return "unstable"
-        return "converging" if -rise > certain else "plateau"
+        falls = -rise > certain or self._falls(every, deviation, newest=-rise / half)
+        return "converging" if falls else "plateau"
+
+    def _falls(self, values: list[float], deviation: float, *, newest: float) -> bool:
+        """Whether a longer window falls by more than noise would, and has not just stopped to.
+
+        ``newest`` is the fall per point in the short window. Less keeps a fall going.
+        """
+        thresholds = self._thresholds
+        short = thresholds.phase_window // 2
+        count = int(thresholds.phase_long_share * self._num_points)
+        half = min(len(values) // 2, max(short, count // 2))
+        fall = _mean(values[-2 * half : -half]) - _mean(values[-half:])
+        goes_on = self.phase == "converging"
+        errors = thresholds.phase_stay_errors if goes_on else thresholds.phase_fall_errors
+        if fall <= errors * deviation * math.sqrt(2 / half):
+            return False
+        # At half the pace of the longer window the short one would have come so much lower.
+        missing = short * (fall / half / 2 - newest)
+        return missing <= thresholds.phase_stop_errors * deviation * math.sqrt(2 / short)
 
     def _gained(self, *levels: float) -> float:
         """How far the loss came down over the run: from its highest level to its lowest."""
