@@ -93,6 +93,8 @@ class CurveThresholds:
     acceleration_growth: float = 2.5
     # While the loss falls, gradients of a language model triple now and then in good runs.
     acceleration_grave: float = 8.0
+    # On a plateau norms of small runs double and treble as the model grows sure of itself.
+    acceleration_on_plateau: float = 4.0
     # ...and be so many of its standard errors.
     acceleration_errors: float = 6.0
     # The first norms of a run rise and fall as it finds its way.

@@ -1,3 +1,4 @@
+from epochal.health.engine import Health
 from epochal.health.rules.gradient_acceleration import GradientAcceleration
 from tests.health.curve_records import falling, flat, noise, steps
 from tests.health.machine_records import opened
@@ -27,3 +28,13 @@ def test_a_norm_that_triples_while_the_loss_falls_is_a_note() -> None:
     norms = [value * 2 ** (min(max(n - 250, 0), 60) / 38) for n, value in enumerate(usual)]
     found = opened(GradientAcceleration, steps(falling(500), norm=norms))
     assert {one.severity for one in found} <= {"info"}
+
+
+def test_norms_that_double_in_a_small_run_are_no_more_than_a_note() -> None:
+    """0.4 to 1 within a hundred steps, as the loss of a small run comes to its end."""
+    losses = [*falling(400, start=2.3, floor=0.6), *flat(200, 0.6)]
+    rising = [0.4 * 2.5 ** min(1.0, max(0.0, (n - 400) / 70)) for n in range(600)]
+    norms = [norm * (1 + around) for norm, around in zip(rising, noise(600, 0.05), strict=True)]
+    health = Health()
+    found = [f for record in steps(losses, norm=norms) for f in health.feed(record)]
+    assert [f.sentence for f in found if f.severity != "info"] == []

@@ -54,8 +54,13 @@ class GradientAcceleration(Rule):
         if not is_sure or growth < math.log(thresholds.acceleration_growth):
             return (Verdict(curve.name, False),)
         severity: Severity = "warning"
-        # While the loss falls, gradients that grow a little are worth knowing and no fault yet.
-        if context.phase == "converging" and grown < thresholds.acceleration_grave:
+        # While the loss falls, or stands, gradients that grow a little are worth knowing and no
+        # fault yet.
+        grave = {
+            "converging": thresholds.acceleration_grave,
+            "plateau": thresholds.acceleration_on_plateau,
+        }.get(context.phase, 0.0)
+        if grown < grave:
             severity = "info"
         return (self._verdict(curve, window, math.exp(growth), severity),)
 
