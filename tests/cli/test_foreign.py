@@ -14,6 +14,10 @@ from tests.imports.samples import GOLDEN
 from tests.store.journals import Journal
 
 
+def _out(capsys: pytest.CaptureFixture[str]) -> str:
+    return capsys.readouterr().out
+
+
 @pytest.fixture
 def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path / "cache"))
@@ -55,6 +59,16 @@ def test_runs_are_shown_compared_and_exported(
     ]
     assert main(["tail", str(logs / "b"), "-n", "1"]) == 0
     assert "loss=0.5000" in capsys.readouterr().out
+
+
+def test_a_run_has_one_name_however_it_is_come_by(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["ls", str(logs), "--json"])
+    listed = {(row["info"]["project"], row["info"]["name"]) for row in json.loads(_out(capsys))}
+    main(["doctor", str(logs / "a")])
+    assert _out(capsys).startswith("logs/a  (")
+    assert ("logs", "a") in listed
 
 
 def test_a_run_is_renamed_and_its_files_stay(

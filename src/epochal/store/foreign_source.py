@@ -20,12 +20,23 @@ from epochal.store.part import Part
 
 
 class ForeignSource:
-    """One run of a tracker; labels lie in a cache folder, as its own files are not touched."""
+    """One run of a tracker; labels lie in a cache folder, as its own files are not touched.
+
+    ``project`` stands in for the one that the run's files say.
+    """
 
     is_newer = False
 
-    def __init__(self, origin: Foreign, run: ForeignRun, *, cache: Path | None = None) -> None:
+    def __init__(
+        self,
+        origin: Foreign,
+        run: ForeignRun,
+        *,
+        cache: Path | None = None,
+        project: str | None = None,
+    ) -> None:
         self.run = run
+        self._project = project
         self._origin = origin
         self._gathered = Gathered(run)
         self._parts: dict[int, ForeignPart] = {}
@@ -88,7 +99,7 @@ class ForeignSource:
             "v": FORMAT_VERSION,
             "id": identity.id,
             "name": identity.name,
-            "project": identity.project,
+            "project": self._project or identity.project,
             "created": identity.created,
             "tags": list(identity.tags),
             "notes": identity.notes,

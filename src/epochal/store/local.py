@@ -303,7 +303,9 @@ def _load_foreign(path: Path, cache: Path | None, *, held: Held | None) -> Local
             " and name one of them."
         )
     source, run = found[0]
-    return LocalRun(ForeignSource(source, run, cache=cache), held=held)
+    # A folder that is a run itself belongs to the one around it, as a list of that has it.
+    project = path.parent.name if run.key == "." and path.is_dir() else None
+    return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
 
 
 def _reads(source: RunSource, run: ForeignRun) -> bool:
