@@ -25,9 +25,13 @@ class JsonLogOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainLogOptions:
-    """``plain_log_file``: where ``step kind value`` goes; ``training.txt`` in the run's folder."""
+    """``plain_log_file``: where ``step kind value`` goes; ``training.txt`` in the run's folder.
+
+    ``plain_log_kinds``: which kinds, with commas between (``train,val``); all of them if None.
+    """
 
     plain_log_file: str | None = None
+    plain_log_kinds: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

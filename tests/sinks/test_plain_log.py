@@ -96,3 +96,48 @@ def test_a_deleted_file_asks_for_everything_again(tmp_path: Path) -> None:
     again = PlainLogSink()
     assert not again.open(context(tmp_path, state))
     again.close(None)
+
+
+def test_steps_that_are_made_again_are_there_once(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    sink.write([*losses(0, 1, 2, 3), entry({"log": "eval", "step": 3, "loss": 2.5})])
+    state = sink.flush()
+    sink.write([entry({"log": "resume", "step": 2, "attempt": 2}), *losses(2)])
+    assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5", "2 train 1.5"]
+    sink.close(None)
+    again = PlainLogSink()
+    assert not again.open(context(tmp_path, state))  # less is left than was confirmed
+    again.close(None)
+
+
+def test_a_line_that_is_not_whole_is_cut(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    sink.write(losses(0, 1))
+    state = sink.close(None)
+    again = PlainLogSink()
+    assert again.open(context(tmp_path, {**state, "bytes": state["bytes"] - 3}))
+    again.write(losses(1))
+    again.close(None)
+    assert lines(tmp_path) == ["0 train 1.5", "1 train 1.5"]
+
+
+def test_in_a_folder_the_file_is_named_after_the_run(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    options = PlainLogOptions(plain_log_file=str(tmp_path / "logs"))
+    sink = PlainLogSink()
+    sink.open(SinkContext(folder=RunFolder(tmp_path / "run-7"), identity={}, options=options))
+    sink.write(losses(0))
+    sink.close(None)
+    assert (tmp_path / "logs" / "run-7.txt").read_text() == "0 train 1.5\n"
+
+
+def test_only_the_kinds_that_are_asked_for(tmp_path: Path) -> None:
+    options = PlainLogOptions(plain_log_kinds="train, val")
+    sink = PlainLogSink()
+    sink.open(SinkContext(folder=RunFolder(tmp_path), identity={}, options=options))
+    sink.write([entry({"log": "step", "step": 3, "loss": 2.5, "norm": 0.5}), *losses(4)])
+    sink.write([entry({"log": "eval", "step": 4, "loss": 2.75})])
+    sink.close(None)
+    assert lines(tmp_path) == ["3 train 2.5", "4 train 1.5", "4 val 2.75"]

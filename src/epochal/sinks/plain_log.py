@@ -2,7 +2,8 @@
 
 Rank 0's numbers on the step axis: ``train`` is the loss, ``val`` the evaluation's, ``hellaswag``
 that score, and anything else goes by its name. The file is a run's own: one that another run left
-is written over, one of an earlier attempt is gone on with.
+is written over, one of an earlier attempt is gone on with, less the steps that are made again. In a
+folder that is given instead of a file it is named after the run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from epochal.reporting import PlainLogOptions
 from epochal.series.plain_kind import plain_kind
 from epochal.sinks.sink import Entry, SinkContext
 
+_LONGEST_LINE = 1 << 16
 _ROLES = {name: role for role, names in ROLE_GUESSES.items() for name in names}
 
 
@@ -28,24 +30,31 @@ class PlainLogSink:
     def __init__(self) -> None:
         self._path: Path | None = None
         self._file: BinaryIO | None = None
+        self._kinds: frozenset[str] | None = None
 
     def open(self, context: SinkContext) -> bool:
         """Open the file; what was written after the last ``flush`` is taken off again."""
         options: PlainLogOptions = context.options
         path = Path(options.plain_log_file or context.folder.path / "training.txt")
+        path = path / f"{context.folder.path.name}.txt" if path.is_dir() else path
+        chosen = options.plain_log_kinds
+        self._kinds = None if chosen is None else frozenset(k.strip() for k in chosen.split(","))
         known = context.state.get("bytes") if context.state.get("file") == str(path) else None
         has_size = isinstance(known, int) and path.exists() and path.stat().st_size >= known
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.truncate(path, known if has_size and known is not None else 0)
+        _end_line(path)
         self._path, self._file = path, path.open("ab")
         return has_size or not context.state
 
     def write(self, batch: Sequence[Entry]) -> None:
         """Append the numbers of the records."""
         assert self._file is not None
-        lines = [line for entry in batch for line in _lines(entry)]
-        self._file.write("".join(lines).encode())
+        for entry in batch:
+            if entry.kind == "resume" and entry.position.writer == LOOP:
+                self._forget(entry.step)
+            self._file.write("".join(_lines(entry, self._kinds)).encode())
         self._file.flush()
 
     def flush(self) -> dict[str, Any]:
@@ -53,6 +62,17 @@ class PlainLogSink:
         assert self._file is not None
         self._file.flush()
         return {"file": str(self._path), "bytes": self._file.tell()}
+
+    def _forget(self, step: int) -> None:
+        """Drop the lines from a step on: a later attempt makes those steps again."""
+        assert self._path is not None
+        assert self._file is not None
+        self._file.close()
+        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        with self._path.open("rb") as old, temporary.open("wb") as new:
+            new.writelines(line for line in old if int(line.split(b" ", 1)[0]) < step)
+        os.replace(temporary, self._path)
+        self._file = self._path.open("ab")
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Close the file; it is complete as it stands."""
@@ -64,8 +84,20 @@ class PlainLogSink:
         return state
 
 
-def _lines(entry: Entry) -> Iterator[str]:
+def _end_line(path: Path) -> None:
+    """Cut a line that is not whole: after `_forget`, what was confirmed may end inside one."""
+    if path.exists():
+        with path.open("r+b") as file:
+            start = max(0, file.seek(0, os.SEEK_END) - _LONGEST_LINE)
+            file.seek(start)
+            whole, newline, _ = file.read().rpartition(b"\n")
+            file.truncate(start + len(whole) + len(newline))
+
+
+def _lines(entry: Entry, kinds: frozenset[str] | None) -> Iterator[str]:
     if entry.position.writer != LOOP or axis_of(entry.record) != "step":
         return
     for name, value in scalars_of(entry.record):
-        yield f"{entry.step} {plain_kind(name, role=_ROLES.get(name))} {float(value)!r}\n"
+        kind = plain_kind(name, role=_ROLES.get(name))
+        if kinds is None or kind in kinds:
+            yield f"{entry.step} {kind} {float(value)!r}\n"

@@ -105,9 +105,12 @@ def test_a_flag_that_cannot_be_meant_is_refused(words: list[str], sentence: str)
 
 
 def test_a_folder_of_event_files_asks_for_them() -> None:
-    assert read_command(["--tensorboard_dir", "here"]).flags().trackers == ["tensorboard"]
+    assert read_command(["--tensorboard_dir", "here"]).flags().trackers == [
+        "plain_log",
+        "tensorboard",
+    ]
     both = read_command(["--use_tensorboard", "--report_to", "aim", "tensorboard"]).flags()
-    assert both.trackers == ["aim", "tensorboard"]
+    assert both.trackers == ["plain_log", "aim", "tensorboard"]
 
 
 def test_a_run_that_is_stopped_early_keeps_its_schedule() -> None:

@@ -1,47 +1,24 @@
+"""The plain log of a training: written beside it, by the companion."""
+
 from __future__ import annotations
 
+import subprocess
+import time
 from pathlib import Path
 
-import torch
-
-from epochal.recipes.gpt2.plain_log import PlainLog, recorded_lines
-from tests.conftest import StartRun
+from tests.recipes.gpt2.trainings import command, environment, losses
 
 
-def test_one_line_per_value_in_order(tmp_path: Path) -> None:
-    path = tmp_path / "logs" / "a.txt"
-    with PlainLog(path) as log:
-        log.add(0, "val", 10.5)
-        log.add(0, "train", torch.tensor(2.25))
-        log.add(1, "hellaswag", 0.25)
-    assert path.read_text() == "0 val 10.500000\n0 train 2.250000\n1 hellaswag 0.250000\n"
-
-
-def test_going_on_begins_with_what_is_recorded_and_not_trained_again(
-    tmp_path: Path, start_run: StartRun
-) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("0 tr")
-    run = start_run()
-    run.log_eval(0, 0.0, 10, 1.0, 4.0)
-    for step in range(12):
-        run.log_step(step, 0.0, 10, 1.0, 1.0, 3.0, 0.1)
-        if step == 9:
-            run.log_eval(step, 0.0, 10, 1.0, 2.5, metrics={"hellaswag_accuracy": 0.25})
-    run.finish()
-    with PlainLog(path, past=recorded_lines(run.dir, before=10)) as log:
-        log.add(10, "train", 0.5)
-    lines = path.read_text().splitlines()
-    assert lines[-4:] == [
-        "9 train 3.000000",
-        "9 hellaswag 0.250000",
-        "9 val 2.500000",
-        "10 train 0.500000",
-    ]
-    assert lines[:2] == ["0 val 4.000000", "0 train 3.000000"]
-    assert len(lines) == 14
-
-
-def test_other_ranks_write_nothing() -> None:
-    with PlainLog(None) as log:
-        log.add(0, "train", 1.0)
+def test_it_has_the_losses_and_nothing_else_when_the_training_has_ended(tmp_path: Path) -> None:
+    own = environment(tmp_path, EPOCHAL_COMPANION="1")
+    words = command(tmp_path, run_name="run", max_steps=5, logdir=tmp_path / "logs")
+    subprocess.run(words, env=own, check=True, capture_output=True, timeout=240)
+    path = tmp_path / "logs" / "run.txt"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not path.exists() or "4 val" not in path.read_text()):
+        time.sleep(0.05)
+    rows = [line.split() for line in path.read_text().splitlines()]
+    kinds = [(int(step), kind) for step, kind, _ in rows]
+    assert kinds == [(0, "val"), *((step, "train") for step in range(5)), (4, "val")]
+    written = {int(step): float(value) for step, kind, value in rows if kind == "train"}
+    assert written == losses(tmp_path, "run")

@@ -56,6 +56,13 @@ def kill(process: Any) -> None:
     process.communicate()
 
 
+def plain_log(root: Path, name: str, *, folder: Path | None = None) -> list[str]:
+    """The lines of a run's plain log, as a companion would have written them."""
+    assert epochal_command(["sync", name, "--to", "plain_log", "--dir", str(root / "runs")]) == 0
+    file = root / "runs" / "gpt2" / name / "training.txt" if folder is None else folder / "run.txt"
+    return file.read_text().splitlines()
+
+
 def config_of(folder: Path, name: str) -> dict[str, Any]:
     identity = read_json(RunFolder(folder / "runs" / "gpt2" / name).identity)
     return dict(identity["config"])
@@ -102,8 +109,7 @@ def test_checkpoints_are_made_as_asked(whole: Path) -> None:
 
 
 def test_the_plain_log_has_a_line_for_every_value(whole: Path) -> None:
-    lines = (whole / "runs" / "gpt2" / "run" / "log.txt").read_text().splitlines()
-    rows = [line.split() for line in lines]
+    rows = [line.split() for line in plain_log(whole, "run")]
     assert [int(step) for step, kind, _ in rows if kind == "train"] == list(range(20))
     assert [int(step) for step, kind, _ in rows if kind == "val"] == [0, 4, 9, 14, 19]
     written = {int(step): float(value) for step, kind, value in rows if kind == "train"}
@@ -127,8 +133,7 @@ def test_killed_and_resumed_it_is_the_same_training_to_the_last_bit(
     expected = open_store(str(whole / "runs")).runs()[0].series("eval/loss")
     assert list(evaluations.steps) == list(expected.steps)
     assert list(evaluations.values) == list(expected.values)
-    plain = (tmp_path / "runs" / "gpt2" / "run" / "log.txt").read_text()
-    assert plain == (whole / "runs" / "gpt2" / "run" / "log.txt").read_text()
+    assert plain_log(tmp_path, "run") == plain_log(whole, "run")
 
 
 def test_killed_before_the_first_checkpoint_it_begins_again_in_the_same_run(
@@ -194,8 +199,8 @@ def test_a_signal_saves_and_no_step_is_lost(whole: Path, tmp_path: Path) -> None
     # The flags are the checkpoint's but for those given anew.
     finish(tmp_path, "--resume", "latest", run_name="run")
     assert losses(tmp_path, "run") == losses(whole, "run")
-    lines = (tmp_path / "runs" / "gpt2" / "run" / "log.txt").read_text().splitlines()
-    assert [line.split()[0] for line in lines if " train " in line] == [str(n) for n in range(20)]
+    lines = [line for line in plain_log(tmp_path, "run") if " train " in line]
+    assert [line.split()[0] for line in lines] == [str(n) for n in range(20)]
 
 
 def test_another_name_starts_a_run_that_knows_where_it_was_forked(
@@ -217,7 +222,7 @@ def test_the_best_can_be_gone_on_from_and_folders_can_be_chosen(tmp_path: Path) 
     places: dict[str, Any] = {name: tmp_path / name for name in names}
     finish(tmp_path, run_name="run", max_steps=8, **places)
     assert [p.name for p in places["checkpoint_dir"].iterdir()] == ["run"]
-    assert (places["logdir"] / "run.txt").read_text().startswith("0 val ")
+    assert plain_log(tmp_path, "run", folder=places["logdir"])[0].startswith("0 val ")
     listed = finish(tmp_path, "--list_checkpoints", **places)
     assert "run: 3 checkpoints" in listed
     assert "latest" in listed

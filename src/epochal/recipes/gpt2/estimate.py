@@ -99,7 +99,9 @@ def _disk_lines(training: Training) -> Iterator[str]:
     flags = training.flags
     num_tensors = sum(1 for _ in training.model.parameters())
     record, board = record_bytes(flags, num_tensors=num_tensors)
-    forwarded = f", {format_bytes(board)} of TensorBoard events" if flags.trackers else ""
+    forwarded = (
+        f", {format_bytes(board)} of TensorBoard events" if "tensorboard" in flags.trackers else ""
+    )
     size = training.model.num_parameters * _BYTES_PER_PARAMETER
     rolling = min(flags.keep_checkpoints, -(-flags.last_step // flags.checkpoint_freq))
     epochs = flags.last_step // flags.steps_per_epoch

@@ -13,7 +13,6 @@ from epochal.recipes.gpt2 import hellaswag
 from epochal.recipes.gpt2.data import Batches
 from epochal.recipes.gpt2.model import GPT
 from epochal.recipes.gpt2.place import Place
-from epochal.recipes.gpt2.plain_log import PlainLog
 from epochal.recipes.gpt2.sampling import draw_samples
 from epochal.recipes.gpt2.tokens import Tokenizer
 from epochal.run.run import Run
@@ -37,7 +36,6 @@ class Judge:
     def evaluate(
         self,
         run: Run,
-        plain: PlainLog,
         *,
         step: int,
         epoch: float,
@@ -54,15 +52,12 @@ class Judge:
         if self.tokenizer is not None and self.examples and step:
             choice = hellaswag.measure(self.model, self.tokenizer, self.examples, place=self.place)
             metrics |= {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
-            plain.add(step, "hellaswag", choice.acc_norm)
         if self.is_finetuning:
             metrics["Finetune/perplexity"] = math.exp(min(loss, _LARGEST_EXPONENT))
         run.log_eval(step, epoch, num_tokens, duration_ms, loss, metrics=metrics)
-        plain.add(step, "val", loss)
         if self.tokenizer is not None and self.place.rank == 0:
             texts = draw_samples(self.model, self.tokenizer, place=self.place, prompt=self.prompt)
             run.log_text("sample", "\n\n".join(texts), step)
-        plain.flush()
         return loss
 
     @torch.no_grad()

@@ -118,9 +118,9 @@ class Flags:
 
     @property
     def trackers(self) -> list[str]:
-        """The trackers the run is sent to."""
+        """The trackers the run is sent to, and the plain log."""
         wants_board = self.use_tensorboard or self.tensorboard_dir is not None
-        return list(dict.fromkeys([*self.report_to, *["tensorboard"] * wants_board]))
+        return list(dict.fromkeys(["plain_log", *self.report_to, *["tensorboard"] * wants_board]))
 
 
 def as_words(config: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +26,6 @@ from epochal import (
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.interruption import Interruption
-from epochal.recipes.gpt2.plain_log import PlainLog, recorded_lines
 from epochal.recipes.gpt2.resuming import (
     FORKED_FROM,
     RESUME_WITH,
@@ -49,14 +47,13 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
     with (
         open_run(training, origin, goes_on=goes_on) as run,
         open_checkpoints(training, run) as checkpoints,
-        open_plain_log(training, run, first_step=first) as plain,
     ):
         if origin is not None:
             checkpoints.restore(origin.manifest.name, source=origin.folder)
             tell_origin(run, origin)
         introduce(training, run, first_step=first)
         if first == 0:
-            judge.evaluate(run, plain, step=0, epoch=0.0)
+            judge.evaluate(run, step=0, epoch=0.0)
         clock, clipping = StepClock(training.place), ClipStats()
         interruption = Interruption(training, checkpoints)
         for step in range(first, flags.last_step):
@@ -79,13 +76,12 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
                 metrics=taken.metrics(flags),
             )
             interruption.end()
-            plain.add(step, "train", taken.loss)
             with clock.paused(when=is_milestone(step, flags)):
                 metric = None
                 if is_due(step, flags, every=flags.eval_freq):
                     with run.phase("eval"):
                         rate = {"Gradient/clip_rate": clipping.clip_rate}
-                        metric = judge.evaluate(run, plain, step=step, epoch=epoch, more=rate)
+                        metric = judge.evaluate(run, step=step, epoch=epoch, more=rate)
                     clipping.reset()
                 with run.phase("save"):
                     keep(checkpoints, flags, step=step, loss=taken.loss, metric=metric)
@@ -173,9 +169,9 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
         config[FORKED_FROM] = origin.facts()
     elif origin is None and flags.init_from is not None:
         config[FORKED_FROM] = borrowed_weights(Path(flags.init_from)).facts
-    reporting: dict[str, Any] = (
-        {} if flags.tensorboard_dir is None else {"tensorboard_dir": flags.tensorboard_dir}
-    )
+    if flags.logdir is not None:
+        # In a folder that is there the log is named after the run.
+        Path(flags.logdir).mkdir(parents=True, exist_ok=True)
     root, project = flags.dir, flags.project
     if origin is not None and is_same and origin.home is not None:
         root, project = str(origin.home.parent), origin.home.name
@@ -188,8 +184,10 @@ def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run
         resume_step=0 if origin is None else origin.next_step,
         total_steps=flags.last_step,
         num_epochs=flags.last_step / flags.steps_per_epoch,
-        report_to=flags.trackers or None,
-        **reporting,
+        report_to=flags.trackers,
+        tensorboard_dir=flags.tensorboard_dir,
+        plain_log_file=flags.logdir,
+        plain_log_kinds="train,val,hellaswag",
     )
 
 
@@ -214,15 +212,6 @@ def open_checkpoints(training: Training, run: Run) -> Checkpoints:
         config=training.config(),
         external={RUN_NAME: run.name, RESUME_WITH: "--resume {checkpoint}"},
     )
-
-
-def open_plain_log(training: Training, run: Run, *, first_step: int) -> PlainLog:
-    """The plain log of rank 0: ``log.txt`` in the run's folder, or ``<run>.txt`` in another."""
-    folder = training.flags.logdir
-    path = run.dir / "log.txt" if folder is None else Path(folder) / f"{run.dir.name}.txt"
-    if training.place.rank != 0 or not run.is_recorded:
-        return PlainLog(None)
-    return PlainLog(path, past=recorded_lines(run.dir, before=first_step) if run.resumed else ())
 
 
 def introduce(training: Training, run: Run, *, first_step: int) -> None:
