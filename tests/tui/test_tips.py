@@ -38,9 +38,16 @@ def test_a_run_that_goes_well_needs_no_advice(tmp_path: Path) -> None:
     assert tip_of(tmp_path) is None
 
 
-def test_a_run_that_ended_early_can_be_resumed(tmp_path: Path) -> None:
+def test_a_run_that_ended_early_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Journal(tmp_path, "a b").metrics(1, loss=1.0).finish("failed")
-    assert tip_of(tmp_path) == "epochal resume 'p/a b'  prints the command that goes on with it"
+    said = "epochal resume 'p/a b'  prints the command that goes on with it"
+    monkeypatch.setenv("EPOCHAL_DIR", str(tmp_path))
+    assert tip_of(tmp_path) == said
+    monkeypatch.setenv("EPOCHAL_DIR", str(tmp_path / "others"))
+    monkeypatch.chdir(tmp_path.parent)
+    assert tip_of(tmp_path) == said.replace("b'", f"b' --dir {tmp_path.name}")
 
 
 def test_a_grave_finding_points_to_the_doctor(tmp_path: Path) -> None:

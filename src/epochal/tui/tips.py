@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
+from epochal.settings import read_settings
 from epochal.store.answers import RunInfo
 from epochal.tui.chronicle import Chronicle
 from epochal.tui.view import Tab, View
@@ -30,7 +33,7 @@ def hints(view: View) -> str:
 
 def tip(info: RunInfo, view: View, chronicle: Chronicle | None) -> str | None:
     """One sentence about what can be done now; None when there is nothing to be done."""
-    name = shlex.quote(f"{info.project}/{info.name}")
+    name = _named(info)
     if view.is_paused:
         return "the picture is held, the run goes on: p shows what has come since"
     if info.status.state in _ENDED_EARLY and info.tracker is None:
@@ -46,3 +49,13 @@ def tip(info: RunInfo, view: View, chronicle: Chronicle | None) -> str | None:
     if info.status.state == "silent":
         return "it may hang, or its machine be cut off: 4 shows what it said last"
     return None
+
+
+def _named(info: RunInfo) -> str:
+    """The run as a command takes it, with its folder of runs where that is not the usual one."""
+    name = shlex.quote(f"{info.project}/{info.name}")
+    root = Path(info.folder).parent.parent
+    if info.tracker is not None or root == Path(read_settings().dir).expanduser().absolute():
+        return name
+    near = os.path.relpath(root)
+    return f"{name} --dir {shlex.quote(min(near, str(root), key=len))}"
