@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from epochal.torch.schedule_catalogue import KINDS, parameters_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "around_the_loop.md"
 
 
-def test_every_example_runs_in_order() -> None:
+def test_every_example_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
     assert len(examples) >= 12
     scope: dict[str, object] = {"__name__": "guide"}

@@ -23,6 +23,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``show``."""
     add_run(parser)
     add_json(parser)
+    parser.epilog = (
+        "In the lines that a training prints, \\ marks a loss that falls, / one that rises, ! a"
+        " gradient norm far above its usual."
+    )
 
 
 def run(args: argparse.Namespace) -> int:
