@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 
 from epochal.health.blocks import Blocks
 from epochal.health.recent import Recent
@@ -99,13 +100,13 @@ class Curve:
 
     def recent_level(self, count: int) -> float:
         """The median of the newest ``count`` points."""
-        size = len(self.points)
-        return _median([self.points[i][1] for i in range(max(0, size - count), size)])
+        return _median([value for _, value in islice(reversed(self.points), count)])
 
     def window(self, count: int) -> list[float]:
         """The newest ``count`` values, oldest first."""
-        size = len(self.points)
-        return [self.points[i][1] for i in range(max(0, size - count), size)]
+        newest = [value for _, value in islice(reversed(self.points), count)]
+        newest.reverse()
+        return newest
 
     def material(self, level: float) -> float:
         """The least change that is worth a word at a level, whatever the noise.

@@ -72,10 +72,12 @@ class Health:
         seen = self._seen(record, kind, rank, writer)
         news = self._follow_attempts(seen)
         self._note(seen)
+        context, knows = self.context, self._dockets.knows
         for rule in self._wanting_rules(kind, rank):
-            verdicts = rule.see(seen, self.context)
-            if verdicts:
-                news.extend(self._heard(rule, verdicts, step=seen.step, t=seen.t))
+            for verdict in rule.see(seen, context):
+                # Most verdicts clear what was never seen.
+                if verdict.holds or knows(rule, verdict.subject):
+                    news.extend(self._heard(rule, (verdict,), step=seen.step, t=seen.t))
         return news
 
     def tick(self, now: float) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 _PREFIXES = ("eval", "val", "valid", "validation", "test", "dev")
@@ -12,9 +13,12 @@ _QUALITIES = frozenset(
     "loss acc accuracy top1 top5 f1 bleu rouge meteor auc auroc ap map precision recall error "
     "perplexity ppl score iou dice wer cer mse mae rmse r2 reward return nll bpb bpc match".split()
 )
+# The same names come with every record; a run with more of them is judged all the same.
+_MOST_NAMES = 4096
 _CLASS_KEYS = ("num_classes", "num_labels", "n_classes", "nb_classes", "classes", "num_class")
 
 
+@lru_cache(maxsize=_MOST_NAMES)
 def is_evaluation(name: str, kind: str) -> bool:
     """Whether a series is of an evaluation, by its record's kind or its name."""
     if kind == "eval":
@@ -23,12 +27,14 @@ def is_evaluation(name: str, kind: str) -> bool:
     return head in _PREFIXES
 
 
+@lru_cache(maxsize=_MOST_NAMES)
 def is_quality(name: str) -> bool:
     """Whether a series says how good a model is, by its name; counts and times do not."""
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not _QUALITIES.isdisjoint(words)
 
 
+@lru_cache(maxsize=_MOST_NAMES)
 def is_accuracy(name: str) -> bool:
     """Whether a series is a share of right answers, by its name."""
     words = name.lower().replace(".", "/").split("/")[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from typing import NamedTuple
 
 
@@ -20,6 +21,7 @@ def fit_line(values: Sequence[float]) -> LineFit:
     middle = (count - 1) / 2
     mean = math.fsum(values) / count
     across = count * (count * count - 1) / 12  # the sum of squared distances from the middle
-    slope = math.fsum((i - middle) * value for i, value in enumerate(values)) / across
-    left = math.fsum((v - mean - slope * (i - middle)) ** 2 for i, v in enumerate(values))
+    places = [i - middle for i in range(count)]
+    slope = math.fsum(map(mul, places, values)) / across
+    left = math.fsum([(v - mean - slope * at) ** 2 for at, v in zip(places, values, strict=True)])
     return LineFit(slope, math.sqrt(left / (count - 2) / across))

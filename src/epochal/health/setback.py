@@ -25,11 +25,17 @@ class Setback:
         self._since: int | None = None
         self._worst_before = 0.0
 
-    def follow(self, curve: Curve, rate: LearningRate) -> None:
-        """Take in the newest point of the loss."""
-        if rate.jump is not None and rate.jump.position != self._since:
+    def follow(self, curve: Curve, rate: LearningRate, *, recovered: float) -> None:
+        """Take in the newest point of the loss; before any jump there is nothing to follow.
+
+        ``recovered`` is the worst rise so far that the run came back from.
+        """
+        if rate.jump is None:
+            return
+        if rate.jump.position != self._since:
             # What the jump itself does at first, and half undoes, is no proof of health.
-            self._since, self._worst_before = rate.jump.position, self.rise.worst
+            self._since = rate.jump.position
+            self._worst_before = max(recovered, self.rise.worst)
         knows = self.rise.follow(curve)
         self._bar = self._height_of_bar(curve, rate.jump) if knows else None
         self._points_far = self.rise.lasts(self._bar is not None and self.rise.height > self._bar)

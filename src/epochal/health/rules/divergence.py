@@ -40,7 +40,7 @@ class Divergence(Rule):
         curve = context.fresh.get("loss")
         if curve is None:
             return ()
-        self._setback.follow(curve, context.rate)
+        self._setback.follow(curve, context.rate, recovered=self._rise.worst)
         is_known = self._rise.follow(curve)
         if curve.count < self.thresholds.curves.divergence_least:
             return ()

@@ -16,6 +16,7 @@ from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
+_LEAST_LOG = math.log(1e-300)
 _EVERY = 4  # points between two fits: a slope over forty hardly changes with one
 
 
@@ -48,7 +49,7 @@ class GradientAcceleration(Rule):
         if len(window) < thresholds.acceleration_window:
             return ()
         grown = self._grown(window)
-        fit = fit_line([math.log(max(value, 1e-300)) for value in window])
+        fit = fit_line([math.log(value) if value > 1e-300 else _LEAST_LOG for value in window])
         growth = fit.slope * (len(window) - 1)
         is_sure = fit.slope > thresholds.acceleration_errors * fit.slope_error
         if not is_sure or growth < math.log(thresholds.acceleration_growth):

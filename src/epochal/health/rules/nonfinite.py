@@ -41,8 +41,11 @@ class NonFinite(Rule):
         if seen.kind == "event":
             self._note_event(seen.record)
             return ()
-        bad = [name for name, value in seen.values.items() if not math.isfinite(value)]
-        self._note_tensor(bad, seen)
+        if all(map(math.isfinite, seen.values.values())):
+            bad = []
+        else:
+            bad = [name for name, value in seen.values.items() if not math.isfinite(value)]
+            self._note_tensor(bad, seen)
         grouped = _grouped(bad, seen.rank)
         verdicts = [self._bad(subject, grouped[subject], seen, context) for subject in grouped]
         if self._in_row:
@@ -54,10 +57,10 @@ class NonFinite(Rule):
 
     def _note_finite(self, seen: Seen) -> None:
         """Remember the last number of each series that is not one of a tensor's."""
+        rank, step, last = seen.rank, seen.step, self._last
         for name, value in seen.values.items():
             if math.isfinite(value) and not name.startswith(_FAMILIES):
-                subject = name if seen.rank <= 0 else _subject(name, seen.rank)
-                self._last[subject] = (value, seen.step)
+                last[name if rank <= 0 else _subject(name, rank)] = (value, step)
 
     def _note_tensor(self, bad: list[str], seen: Seen) -> None:
         tensors = [name for name in bad if name.startswith(_FAMILIES)]
