@@ -254,6 +254,36 @@ def test_two_optimizers_of_one_model_make_one_step(start_run: StartRun) -> None:
     assert [one["step"] for one in of_kind(run.dir, "moe")] == [0, 1]
 
 
+@pytest.mark.parametrize("log_every", [1, 4])
+@pytest.mark.parametrize("first", [0, 12, 40])
+def test_a_resumed_loop_says_where_it_goes_on(
+    start_run: StartRun, first: int, log_every: int
+) -> None:
+    killed = start_run()
+    killed.log({"loss": 1.0}, step=23)
+    killed.finish("crashed")
+    run, model = start_run(resume="must"), mixture()
+    watch_moe(model, run, every=2, experts_every=4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for step in range(first, first + 9):
+        model(tokens()).sum().backward()
+        optimizer.step()
+        if (step + 1) % log_every == 0:
+            run.log({"loss": 1.0}, step=step)
+    run.finish()
+    assert [one["step"] for one in of_kind(run.dir, "moe")] == list(range(first, first + 9, 2))
+    assert [one["step"] for one in of_kind(run.dir, "experts")] == [first, first + 4, first + 8]
+
+
+def test_what_all_ranks_count_alike_decides_when_they_add_up(start_run: StartRun) -> None:
+    run, model = start_run(), mixture()
+    run.log({"loss": 1.0}, step=6)  # as rank 0 of a resumed run, of which the others know nothing
+    watch_moe(model, run, every=2, reduce=True)
+    train(model, 4)
+    run.finish()
+    assert [one["step"] for one in of_kind(run.dir, "moe")] == [7, 9]
+
+
 # Where a hook interrupts a compiled graph, torch looks at inputs in a way that it warns of itself.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 def test_a_compiled_model_is_watched_from_its_first_step(start_run: StartRun) -> None:

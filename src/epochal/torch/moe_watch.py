@@ -8,9 +8,8 @@ to the model by name leaves out are not counted.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -26,6 +25,7 @@ from epochal.torch.moe import AUX_COEF, Z_COEF
 from epochal.torch.names import named_parameters
 from epochal.torch.routers import Router, find_routers
 from epochal.torch.routing_sums import COLUMNS, SUMMED, routing_sums, statistics_table, wide_dtype
+from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
 from epochal.torch.watching import Recorder
 
@@ -43,9 +43,10 @@ class Speaker(Recorder, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The sums of one step on their way."""
+    """The sums of one step on their way; ``made`` counts the steps since the watch began."""
 
     step: int
+    made: int
     at: float
     sums: Arriving
 
@@ -84,11 +85,13 @@ class MoeWatch:
         self._mask_name = mask
         self._reduce = reduce
         self._ids = {id(parameter) for _, parameter in named_parameters(model)}
-        self._optimizer: weakref.ref[Any] | None = None
-        self._step = run.step + 1
+        self._count = StepCount(run)
+        self._is_guessing = self._count.is_guess
         self._mask: Tensor | None = None
         self._sums: dict[int, Tensor] = {}
         self._pending: list[_Taken] = []
+        self._held: list[tuple[_Taken, _Seen]] = []
+        self._made = -1
         self._latest: dict[str, float] = {}
         self._is_told = False
         self._handles: list[Any] = [register_optimizer_step_post_hook(self._after_step)]
@@ -102,7 +105,7 @@ class MoeWatch:
                 inner.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
                 inner.register_forward_hook(self._drop_mask),
             ]
-        leave_out(MoeWatch._count, MoeWatch._keep_mask, MoeWatch._drop_mask)
+        leave_out(MoeWatch._add, MoeWatch._keep_mask, MoeWatch._drop_mask)
         run.on_finish(self.remove)
 
     @property
@@ -127,19 +130,22 @@ class MoeWatch:
         self._handles.clear()
         self._sums.clear()
         self._mask = None
+        self._count.end()
+        self._settle()
         self._write_arrived(wait=True)
 
     # -- hooks ------------------------------------------------------------------------------------
 
     def _counter(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
         def count(module: nn.Module, inputs: Any, output: Any) -> None:
-            self._count(number, module, inputs, output)
+            self._add(number, module, inputs, output)
 
         leave_out(count)
         return count
 
-    def _count(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        if not module.training or not self._is_due() or _is_recomputing():
+    def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
+        is_due = self._is_due(self._count.upcoming, self._made + 1)
+        if not module.training or not is_due or _is_recomputing():
             return
         routing = self._routers[number].read(inputs, output, mask=self._mask)
         if routing is None:
@@ -157,27 +163,37 @@ class MoeWatch:
         self._mask = None
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
-        if not self._counts_by(optimizer):
+        groups = optimizer.param_groups
+        if not any(id(p) in self._ids for group in groups for p in group["params"]):
             return
-        if self._is_due():
+        if not self._count.begins_with(optimizer):
+            return
+        self._made += 1
+        self._settle()
+        if self._is_due(self._count.step, self._made):
             self._take()
-        self._step += 1
         if self._pending:
             self._write_arrived(wait=False)
 
-    def _counts_by(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether this is the optimizer whose steps are counted: the model's first that steps."""
-        known = None if self._optimizer is None else self._optimizer()
-        if known is not None:
-            return known is optimizer
-        groups = optimizer.param_groups
-        if any(id(parameter) in self._ids for group in groups for parameter in group["params"]):
-            self._optimizer = weakref.ref(optimizer)
-            return True
-        return False
+    def _settle(self) -> None:
+        """Number what was taken while the run's step was a guess, and write what has arrived."""
+        if self._count.is_guess or not self._is_guessing:
+            return
+        self._is_guessing = False
+        shift = self._count.shift
+        self._pending = [replace(taken, step=taken.step + shift) for taken in self._pending]
+        held, self._held = self._held, []
+        for taken, seen in held:
+            self._record(replace(taken, step=taken.step + shift), seen)
 
-    def _is_due(self) -> bool:
-        return self._step % self._every == 0
+    def _is_due(self, step: int, made: int) -> bool:
+        """Whether a step is recorded; every one is looked at while its number is only guessed."""
+        is_guess = self._count.is_guess and not self._reduce
+        return is_guess or self._number(step, made) % self._every == 0
+
+    def _number(self, step: int, made: int) -> int:
+        """What is due goes by the step, of several ranks by what all of them count alike."""
+        return made if self._reduce else step
 
     # -- from the device --------------------------------------------------------------------------
 
@@ -199,7 +215,7 @@ class MoeWatch:
             dist.all_reduce(packed)
             if dist.get_rank() != 0:
                 return  # rank 0 writes for all
-        self._pending.append(_Taken(self._step, now(), Arriving(packed)))
+        self._pending.append(_Taken(self._count.step, self._made, now(), Arriving(packed)))
 
     def _tell_unseen(self) -> None:
         if not self._is_told:
@@ -222,9 +238,18 @@ class MoeWatch:
             self._tell_unseen()
             return
         self._latest = seen.figures
+        if self._count.is_guess:
+            self._held.append((taken, seen))
+        else:
+            self._record(taken, seen)
+
+    def _record(self, taken: _Taken, seen: _Seen) -> None:
+        number = self._number(taken.step, taken.made)
+        if number % self._every != 0:
+            return
         place = {"t": taken.at, "step": taken.step}
         self._run.write({"log": "moe", **place, **seen.figures})
-        if taken.step % self._experts_every == 0:
+        if number % self._experts_every == 0:
             top_k = max(router.top_k for router in self._routers)
             layers, load = list(seen.layers), seen.load
             self._run.write(
