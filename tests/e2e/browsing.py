@@ -68,9 +68,11 @@ def download(page: Page, metric: str, what: str) -> str:
 def drawn_lines(page: Page, metric: str) -> list[list[tuple[float, float]]]:
     """The points of every line in a chart as it is on screen, read from its picture."""
     svg = download(page, metric, "SVG")
-    # Series have colours of the palette, grids those of the theme; marks and legends are wider.
+    # Series have colours of the palette, grids those of the theme; marks have widths of their own.
     paths = re.findall(
-        r'<path d="([^"]+)" fill="none" stroke="#\w+" stroke-width="1(?:\.5)?"(?![^>]*opacity)', svg
+        r'<path d="([^"]+)" fill="none" stroke="#\w+" stroke-width="(?:1|1\.5|2\.3)"'
+        r"(?![^>]*opacity)",
+        svg,
     )
     return [
         [(float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path)]

@@ -62,7 +62,7 @@ def test_a_spike_of_one_step_is_drawn(runs: Path, serve: Serve, open_page: OpenP
     lines = wait_for_lines(page, "train/loss", 3)
     svg = download(page, "train/loss", "SVG")
     coloured = " ".join(re.findall(r'<path d="([^"]+)" fill="none" stroke="#', svg))
-    heights = [float(y) for y in re.findall(r"[ML][\d.]+ ([\d.]+)", coloured)]
+    heights = [float(y) for y in re.findall(r"[ML][\d.]+ (-?[\d.]+)", coloured)]
     bottoms = [max(y for _, y in line) for line in lines]
     assert min(heights) < min(bottoms) / 4
 

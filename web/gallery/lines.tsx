@@ -19,8 +19,8 @@ const SLOTS = assignSlots(NAMES);
 function LineCard(props: { title: string; note?: string; series: readonly Series[]; options?: Partial<LineOptions>; height?: number }): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const [log, setLog] = useState(props.options?.yKind ?? "linear");
-  const [clips, setClips] = useState(props.options?.ignoresOutliers ?? false);
-  const options = { ...props.options, title: props.title, yKind: log, ignoresOutliers: clips };
+  const [clips, setClips] = useState(props.options?.outliers === "clip");
+  const options = { ...props.options, title: props.title, yKind: log, outliers: clips ? "clip" as const : "show" as const };
   const [initial] = useState(options);
   const save = async (): Promise<void> => {
     if (chart.current !== null) download(`${props.title}.png`, await chart.current.png());
@@ -122,7 +122,7 @@ function HardCases({ bus }: { bus: SyncBus }): JSX.Element {
         ],
         highlight: { min: 4000, max: 4400 },
       }} />
-      <LineCard title="outliers" note="clipped" series={[named("loss", 3, cases.outliers)]} options={{ sync: bus, ignoresOutliers: true }} />
+      <LineCard title="outliers" note="clipped" series={[named("loss", 3, cases.outliers)]} options={{ sync: bus, outliers: "clip" }} />
       <LineCard title="gpu/0/memory" note="wall clock, limit" series={[named("GPU 0", 6, { kind: "raw", x: cases.hours, y: cases.memory })]}
         options={{ xFormat: "wall", yFormat: "bytes", yAlways: [0], limits: [{ y: 85_899_345_920, label: "80 GB" }], hasLegend: false }} />
       <LineCard title="mean ± one deviation" series={[spread]} options={{ sync: bus }} />

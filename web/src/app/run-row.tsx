@@ -19,19 +19,22 @@ export interface RunRowProps {
 export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
   const { runs, view } = page;
   const isShown = runs.shownIds.value.has(row.id);
+  const isDrawn = isShown || view.focus.value === row.id;
+  const color = slotCss(runs.slot(row.id));
   const isFocus = runs.focus.value?.id === row.id;
   const isBaseline = view.baseline.value === row.id;
   const label = runs.label(row.id);
   return (
     <div class={`run${isFocus ? " is-focus" : ""}${isShown ? " is-shown" : ""}`} data-run={row.id}
-      onPointerEnter={() => (page.hovered.value = isShown ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
+      onPointerEnter={() => (page.hovered.value = isDrawn ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
       <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={isShown ? "Hide from the charts" : "Show in the charts"}
         onClick={(event) => (event.altKey || event.shiftKey ? runs.soloOn(row.id) : runs.toggle(row.id))}>
-        <i style={isShown ? { background: slotCss(runs.slot(row.id)) } : {}} />
+        <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
       </button>
       <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
         <StatusDot row={row} />
         <span>{label}</span>
+        <Trouble row={row} />
         {isBaseline && <em class="run-note">baseline</em>}
         {view.solo.value === row.id && <em class="run-note">solo</em>}
       </button>
@@ -41,13 +44,27 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
   );
 }
 
+/** How many findings still hold, the gravest kind in front; and a loss that ended as no number, where nobody looked for any. */
+function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
+  const [errors, warnings] = [row.errors ?? 0, row.warnings ?? 0];
+  const found = [counted(errors, "error"), counted(warnings, "warning")].filter((text) => text !== "").join(", ");
+  const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite"].filter(Boolean).join("; ");
+  if (label === "") return null;
+  const isBad = errors > 0 || row.nonfinite;
+  return <em class={`run-note is-${isBad ? "critical" : "warning"}`} role="img" aria-label={label} title={label}>{isBad ? `✕${errors || ""}` : `▲${warnings}`}</em>;
+}
+
+function counted(count: number, noun: string): string {
+  return count === 0 ? "" : `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | null }): JSX.Element {
   const found = headline(row);
   const reference = baseline === null ? null : headline(baseline);
   if (found === null) return <span class="run-value" />;
   const isComparable = reference !== null && reference.role === found.role && found.summary.last !== null && reference.summary.last !== null;
   return (
-    <span class="run-value" title={`${found.role}, latest`}>
+    <span class={`run-value${found.summary.last === null && found.summary.last_nonfinite !== null ? " is-critical" : ""}`} title={`${found.role}, latest`}>
       {valueText(found.summary)}
       {isComparable && <span class="run-delta">{formatDelta(found.summary.last!, reference.summary.last!)}</span>}
     </span>

@@ -15,7 +15,7 @@ import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
-import { ChartCard, ChartMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { ChartCard, ChartMenu, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 
@@ -39,8 +39,7 @@ function Charts({ page }: PanelProps): JSX.Element {
               view.metricsAreRegex.value = isRegex;
             }} />
         </div>
-        <label class="check"><input type="checkbox" checked={view.ignoresOutliers.value}
-          onChange={(event) => (view.ignoresOutliers.value = event.currentTarget.checked)} /> Clip outliers</label>
+        <OutlierMenu page={page} />
         <label class="check"><input type="checkbox" checked={view.isLogX.value}
           onChange={(event) => (view.isLogX.value = event.currentTarget.checked)} /> Log x</label>
         {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <RankChoice page={page} />}
@@ -48,7 +47,7 @@ function Charts({ page }: PanelProps): JSX.Element {
       </div>
       {pinned.length > 0 && !isFiltered && <Group page={page} group={{ title: "pinned", metrics: pinned }} isPinned isFiltered={false} />}
       {groupsOf(fitting.value).map((group) => <Group key={group.title} page={page} group={group} isFiltered={isFiltered} />)}
-      {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.shown.value.length} />}
+      {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
       <FullChart page={page} />
     </div>
   );

@@ -12,7 +12,7 @@ import { Empty } from "../ui/empty.tsx";
 import { Menu } from "../ui/menu.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { ChartMenu } from "./parts/chart-card.tsx";
+import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
@@ -67,18 +67,19 @@ function Headline({ page }: { readonly page: Page }): JSX.Element {
           <Menu label="Choose the headline metric" items={choices.map(({ name }) => ({ label: name, isOn: name === metric?.name, run: () => (chosen.value = name) }))}>▾</Menu>
         )}
         <span class="card-space" />
+        {page.runs.drawn.value.length > 1 && <OutlierMenu page={page} />}
         {metric !== undefined && <ChartMenu page={page} metric={metric} chart={() => chart.current} />}
       </header>
       <div style={{ height: `${CHART_HEIGHT}px` }}>
         {metric !== undefined && <MetricChart key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} onChart={(made) => (chart.current = made)} />}
-        {metric === undefined && page.runs.shown.value.length > 0 && <NoMetrics page={page} />}
+        {metric === undefined && page.runs.drawn.value.length > 0 && <NoMetrics page={page} />}
       </div>
     </section>
   );
 }
 
 function NoMetrics({ page }: { readonly page: Page }): JSX.Element | null {
-  const isKnown = page.runs.shown.value.every(({ id }) => page.details.of(id).value !== null);
+  const isKnown = page.runs.drawn.value.every(({ id }) => page.details.of(id).value !== null);
   return isKnown ? <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty> : null;
 }
 
@@ -101,13 +102,13 @@ function StepTimeCard({ page, row }: { readonly page: Page; readonly row: RunRow
 
 function FindingsCard({ page }: { readonly page: Page }): JSX.Element {
   const findings = page.findings.all.value;
-  const shown = [...(findings ?? [])].sort((one, other) => Number(other.isOpen) - Number(one.isOpen)).slice(0, MOST_FINDINGS);
+  const shown = (findings ?? []).slice(0, MOST_FINDINGS);
   const choose = (finding: (typeof shown)[number]): void => {
     if (finding.series !== null) page.view.text("headline").value = finding.series;
     showFinding(page, finding, "overview");
   };
   return (
-    <section class="card" aria-label="Findings">
+    <section class={`card${shown.some(({ severity, isOpen }) => isOpen && severity === "error") ? " has-errors" : ""}`} aria-label="Findings">
       <header class="card-head">
         <h2>Findings</h2>
         <span class="card-space" />

@@ -221,7 +221,7 @@ function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element
   return (
     <div class="pane-grid">
       {wanted.map((name, index) => (
-        <LineSection key={name} page={page} title={`${name} by rank`} options={{ xFormat: "step", ignoresOutliers: true }}
+        <LineSection key={name} page={page} title={`${name} by rank`} options={{ xFormat: "step", outliers: "clip" }}
           series={(cells[index]?.parts ?? []).map(({ head, data }) => ({ id: `${name}#${head.rank}`, label: `rank ${head.rank}`, slot: head.rank, data }))} />
       ))}
     </div>

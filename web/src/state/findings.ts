@@ -24,7 +24,7 @@ export interface Finding {
 }
 
 export interface Findings {
-  /** Newest first; null until the first answer. */
+  /** Those that still hold before those that are over, the gravest first, then the newest; null until the first answer. */
   readonly all: ReadonlySignal<readonly Finding[] | null>;
   apply(news: News): void;
 }
@@ -67,7 +67,8 @@ export function findingsOf(run: string, entries: readonly EntryRow[]): readonly 
     byId.delete(finding.id);
     byId.set(finding.id, finding);
   }
-  return [...byId.values()].reverse();
+  const place = ({ isOpen, severity }: Finding): number => Number(isOpen) * SEVERITIES.length + SEVERITIES.indexOf(severity);
+  return [...byId.values()].reverse().sort((one, other) => place(other) - place(one));
 }
 
 function findingOf(run: string, { record, t, position }: EntryRow): Finding {

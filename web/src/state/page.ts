@@ -79,7 +79,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     if (news.type === "records") recorded(news);
     if (news.type === "reset") {
       book.renew(news.run);
-      for (const { id } of news.run === null ? runs.shown.peek() : [{ id: news.run }]) details.renew(id);
+      for (const { id } of news.run === null ? runs.drawn.peek() : [{ id: news.run }]) details.renew(id);
       if (news.run === null) runs.reload();
     }
     findings.apply(news);
@@ -108,7 +108,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => {
     if (!runs.isLoaded.value) return;
     const focus = runs.focus.value;
-    const wanted = new Set([...(focus === null ? [] : [focus]), ...runs.shown.value].filter((row) => !isEnded(row)).map(({ id }) => id));
+    const wanted = new Set([...(focus === null ? [] : [focus]), ...runs.drawn.value].filter((row) => !isEnded(row)).map(({ id }) => id));
     const positions = new Map<string, string>();
     for (const id of [...wanted].slice(0, MOST_FOLLOWED)) {
       const detail = details.of(id).value;
@@ -125,7 +125,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     hovered: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
-    metrics: computed(() => metricsOf(runs.shown.value.map(({ id }) => details.of(id).value))),
+    metrics: computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value))),
     onNews(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);

@@ -34,6 +34,8 @@ export interface Runs {
   /** In the charts. */
   readonly shown: ReadonlySignal<readonly RunRow[]>;
   readonly shownIds: ReadonlySignal<ReadonlySet<string>>;
+  /** Drawn in the charts: those shown and, ticked or not, the one that was chosen. */
+  readonly drawn: ReadonlySignal<readonly RunRow[]>;
   /** The run that panels of one run show. */
   readonly focus: ReadonlySignal<RunRow | null>;
   readonly baseline: ReadonlySignal<RunRow | null>;
@@ -146,6 +148,10 @@ export function createRuns(source: Source, view: View): Runs {
     if (chosen === null) return fitting.value.filter(({ hidden, problem: isBad }) => !hidden && isBad === null).slice(0, SHOWN_AT_FIRST);
     return chosen.map((id) => rows.value.get(id)).filter((row) => row !== undefined).slice(0, MOST_SHOWN);
   });
+  const drawn = computed((): readonly RunRow[] => {
+    const chosen = view.focus.value === null ? undefined : rows.value.get(view.focus.value);
+    return chosen === undefined || shown.value.includes(chosen) ? shown.value : [...shown.value, chosen];
+  });
   const shownIds = computed(() => new Set(shown.value.map(({ id }) => id)));
   const focus = computed((): RunRow | null => {
     const chosen = view.focus.value === null ? undefined : rows.value.get(view.focus.value);
@@ -180,7 +186,7 @@ export function createRuns(source: Source, view: View): Runs {
   void load();
 
   return {
-    isLoaded, problem, all, projects, fitting, filterProblem, groups, configKeys, shown, shownIds, focus,
+    isLoaded, problem, all, projects, fitting, filterProblem, groups, configKeys, shown, shownIds, drawn, focus,
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
     row: (id) => rows.value.get(id),
     slot: (id) => groupSlots.value.get(id) ?? slots.value.get(id) ?? 0,
@@ -196,7 +202,10 @@ export function createRuns(source: Source, view: View): Runs {
       view.shown.value = ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id];
     },
     soloOn(id) {
-      view.solo.value = view.solo.value === id ? null : id;
+      const isOn = view.solo.value !== id;
+      view.solo.value = isOn ? id : null;
+      // Alone means without another that was chosen before.
+      if (isOn) view.focus.value = id;
     },
     showOnly(ids) {
       view.solo.value = null;

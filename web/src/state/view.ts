@@ -19,6 +19,8 @@ export interface Zoom extends Range {
 
 export type SmoothingKind = "ema" | "gaussian";
 export type FilterMode = "words" | "regex" | "query";
+/** Left to the chart, always clipped, never clipped: `clip=1` and `clip=0` in the address. */
+export type OutlierChoice = "auto" | "1" | "0";
 export type SpreadChoice = "none" | SpreadKind;
 
 export interface View {
@@ -48,7 +50,8 @@ export interface View {
   readonly isLogX: Signal<boolean>;
   /** Metrics whose y axis is logarithmic. */
   readonly logY: Signal<readonly string[]>;
-  readonly ignoresOutliers: Signal<boolean>;
+  /** What charts of several runs do with values far from all others. */
+  readonly outliers: Signal<OutlierChoice>;
   readonly pinned: Signal<readonly string[]>;
   /** Groups of charts that are not as they are by default: open or closed. */
   readonly folded: Signal<readonly string[]>;
@@ -102,7 +105,7 @@ export function createView(location: Location = window.location, history: Histor
     zoom: keep(zoomField("zoom")),
     isLogX: keep(flagField("log-x")),
     logY: keep(namesField("log-y")),
-    ignoresOutliers: keep(flagField("clip")),
+    outliers: keep(choiceField<OutlierChoice>("clip", ["auto", "1", "0"], "auto")),
     pinned: keep(namesField("pin")),
     folded: keep(namesField("fold")),
     full: keep(optionalField("full")),

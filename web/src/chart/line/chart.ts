@@ -24,9 +24,11 @@ import type { Emphasis, LineOptions } from "./options.ts";
 import { createPlot } from "./plot.ts";
 import type { Plot } from "./plot.ts";
 import { extentX, extentY } from "./range.ts";
+import type { ExtentY } from "./range.ts";
 import { readAt, readoutContent } from "./readout.ts";
 import { drawScene } from "./scene.ts";
 import type { Scene } from "./scene.ts";
+import { createShowAll } from "./show-all.ts";
 
 /** A gesture's moves come this close to each other even where a frame takes long; and it has ended when none came for a while. */
 const GESTURE_MS = 350;
@@ -61,7 +63,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let size: Size = { width: 0, height: 0 };
   let plot: Plot | null = null;
   let legend: Legend | null = null;
-  let ranges = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0 } };
+  let ranges: { x: Range; y: ExtentY } = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0, beyond: [] } };
   let isNear = true;
   let isStale = false;
   let movedAt = -Infinity;
@@ -71,6 +73,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const draft = createDraft();
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
+  const showAll = createShowAll(host, () => options.onShowAll?.());
 
   const scene = (): Scene => {
     const box = plot?.box() ?? { left: 0, top: 0, ...size };
@@ -83,6 +86,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       emphasis,
       options,
       numHidden: ranges.y.numHidden,
+      beyond: ranges.y.beyond,
     };
   };
 
@@ -94,6 +98,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       options,
       draw: (context) => {
         const current = scene();
+        showAll.place(current, options.onShowAll !== undefined);
         drawScene(canvasPen(context), current, theme, () => isMoving && draft.draw(context, current, theme));
       },
       select: (range) => {
@@ -108,7 +113,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const refresh = (): void => {
     const x = zoom ?? extentX(traces, options.xKind);
     const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
-    ranges = { x, y: extentY(traces, x, { kind: options.yKind, ignoresOutliers: options.ignoresOutliers, always }) };
+    ranges = { x, y: extentY(traces, x, { kind: options.yKind, outliers: options.outliers, chosen: options.chosen, always }) };
     isStale = !isNear;
     // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
     if (!isStale) plot?.show(ranges.x, ranges.y.range);

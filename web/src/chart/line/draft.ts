@@ -9,6 +9,7 @@ import type { Scale } from "../scale.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
 import { isDimmed } from "./options.ts";
+import { rank } from "./scene.ts";
 import type { Scene } from "./scene.ts";
 
 /** With fewer points than this in view, exact lines are as quick. */
@@ -72,7 +73,7 @@ export function fillGrid(grid: Grid, scene: Scene, ratio: number, theme: ChartTh
   grid.pixels.fill(0);
   const { emphasis, smoothed, box } = scene;
   const place = { x: toColumn(scene.x, box.left, ratio), y: toColumn(scene.y, box.top, ratio) };
-  const order = [...scene.traces].sort((one, other) => Number(isDimmed(other.id, emphasis)) - Number(isDimmed(one.id, emphasis)));
+  const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
   const inkOf = (trace: Trace, share: number): number => packed(slotColor(trace.slot, theme.isDark), share * (isDimmed(trace.id, emphasis) ? DIMMED : 1));
   for (const trace of order) addLine(grid, scene.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? FAINT : 1), thickness: 1 });
   for (const trace of order) {

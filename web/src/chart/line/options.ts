@@ -28,6 +28,9 @@ export interface Stretch extends Range {
   readonly tone: "quiet" | "good" | "info" | "warning" | "critical";
 }
 
+/** Whether the y range has all values, leaves the outermost out, or whole lines that would flatten the others. */
+export type Outliers = "show" | "clip" | "auto";
+
 export interface LineOptions {
   /** Shown in downloads and told to screen readers; the page draws its own heading. */
   readonly title: string;
@@ -36,8 +39,7 @@ export interface LineOptions {
   readonly xKind: ScaleKind;
   readonly yKind: ScaleKind;
   readonly smoothing: Smoothing;
-  /** Leave the outermost values out of the y range. */
-  readonly ignoresOutliers: boolean;
+  readonly outliers: Outliers;
   /** Values the y axis shows in any case, such as 0 and 1 for shares. */
   readonly yAlways: readonly number[];
   readonly limits: readonly Limit[];
@@ -47,12 +49,16 @@ export interface LineOptions {
   readonly highlight: Range | null;
   /** Id of the series the tooltip compares the others with. */
   readonly baseline: string | null;
+  /** Id of the series that is drawn in front of the others, and stronger. */
+  readonly chosen: string | null;
   readonly hasLegend: boolean;
   readonly sync: SyncBus | null;
   /** The user chose a range of x; the caller may bring finer data. */
   readonly onZoom?: (range: Range) => void;
   /** The user went back to the whole. */
   readonly onReset?: () => void;
+  /** The user wants to see what was clipped. */
+  readonly onShowAll?: () => void;
   readonly onMark?: (mark: Mark) => void;
   /** The user chose series in the legend; an empty set means all. */
   readonly onSolo?: (ids: ReadonlySet<string>) => void;
@@ -65,13 +71,14 @@ export const LINE_DEFAULTS: LineOptions = {
   xKind: "linear",
   yKind: "linear",
   smoothing: NO_SMOOTHING,
-  ignoresOutliers: false,
+  outliers: "show",
   yAlways: [],
   limits: [],
   marks: [],
   stretches: [],
   highlight: null,
   baseline: null,
+  chosen: null,
   hasLegend: true,
   sync: null,
 };

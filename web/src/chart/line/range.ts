@@ -5,6 +5,8 @@ import { padRange } from "../scale.ts";
 import type { Range, ScaleKind } from "../scale.ts";
 import { lowerBound } from "../series.ts";
 import type { Trace } from "../series.ts";
+import type { Outliers } from "./options.ts";
+import { clipRuns } from "./outliers.ts";
 
 const Y_PADDING = 0.06;
 const EMPTY_X: Range = { min: 0, max: 1 };
@@ -31,31 +33,38 @@ export interface ExtentY {
   readonly range: Range;
   /** Points in view that this range leaves out: clipped, or not positive on a log axis. */
   readonly numHidden: number;
+  /** Labels of the lines that would flatten the others, and go beyond it. */
+  readonly beyond: readonly string[];
 }
 
 export interface RequestY {
   readonly kind: ScaleKind;
-  readonly ignoresOutliers: boolean;
+  readonly outliers: Outliers;
+  readonly chosen: string | null;
   readonly always: readonly number[];
 }
 
 /** The y values of the points in view, with a little air. */
-export function extentY(traces: readonly Trace[], x: Range, { kind, ignoresOutliers, always }: RequestY): ExtentY {
-  const parts = traces.flatMap((trace) => inView(trace, x));
+export function extentY(traces: readonly Trace[], x: Range, { kind, outliers, chosen, always }: RequestY): ExtentY {
+  const lines = traces.map((trace) => ({ id: trace.id, label: trace.label, parts: inView(trace, x) }));
+  const parts = lines.flatMap((line) => line.parts);
+  // A log axis has room for everything.
+  const clip = outliers === "auto" && kind === "linear" ? clipRuns(lines, chosen) : null;
+  const beyond = clip?.beyond ?? [];
   const fits = (value: number): boolean => Number.isFinite(value) && (kind === "linear" || value > 0);
   let found: Range | null = null;
-  if (ignoresOutliers) found = rangeWithoutOutliers(sortedFinite(joined(parts)).filter(fits));
-  else found = plainRange(parts, kind);
+  if (outliers === "clip") found = rangeWithoutOutliers(sortedFinite(joined(parts)).filter(fits));
+  else found = clip?.range ?? plainRange(parts, kind);
   for (const value of always) {
     if (!fits(value)) continue;
     found = found === null ? { min: value, max: value } : { min: Math.min(found.min, value), max: Math.max(found.max, value) };
   }
-  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(parts, EMPTY_LOG, kind) };
+  if (found === null) return { range: kind === "log" ? EMPTY_LOG : EMPTY_Y, numHidden: countOutside(parts, EMPTY_LOG, kind), beyond };
   const padded = padRange(kind, found, Y_PADDING);
   // A quantity that never goes below zero does not get an axis that does.
   const range = kind === "linear" && found.min >= 0 && padded.min < 0 ? { min: 0, max: padded.max } : padded;
-  const isWhole = !ignoresOutliers && kind === "linear";
-  return { range, numHidden: isWhole ? 0 : countOutside(parts, range, kind) };
+  const isWhole = outliers !== "clip" && kind === "linear";
+  return { range, numHidden: isWhole ? 0 : countOutside(parts, range, kind), beyond };
 }
 
 function inView(trace: Trace, { min, max }: Range): Float64Array[] {

@@ -23,6 +23,8 @@ export interface Scene {
   readonly emphasis: Emphasis;
   readonly options: LineOptions;
   readonly numHidden: number;
+  /** Labels of the lines that go beyond a range that was chosen without them. */
+  readonly beyond: readonly string[];
 }
 
 const DIMMED = 0.13;
@@ -50,20 +52,20 @@ export function drawScene(pen: Pen, scene: Scene, theme: ChartTheme, drawLines: 
     if (scene.traces.every((trace) => trace.x.length === 0)) {
       pen.text(box.left + box.width / 2, box.top + box.height / 2, "no data yet", { fill: theme.muted, align: "center" });
     }
-    if (scene.numHidden > 0) drawHiddenNote(pen, scene, theme);
+    if (hiddenText(scene) !== "") drawHiddenNote(pen, scene, theme);
   });
 }
 
-function rank(trace: Trace, { emphasis, options }: Scene): number {
-  if (trace.id === emphasis.hovered) return 3;
+export function rank(trace: Trace, { emphasis, options }: Scene): number {
+  if (trace.id === emphasis.hovered) return 4;
   if (isDimmed(trace.id, emphasis)) return 0;
-  return trace.id === options.baseline ? 2 : 1;
+  return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }
 
 function drawTrace(pen: Pen, scene: Scene, trace: Trace, theme: ChartTheme, alpha: number): void {
   const { x, y, box, emphasis, options } = scene;
   const color = slotColor(trace.slot, theme.isDark);
-  const isProminent = trace.id === emphasis.hovered || trace.id === options.baseline;
+  const isProminent = [emphasis.hovered, options.baseline, options.chosen].includes(trace.id);
   const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
   const { spread } = trace;
   if (spread !== null) {
@@ -75,7 +77,7 @@ function drawTrace(pen: Pen, scene: Scene, trace: Trace, theme: ChartTheme, alph
     const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : FAINT);
     pen.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, stretches));
     // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
-    if (smoothed === undefined) pen.path({ ...ink, width: isProminent ? 1.75 : 1 }, (sink) => columnLine(sink, stretches));
+    if (smoothed === undefined) pen.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, stretches));
   } else {
     const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
     const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * FAINT };
@@ -151,10 +153,21 @@ function drawLimit(pen: Pen, { box, y }: Scene, value: number, label: string, th
   pen.text(box.left + box.width - 4, py + (below ? 9 : -8), label, { fill: theme.critical, align: "right", size: 10.5 });
 }
 
-function drawHiddenNote(pen: Pen, { box, numHidden, options }: Scene, theme: ChartTheme): void {
+/** What the axis leaves out, in words; empty where it shows everything. */
+function hiddenText({ numHidden, beyond, options }: Scene): string {
+  if (beyond.length > 0) return `clipped, ${beyond.length === 1 ? "1 line" : `${beyond.length} lines`} beyond`;
+  if (numHidden === 0) return "";
   const points = numHidden === 1 ? "1 point" : `${formatWhole(numHidden)} points`;
-  const text = options.yKind === "log" && !options.ignoresOutliers ? `${points} ≤ 0 not shown` : `${points} beyond the axis`;
-  const width = textWidth(text, 10) + 8;
-  pen.rect({ left: box.left + 3, top: box.top + 3, width, height: 15 }, { fill: theme.surface, alpha: 0.85 });
-  pen.text(box.left + 7, box.top + 11, text, { fill: theme.muted, size: 10 });
+  return options.yKind === "log" && options.outliers !== "clip" ? `${points} ≤ 0 not shown` : `${points} beyond the axis`;
+}
+
+/** Where the note about what is left out stands. */
+export function hiddenBox(scene: Scene): Box {
+  return { left: scene.box.left + 3, top: scene.box.top + 3, width: textWidth(hiddenText(scene), 10) + 8, height: 15 };
+}
+
+function drawHiddenNote(pen: Pen, scene: Scene, theme: ChartTheme): void {
+  const at = hiddenBox(scene);
+  pen.rect(at, { fill: theme.surface, alpha: 0.85 });
+  pen.text(at.left + 4, at.top + 8, hiddenText(scene), { fill: theme.muted, size: 10 });
 }

@@ -48,6 +48,12 @@ export function ranksOf({ view }: Page): Pick<MetricChartProps, "ranks"> {
   return chosen === "all" ? { ranks: "each" } : chosen === "mean" ? { ranks: "mean" } : {};
 }
 
+const OUTLIERS = [["auto", "Clip runs that flatten the others"], ["1", "Clip outliers"], ["0", "Show all values"]] as const;
+
+export function OutlierMenu({ page: { view: { outliers } } }: { readonly page: Page }): JSX.Element {
+  return <Menu label="Outliers" items={OUTLIERS.map(([value, label]) => ({ label, isOn: outliers.value === value, run: () => (outliers.value = value) }))}>outliers ▾</Menu>;
+}
+
 export interface ChartMenuProps {
   readonly page: Page;
   readonly metric: Metric;

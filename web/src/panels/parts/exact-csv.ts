@@ -9,7 +9,7 @@ import { bucketNote } from "./bucket-note.ts";
 
 export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric, "name" | "axis">): Promise<string> {
   const { parts } = await source.series({
-    runs: runs.shown.value.map(({ id }) => id),
+    runs: runs.drawn.value.map(({ id }) => id),
     names: [metric.name],
     x: view.x.value,
     axis: metric.axis,

@@ -23,6 +23,8 @@ export interface LineRequest {
   readonly slot: (run: string) => number;
   /** Null to draw every run by itself. */
   readonly groups: readonly LineGroup[] | null;
+  /** A run that has a line of its own beside the groups. */
+  readonly alone?: string | null;
   readonly spread: SpreadKind;
   /** How the ranks of a run are drawn: each, or their mean between the smallest and the largest. */
   readonly ranks?: RankView;
@@ -35,15 +37,16 @@ export function lineId(run: string, rank: number): string {
   return rank === 0 ? run : `${run}#${rank}`;
 }
 
-export function linesOf({ parts, label, slot, groups, spread, ranks = "each" }: LineRequest): Series[] {
-  if (groups !== null) return groups.flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
-  return [...parts].flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data }): Series => ({
+export function linesOf({ parts, label, slot, groups, alone = null, spread, ranks = "each" }: LineRequest): Series[] {
+  const means = (groups ?? []).flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
+  const single = groups === null ? [...parts] : [...parts].filter(([run]) => run === alone);
+  return [...means, ...single.flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data }): Series => ({
     id: lineId(run, head.rank),
     label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
     // Ranks of one run are told apart by the palette's own order.
     slot: slot(run) + head.rank,
     data,
-  }))));
+  }))))];
 }
 
 function rankMean(run: string, parts: readonly SeriesPart[], { label, slot }: { readonly label: string; readonly slot: number }): Series {

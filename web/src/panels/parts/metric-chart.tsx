@@ -34,6 +34,7 @@ export interface MetricChartProps {
   readonly onChart?: (chart: LineChart) => void;
 }
 
+const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
 const NARROW_PIXELS = 600;
 const WIDE_PIXELS = 1400;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
@@ -43,7 +44,8 @@ const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", t
 export function MetricChart(props: MetricChartProps): JSX.Element {
   const { page, metric, height, mostInLegend = 24 } = props;
   const { view, runs } = page;
-  const ids = props.runs ?? runs.shown.value.map(({ id }) => id);
+  const ids = props.runs ?? runs.drawn.value.map(({ id }) => id);
+  const chosen = view.focus.value;
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
   const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
   const whole = useCells(page, ids.map((run): CellRequest => ({ ...base, run, range: null })));
@@ -57,10 +59,11 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     if (found.length > 0) parts.set(request.run, found);
   }
   const groups = groupsFor(page, ids);
+  const alone = groups !== null && chosen !== null && !runs.shownIds.value.has(chosen) ? chosen : null;
   const spread = view.spread.value;
   const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
+  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks} ${alone}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, alone, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
   }));
   const marks = useMarks(page, metric.name, x);
   const stretches = usePhases(page, metric.name, x);
@@ -71,8 +74,10 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     xKind: view.isLogX.value ? "log" : "linear",
     yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
     smoothing: smoothingOf(view),
-    ignoresOutliers: view.ignoresOutliers.value,
+    outliers: parts.size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
+    onShowAll: () => (view.outliers.value = "0"),
     baseline: groups === null ? view.baseline.value : null,
+    chosen: lines.length > 1 ? chosen : null,
     hasLegend: lines.length > 1 && lines.length <= mostInLegend,
     marks,
     stretches,
@@ -84,7 +89,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     },
     ...props.options,
   };
-  const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups) };
+  const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups, alone) };
   const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
   // A server brings finer points when asked; a file has what it has.
   const coarseness = page.source.connection.value === "archive" ? bucketNote([...parts.values()].flat(), x) : null;
@@ -160,14 +165,14 @@ function widened({ min, max }: Range): Range {
 function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {
   if (view.spread.value === "none" || view.groupBy.value === null) return null;
   return runs.groups.value
-    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)) }))
+    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id) && runs.shownIds.value.has(id)) }))
     .filter((group) => group.runs.length > 0);
 }
 
 /** The line of the run under the pointer; null when it is not in this chart, so that nothing is dimmed. */
-function hoveredLine(run: string | null, parts: ReadonlyMap<string, unknown>, groups: readonly LineGroup[] | null): string | null {
+function hoveredLine(run: string | null, parts: ReadonlyMap<string, unknown>, groups: readonly LineGroup[] | null, alone: string | null): string | null {
   if (run === null || !parts.has(run)) return null;
-  if (groups === null) return run;
+  if (groups === null || run === alone) return run;
   const group = groups.find(({ runs }) => runs.includes(run));
   return group === undefined ? null : groupId(group.title);
 }
@@ -186,7 +191,7 @@ function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
   const placed = page.marks.along(x);
   const hidden = hiddenMarks(page).join(" ");
   const focus = page.runs.focus.value;
-  const whose = focus === null || page.runs.shown.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
+  const whose = focus === null || page.runs.drawn.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
   return useMemo(() => {
     const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind);
     const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label: whose + label }] : []));

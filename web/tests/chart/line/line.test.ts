@@ -16,7 +16,7 @@ import type { Trace } from "../../../src/chart/series.ts";
 import type { ChartTheme } from "../../../src/chart/theme.ts";
 
 const of = (...values: number[]): Float64Array => Float64Array.from(values);
-const ALL = { kind: "linear", ignoresOutliers: false, always: [] } as const;
+const ALL = { kind: "linear", outliers: "show", chosen: null, always: [] } as const;
 const THEME: ChartTheme = {
   isDark: false, ink: "#000", muted: "#555", grid: "#eee", line: "#ddd", surface: "#fff", accent: "#00f", good: "#080", warning: "#850", critical: "#c00",
 };
@@ -28,7 +28,7 @@ function raw(id: string, x: Float64Array, y: Float64Array): Trace {
 function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): Scene {
   const box = { left: 0, top: 0, width: 100, height: 100 };
   return {
-    box, traces, smoothed: new Map(), emphasis: NO_EMPHASIS, numHidden: 0, options: { ...LINE_DEFAULTS, ...options },
+    box, traces, smoothed: new Map(), emphasis: NO_EMPHASIS, numHidden: 0, beyond: [], options: { ...LINE_DEFAULTS, ...options },
     x: createScale("linear", { min: 0, max: 10 }, 0, 100), y: createScale("linear", { min: 0, max: 10 }, 100, 0),
   };
 }
@@ -52,7 +52,7 @@ test("points that the y axis cannot show are counted", () => {
   const trace = raw("b", of(0, 1, 2, 3), of(-1, 0, 1, 10));
   expect(extentY([trace], { min: 0, max: 3 }, { ...ALL, kind: "log" }).numHidden).toBe(2);
   const spiked = raw("c", Float64Array.from({ length: 200 }, (_, i) => i), Float64Array.from({ length: 200 }, (_, i) => (i === 9 ? 1e6 : 1 + i / 200)));
-  expect(extentY([spiked], { min: 0, max: 200 }, { ...ALL, ignoresOutliers: true }).numHidden).toBe(1);
+  expect(extentY([spiked], { min: 0, max: 200 }, { ...ALL, outliers: "clip" }).numHidden).toBe(1);
 });
 
 test("a readout is sorted by value and marks the nearest to the pointer", () => {

@@ -1,0 +1,15 @@
+/** In which order findings stand. */
+
+import { expect, test } from "vitest";
+
+import { findingsOf } from "../../src/state/findings.ts";
+import type { EntryRow } from "../../src/wire.ts";
+
+const entry = (id: string, severity: string, state = "open"): EntryRow => (
+  { position: id, kind: "finding", rank: 0, t: 0, step: null, name: null, record: { id, severity, state } }
+);
+
+test("what still holds comes first, the gravest before the newest", () => {
+  const entries = [entry("old", "warning"), entry("over", "error", "closed"), entry("bad", "error"), entry("note", "info"), entry("new", "warning")];
+  expect(findingsOf("run", entries).map(({ id }) => id)).toEqual(["bad", "new", "old", "note", "over"]);
+});
