@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from epochal.reading import open as open_store
 from epochal.torch.manifest import list_manifests
 from tests.recipes.gpt2.trainings import (
     SMALL,
+    command,
     environment,
     finish,
     losses,
@@ -185,6 +187,29 @@ def test_the_command_of_epochal_resume_goes_on_exactly(
     given = environment(tmp_path, **plan["environment"])
     subprocess.run(plan["command"], env=given, cwd=plan["cwd"], check=True, capture_output=True)
     assert records(tmp_path, "run", "resume")[0]["step"] == plan["next_step"]
+    assert losses(tmp_path, "run") == losses(whole, "run")
+
+
+@pytest.mark.parametrize("cadence", [4, 1000])
+def test_killed_under_epochal_run_it_goes_on_by_itself(
+    whole: Path, tmp_path: Path, cadence: int
+) -> None:
+    words = command(tmp_path, run_name="run", checkpoint_freq=cadence, eval_freq=cadence)
+    launcher = [sys.executable, "-m", "epochal", "run", "--restarts", "1", "--restart-wait", "0"]
+    with subprocess.Popen(
+        [*launcher, "--dir", str(tmp_path / "runs"), "--", *words],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_for(process, tmp_path, step=5)
+        os.kill(read_json(RunFolder(tmp_path / "runs" / "gpt2" / "run").identity)["pid"], 9)
+        shown, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, shown
+    (resume,) = records(tmp_path, "run", "resume")
+    assert (resume["step"] > 0) == (cadence == 4)
     assert losses(tmp_path, "run") == losses(whole, "run")
 
 
