@@ -1,8 +1,8 @@
-"""Which rules would only repeat what a graver finding says: they open nothing while it is open."""
+"""Which rules would only repeat what a graver finding says: they add nothing while it is open."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from epochal.health.finding import Finding
 
@@ -27,9 +27,16 @@ CONSEQUENCES: Mapping[str, frozenset[str]] = {
 }
 
 
-def is_consequence(rule: str, open_findings: Iterable[Finding]) -> bool:
-    """Whether an error that is open says already what this rule has found."""
+def is_consequence(rule: str, subject: str, known: Mapping[tuple[str, str], Finding]) -> bool:
+    """Whether an error that is open says already what this rule has found.
+
+    ``known`` are the open findings by rule and subject; an error among them is never silenced, and
+    what is milder does not grow.
+    """
+    own = known.get((rule, subject))
+    if own is not None and own.severity == "error":
+        return False
     return any(
         finding.severity == "error" and rule in CONSEQUENCES.get(finding.rule, ())
-        for finding in open_findings
+        for finding in known.values()
     )

@@ -138,8 +138,7 @@ class Health:
         news: list[Finding] = []
         dockets, known = self._dockets, self.context.open
         for verdict in verdicts:
-            is_new = verdict.holds and (rule.name, verdict.subject) not in known
-            if is_new and known and is_consequence(rule.name, known.values()):
+            if verdict.holds and known and is_consequence(rule.name, verdict.subject, known):
                 continue
             if verdict.holds or dockets.knows(rule, verdict.subject):
                 finding = dockets.hear(rule, verdict, step=step, t=t)
