@@ -71,3 +71,11 @@ def test_free_metrics_are_shown_at_once_and_then_seldom_where_there_is_no_termin
     wait_s = pace.free(1, {"loss": 0.5})
     assert shown.getvalue() == ":: step       1 [ 20.0%]  loss=0.5000\n"
     assert wait_s >= 5
+
+
+def test_a_loss_that_is_no_number_has_no_gap() -> None:
+    pace, shown = pace_of(steps=10)
+    pace.step(step(0, loss=1.0))
+    pace.evaluation({"log": "eval", "step": 0, "loss": float("nan")})
+    line = shown.getvalue().splitlines()[-1]
+    assert line.split() == [">>", "eval", "0", "loss", "nan"]

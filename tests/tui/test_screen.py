@@ -131,6 +131,16 @@ def test_the_list_of_runs_is_beside_where_there_is_room(demo: Desk) -> None:
     assert "Runs 2" in screen(demo, View(shows_runs=True), size="100x30")
 
 
+def test_a_bad_run_is_marked_in_the_list(tmp_path: Path) -> None:
+    found = {"log": "finding", "id": "1", "rule": "nonfinite", "sentence": "nan"}
+    bad = Journal(tmp_path, "bad").metrics(1, loss=1.0).finish()
+    bad.add({**found, "severity": "error"}, writer="findings")
+    Journal(tmp_path, "good").metrics(1, loss=1.0).finish()
+    text = screen(Desk(LocalStore(tmp_path)), View(shows_runs=True))
+    assert "○!bad" in text
+    assert "○ good" in text
+
+
 def test_the_tabs_show_what_they_are_called_after(demo: Desk) -> None:
     assert "30.5 GB of 79.6 GB" in screen(demo, View(tab="system"))
     assert "resumed at step 200, attempt 2" in screen(demo, View(tab="log"))

@@ -100,7 +100,7 @@ class Pace:
         """Print an evaluation's line; its gap is to the mean training loss since the last one."""
         loss = _number(record, "loss")
         gap = percent = None
-        if self._loss_count and loss is not None:
+        if self._loss_count and loss is not None and math.isfinite(loss):
             mean = self._loss_sum / self._loss_count
             gap, percent = loss - mean, gap_percent(loss, mean)
         self._loss_sum, self._loss_count = 0.0, 0

@@ -10,9 +10,10 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
-from epochal.store.answers import Metric, State
+from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.pattern import PatternError, compile_pattern, matches
 from epochal.store.steering import Wish, ask
 from epochal.store.store import RunView, Store
@@ -34,12 +35,13 @@ _MACHINE = ("gpu/", "system/", "memory/", "resources/")
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A run in the list; ``figure`` is its last loss."""
+    """A run in the list; ``figure`` is its last loss, ``alarm`` the gravest that still holds."""
 
     name: str
     project: str
     state: State
     figure: float | None
+    alarm: Literal["error", "warning"] | None = None
 
 
 @dataclass(slots=True)
@@ -267,7 +269,13 @@ def _row(run: RunView) -> RunRow:
     figure = None
     if loss is not None and loss.ranks:
         figure = run.summary(loss.name, rank=loss.ranks[0], axis=loss.axis).last
-    return RunRow(info.name, info.project, info.status.state, figure)
+    return RunRow(info.name, info.project, info.status.state, figure, _alarm(info))
+
+
+def _alarm(info: RunInfo) -> Literal["error", "warning"] | None:
+    if info.errors or info.nonfinite:
+        return "error"
+    return "warning" if info.warnings else None
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:

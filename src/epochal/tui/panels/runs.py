@@ -1,4 +1,4 @@
-"""The list of runs: state, name, last loss, and the colour of those that are compared."""
+"""The list of runs: state, alarm, name, last loss, and the colour of those that are compared."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from epochal.tui.glyphs import Glyphs
 from epochal.tui.panels.heading import state_dot, title
 
 _SHOWS_FIGURES_FROM = 24
+_LEADING = 3  # colour, dot, alarm
+_ALARMS = {"error": "bad", "warning": "warn"}
 
 
 def run_list(desk: Desk, *, columns: int, rows: int, glyphs: Glyphs, filtered: str) -> list[Line]:
@@ -54,7 +56,7 @@ def _row_line(
     left = (
         mark,
         state_dot(row.state, glyphs=glyphs),
-        Span(" "),
+        Span(" ") if row.alarm is None else Span("!", _ALARMS[row.alarm]),
         Span(clip_text(name, room, ellipsis=glyphs.ellipsis)),
     )
     return spread(left, (Span(figure, "dim"),), columns)
@@ -63,6 +65,6 @@ def _row_line(
 def _chosen(line: Line, columns: int) -> Line:
     """The row set off as a whole; its dot and its colour stay what they are."""
     return tuple(
-        span if index < 2 else Span(span.text, "chosen")
+        span if index < _LEADING else Span(span.text, "chosen")
         for index, span in enumerate(fit(line, columns))
     )
