@@ -185,6 +185,22 @@ def test_memory_is_recorded_at_its_cadence(start_run: StartRun) -> None:
     assert "id" not in records[0]
 
 
+@pytest.mark.parametrize("num_steps", [1, 5])
+def test_a_resumed_loop_says_where_it_goes_on(start_run: StartRun, num_steps: int) -> None:
+    killed, model = start_run(), nn.Linear(8, 8)
+    killed.log({"loss": 1.0}, step=23)
+    killed.finish("crashed")
+    run = start_run(resume="must")
+    watch_memory(model, run, every=4)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for step in range(12, 12 + num_steps):
+        optimizer.step()
+        run.log({"loss": 1.0}, step=step)
+    run.finish()
+    steps = [one["step"] for one in of_kind(run.dir, "allocator")]
+    assert steps == list(range(12, 12 + num_steps, 4))
+
+
 def test_the_state_of_every_optimizer_counts(start_run: StartRun) -> None:
     run, model = start_run(), nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
     watch_memory(model, run, every=1)

@@ -16,6 +16,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from epochal.errors import UsageError
 from epochal.torch.names import named_parameters
 from epochal.torch.segmented_memory import devices_of, memory_segments
+from epochal.torch.step_count import StepCount
 from epochal.torch.watching import Recorder
 
 
@@ -33,9 +34,10 @@ class MemoryWatch:
         self._model = model
         self._run = run
         self._every = every
-        self._step = run.step + 1
+        self._count = StepCount(run)
+        self._held: list[tuple[int, Any]] = []
         self._ids = {id(parameter) for _, parameter in named_parameters(model)}
-        # Every optimizer of the model; the steps of the one that came first are counted.
+        # Every optimizer of the model.
         self._optimizers: list[weakref.ref[torch.optim.Optimizer]] = []
         self._handle: Any = register_optimizer_step_post_hook(self._after_step)
         run.on_finish(self.remove)
@@ -43,6 +45,8 @@ class MemoryWatch:
     def remove(self) -> None:
         """Take the hook out."""
         self._handle.remove()
+        self._count.end()
+        self._settle()
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         if not self._owns(optimizer):
@@ -51,13 +55,31 @@ class MemoryWatch:
         if optimizer not in alive:
             alive.append(optimizer)
         self._optimizers = [weakref.ref(one) for one in alive]
-        if alive[0] is not optimizer:
+        if not self._count.begins_with(optimizer):
             return
-        if self._step % self._every == 0:
-            for device in devices_of(self._model):
-                found = memory_segments(self._model, alive, device=device)
-                self._run.log_allocator(found, step=self._step)
-        self._step += 1
+        self._settle()
+        step, is_guess = self._count.step, self._count.is_guess
+        if step % self._every == 0 or (is_guess and not self._held):
+            found = [
+                (step, memory_segments(self._model, alive, device=device))
+                for device in devices_of(self._model)
+            ]
+            if is_guess:
+                self._held += found
+            else:
+                self._log(found)
+
+    def _settle(self) -> None:
+        """Record what was seen while the number of its step was a guess, if that step is due."""
+        if not self._count.is_guess:
+            held, self._held = self._held, []
+            shift = self._count.shift
+            self._log([(step + shift, found) for step, found in held])
+
+    def _log(self, seen: list[tuple[int, Any]]) -> None:
+        for step, found in seen:
+            if step % self._every == 0:
+                self._run.log_allocator(found, step=step)
 
     def _owns(self, optimizer: torch.optim.Optimizer) -> bool:
         groups = optimizer.param_groups
