@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.conftest import StartRun
 from tests.e2e.browsing import OpenPage, Serve, download, until, wait_for_lines
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 STEPS = 40
 STRONG = r'stroke="#\w+" stroke-width="2\.3"'
@@ -37,9 +42,9 @@ def runs(tmp_path: Path, start_run: StartRun) -> Path:
     return tmp_path / "runs"
 
 
-def top_of_axis(page: object, metric: str = "train/loss") -> float:
+def top_of_axis(page: Page, metric: str = "train/loss") -> float:
     """The largest label of the y axis, as it is drawn."""
-    svg = download(page, metric, "SVG")  # type: ignore[arg-type]
+    svg = download(page, metric, "SVG")
     labels = re.findall(r'text-anchor="end"[^>]*>([\d.,k\u202f]+)</text>', svg)
     return max(float(re.sub(r"[^\d.]", "", one)) * (1000 if "k" in one else 1) for one in labels)
 
@@ -122,3 +127,46 @@ def test_the_gravest_finding_comes_first(runs: Path, serve: Serve, open_page: Op
     assert chart is not None
     assert errors is not None
     assert errors["y"] < chart["y"]
+
+
+def test_a_comparison_shows_what_runs_ended_with_beside_their_best(
+    runs: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(runs).url + "#panel=compare")
+    page.get_by_role("columnheader", name="loss last").wait_for()
+    page.get_by_role("columnheader", name="loss best").wait_for()
+    row = page.get_by_role("row", name="Show nan in the charts")
+    assert "not finite" in row.inner_text()
+    assert row.locator(".compare-cell.is-critical").first.inner_text() == "nan"
+    page.get_by_role("combobox", name="Value of metrics").select_option(label="Best value")
+    page.get_by_role("columnheader", name="loss last").wait_for(state="detached")
+
+
+def test_the_colours_of_the_strip_under_the_loss_are_named(
+    tmp_path: Path, serve: Serve, open_page: OpenPage, start_run: StartRun
+) -> None:
+    with start_run("phases") as run:
+        for step in range(STEPS):
+            run.log({"loss": 1.0}, step=step)
+    file = next((tmp_path / "runs").rglob("loop.0001.0000.jsonl"))
+    event = {"log": "event", "t": 1.0, "name": "phase", "phase": "converging", "step": 3}
+    (file.parent / "findings.0001.0000.jsonl").write_text(json.dumps(event) + "\n")
+    page = open_page(serve(tmp_path / "runs").url)
+    named = page.locator(".phase-key .is-good")
+    named.wait_for()
+    assert named.inner_text() == "converging"
+    assert named.get_attribute("title") == "The loss is falling."
+
+
+def test_charts_of_one_record_say_so(
+    tmp_path: Path, serve: Serve, open_page: OpenPage, start_run: StartRun
+) -> None:
+    with start_run("short") as run:
+        run.log({"loss": 1.0}, step=0)
+    folder = next((tmp_path / "runs").rglob("journal"))
+    record = {"log": "system", "t": time.time(), "cpu_pct": 12.0, "ram_used": 1e9, "ram_total": 8e9}
+    (folder / "telemetry-host.0001.0000.jsonl").write_text(json.dumps(record) + "\n")
+    page = open_page(serve(tmp_path / "runs").url + "#panel=system")
+    page.locator(".section", has_text="Memory of the machine").get_by_text(
+        "only one record"
+    ).wait_for()

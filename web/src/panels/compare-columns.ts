@@ -10,7 +10,7 @@ export const STATISTICS: readonly Statistic[] = ["last", "best", "min", "max", "
 export type Value = number | string | null;
 
 export interface Column {
-  /** Stands in the address: `fact:step`, `config:optimizer.lr`, `metric:eval/loss`. */
+  /** Stands in the address: `fact:step`, `config:optimizer.lr`, `metric:eval/loss`; `last:eval/loss` stands beside the latter's best. */
   readonly id: string;
   readonly title: string;
   readonly isNumeric: boolean;
@@ -52,10 +52,21 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
     const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
     return { id, title: name, isNumeric: false, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), plainNumber) };
   }
+  if (kind === "last") return { ...columnOf(`metric:${name}`, { summaries, statistic: "last" })!, id };
   if (kind !== "metric") return null;
   const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
   const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")} ${statistic}`;
   return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber) };
+}
+
+/** Columns with what each metric ended with in front of its best; once where no run knows what is better. */
+export function withLast(ids: readonly string[], summaries: Summaries): readonly string[] {
+  return ids.flatMap((id) => {
+    if (!id.startsWith("metric:")) return [id];
+    const name = id.slice(7);
+    const last = `last:${name}`;
+    return [...summaries.values()].some((summary) => summary[name]?.best != null) ? [last, id] : [last];
+  });
 }
 
 export function statisticOf(summary: Summary | undefined, statistic: Statistic): Value {

@@ -109,6 +109,7 @@ function Row({ page, row, columns, index }: { readonly page: Page; readonly row:
             style={{ accentColor: isShown ? slotCss(runs.slot(row.id)) : "" }} />
         </label>
         <button type="button" class="compare-run" title={row.name} onClick={() => (view.focus.value = row.id)}>{runs.label(row.id)}</button>
+        {row.nonfinite && <span class="compare-base is-critical" title="The last loss is not finite">✕ not finite</span>}
         {baseline?.id === row.id && <span class="compare-base">baseline</span>}
       </div>
       {columns.map((column) => <Cell key={column.id} column={column} row={row} baseline={baseline} />)}
@@ -121,7 +122,7 @@ function Cell({ column, row, baseline }: { readonly column: Column; readonly row
   const value = column.valueOf(row);
   const base = column.kind === "metric" && baseline !== null && baseline.id !== row.id ? column.valueOf(baseline) : null;
   return (
-    <div class={`compare-cell${typeof value === "number" ? " is-number" : ""}`} role="cell" title={text}>
+    <div class={`compare-cell${typeof value === "number" ? " is-number" : column.kind === "metric" && value !== null ? " is-number is-critical" : ""}`} role="cell" title={text}>
       <span class="compare-text">{text}</span>
       {typeof base === "number" && typeof value === "number" && <span class="compare-delta">{formatDelta(value, base)}</span>}
     </div>

@@ -11,7 +11,7 @@ import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
-import { columnOf, differingKeys, FACT_IDS, sortedBy, STATISTICS } from "./compare-columns.ts";
+import { columnOf, differingKeys, FACT_IDS, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
 import { GroupTable, ParallelView, ScatterView } from "./compare-pictures.tsx";
 import { ColumnDialog } from "./compare-pickers.tsx";
@@ -29,6 +29,8 @@ const MODES = [
   { value: "table", label: "Table" }, { value: "parallel", label: "Parallel" }, { value: "scatter", label: "Scatter" },
   { value: "groups", label: "Groups" }, { value: "config", label: "Config" },
 ];
+/** In the table, what runs ended with beside their best: a run may have lost what it had reached. */
+const BOTH = "both";
 const MOST_CONFIG_COLUMNS = 8;
 /** Whatever each run calls them. */
 const ROLES = [{ id: "metric:role:loss", title: "loss" }, { id: "metric:role:eval_loss", title: "eval loss" }];
@@ -37,7 +39,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   const { runs, view } = page;
   const mode = view.text("compare", "table");
   const scope = view.text("compare-of", "all");
-  const statistic = view.text("compare-value", "best");
+  const statistic = view.text("compare-value", BOTH);
   const chosen = view.text("compare-columns");
   const [kept, setKept] = useState<ReadonlySet<string> | null>(null);
   const rows = scope.value === "shown" ? runs.shown.value : runs.fitting.value;
@@ -45,10 +47,11 @@ function Compare({ page }: PanelProps): JSX.Element {
   const ids = useChosen(chosen, groups, rows);
   const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)));
   const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
+  const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
   // Columns that nobody chose and that have nothing in them only take room.
   const isWanted = (column: Column): boolean => chosen.value !== "" || rows.some((row) => column.valueOf(row) !== null);
-  const columns = ids.map(find).filter((column) => column !== null).filter(isWanted);
+  const columns = (isBoth ? withLast(ids, summaries) : ids).map(find).filter((column) => column !== null).filter(isWanted);
   const remaining = kept === null ? rows : rows.filter(({ id }) => kept.has(id));
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
@@ -63,7 +66,8 @@ function Compare({ page }: PanelProps): JSX.Element {
         ]} />
         {mode.value !== "config" && (
           <>
-            <select class="select" aria-label="Value of metrics" value={value} onChange={(event) => (statistic.value = event.currentTarget.value)}>
+            <select class="select" aria-label="Value of metrics" value={isBoth ? BOTH : value} onChange={(event) => (statistic.value = event.currentTarget.value)}>
+              {mode.value === "table" && <option value={BOTH}>Last and best</option>}
               {STATISTICS.map((one) => <option key={one} value={one}>{STATISTIC_NAMES[one]}</option>)}
             </select>
             <ColumnDialog groups={groups} chosen={ids} onChange={setIds} />
@@ -120,7 +124,7 @@ function TableView({ page, rows, columns, find, ids, setIds }: Pick<ShownProps, 
         <label class="check"><input type="checkbox" checked={diffOnly.value === "1"} onChange={(event) => (diffOnly.value = event.currentTarget.checked ? "1" : "")} />Only columns that differ</label>
         <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>
-      <CompareTable page={page} rows={sorted} columns={shown} order={order.value} onOrder={(next) => (order.value = next)} onHide={(id) => setIds(ids.filter((one) => one !== id))} />
+      <CompareTable page={page} rows={sorted} columns={shown} order={order.value} onOrder={(next) => (order.value = next)} onHide={(id) => setIds(ids.filter((one) => one !== id.replace(/^last:/, "metric:")))} />
     </>
   );
 }

@@ -49,7 +49,7 @@ function ExpertsOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       {newest.problem !== null && <p role="status">{newest.problem}</p>}
       {loads.length > 0 && <Loads page={page} loads={loads} total={all.list?.total ?? 0} />}
       {isKnown && size === null && (
-        <Empty title="This run has no expert loads" code={"epochal.torch.watch_moe(model, run)"}>
+        <Empty title="This run has no expert loads" code="epochal.watch_moe(model)">
           A mixture of experts that is watched shows here which experts of which layer had how much to do.
         </Empty>
       )}

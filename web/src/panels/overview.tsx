@@ -15,6 +15,7 @@ import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
+import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { phaseNames, phasesOf } from "./phases-record.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
@@ -74,8 +75,16 @@ function Headline({ page }: { readonly page: Page }): JSX.Element {
         {metric !== undefined && <MetricChart key={metric.name} page={page} metric={metric} height={CHART_HEIGHT} onChart={(made) => (chart.current = made)} />}
         {metric === undefined && page.runs.drawn.value.length > 0 && <NoMetrics page={page} />}
       </div>
+      {metric?.role === "loss" && <PhaseKey page={page} />}
     </section>
   );
+}
+
+/** Which colour of the strip under the loss is which phase. */
+function PhaseKey({ page }: { readonly page: Page }): JSX.Element | null {
+  const phases = phasesIn(page.marks.along(page.view.x.value));
+  if (phases.length === 0) return null;
+  return <p class="phase-key">{phases.map((phase) => <span key={phase} class={`is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? undefined}>{phase}</span>)}</p>;
 }
 
 function NoMetrics({ page }: { readonly page: Page }): JSX.Element | null {

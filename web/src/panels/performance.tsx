@@ -15,7 +15,7 @@ import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
 import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
-import { speedOf } from "./parts/speed.ts";
+import { flopText, speedOf } from "./parts/speed.ts";
 import type { Speed } from "./parts/speed.ts";
 import { TimeOfSteps, usePhaseRecords } from "./parts/time-of-steps.tsx";
 import { TimelineSection, useTimeline } from "./parts/timeline.tsx";
@@ -73,7 +73,7 @@ function LightSpeed({ page, detail }: { readonly page: Page; readonly detail: Ru
   const mfu = useLatest(page, detail.row.id, nameOf(CHARTS[1]!));
   const speed = speedOf(detail.sol ?? {}, { throughput, sol, mfu });
   const bars = barsOf(speed);
-  const segments = speed.work.map(({ label, flop }, slot): Segment => ({ label, value: flop, text: `${formatCount(flop)}FLOP`, slot }));
+  const segments = speed.work.map(({ label, flop }, slot): Segment => ({ label, value: flop, text: flopText(flop), slot }));
   return (
     <div class="light">
       <Section title="Speed of light" note={speed.device ?? undefined}>
@@ -82,7 +82,7 @@ function LightSpeed({ page, detail }: { readonly page: Page; readonly detail: Ru
           {speed.note !== null && <p class="card-note light-note">{speed.note}</p>}
         </div>
       </Section>
-      <Section title="Work of a token" note={`${formatCount(speed.work.reduce((sum, { flop }) => sum + flop, 0))}FLOP`}>
+      <Section title="Work of a token" note={flopText(speed.work.reduce((sum, { flop }) => sum + flop, 0))}>
         <div class="section-body">
           <Mount height="auto" create={(root) => createStackedBar(root, { segments })} update={(widget) => widget.update({ segments })} />
           <dl class="facts light-peaks">

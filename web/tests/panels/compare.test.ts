@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf } from "../../src/panels/compare-columns.ts";
+import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { RunRow, Summary } from "../../src/wire.ts";
@@ -36,6 +36,14 @@ test("columns are facts, configuration keys and metrics; others are not known", 
 test("a metric whose last value is not finite says which it is", () => {
   expect(statisticOf(summary({ last: null, last_nonfinite: "nan" }), "last")).toBe("nan");
   expect(statisticOf(summary({ best: null, last: 2 }), "best")).toBe(2);
+});
+
+test("what a metric ended with stands in front of its best, once where no run has one", () => {
+  const summaries = new Map([["a", { loss: summary({ best: 0.5, last: null, last_nonfinite: "nan" }), extra: summary({}) }]]);
+  const ids = withLast(["fact:step", "metric:loss", "metric:extra"], summaries);
+  expect(ids).toEqual(["fact:step", "last:loss", "metric:loss", "last:extra"]);
+  const columns = ids.slice(1, 3).map((id) => columnOf(id, { summaries, statistic: "best" })!);
+  expect(columns.map(({ title, valueOf }) => [title, valueOf(ROWS[0]!)])).toEqual([["loss last", "nan"], ["loss best", 0.5]]);
 });
 
 test("keys that were varied come before keys that only some runs have", () => {

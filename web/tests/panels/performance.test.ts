@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 
 import { expertLoadOf, layerSummaries, overSteps, relativeLoad } from "../../src/panels/experts-record.ts";
 import { phaseTable, timelineTable } from "../../src/panels/parts/timing-csv.ts";
-import { speedOf } from "../../src/panels/parts/speed.ts";
-import { thinned } from "../../src/panels/parts/time-of-steps.tsx";
+import { flopText, speedOf } from "../../src/panels/parts/speed.ts";
+import { msText, thinned } from "../../src/panels/parts/time-of-steps.tsx";
 import { lanesOf, reasonText } from "../../src/panels/parts/timeline.tsx";
 import { meanPhases, phaseNames, phasesOf, phaseValues } from "../../src/panels/phases-record.ts";
 import { spanOf, stretchOf } from "../../src/panels/timeline-record.ts";
@@ -91,4 +91,9 @@ test("a speed of light has the peak in use beside the one that was measured", ()
   expect(speed.peaks.map(({ label }) => label)).toEqual(["bf16, in use", "tf32", "bf16, measured here"]);
   expect(speed.work.map(({ label }) => label)).toEqual(["blocks", "output layer"]);
   expect(speedOf({}, reached)).toMatchObject({ possible: null, measured: null, peaks: [], work: [] });
+});
+
+test("work is counted in units of its own, and times of phases have one precision", () => {
+  expect([950, 23.6e9, 1.5e12].map(flopText)).toEqual(["950 FLOP", "23.6 GFLOP", "1.5 TFLOP"]);
+  expect([281.6, 41.82, 3, 0.012].map(msText)).toEqual(["281.6 ms", "41.8 ms", "3.0 ms", "0.0120 ms"]);
 });

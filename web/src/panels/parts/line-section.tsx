@@ -33,6 +33,8 @@ export function LineSection({ page, title, note, series, options, height = 180, 
     if (!isSame) handle.setSeries(series);
     before.current = { series, text };
   };
+  // One dot says little, and nothing of whether more is to come.
+  const isLone = series.length > 0 && series.every(({ data }) => (data.kind === "raw" ? data.x : data.lastX).length < 2);
   const save = async (): Promise<void> => {
     if (chart.current !== null) download(`${title}.png`, await chart.current.png());
   };
@@ -44,7 +46,7 @@ export function LineSection({ page, title, note, series, options, height = 180, 
     ]}>⋯</Menu>
   );
   return (
-    <Section title={title} note={note} tools={tools} isWide={isWide}>
+    <Section title={title} note={isLone ? "only one record" : note} tools={tools} isWide={isWide}>
       <Mount height={height} queue={page.lazy} create={(root) => {
         before.current = { series: [], text: "" };
         chart.current = createLineChart(root, all);

@@ -25,6 +25,11 @@ export function phaseMeaning(phase: string): string | null {
   return PHASES[phase]?.meaning ?? null;
 }
 
+/** The phases that occur, each once. */
+export function phasesIn(marks: readonly PlacedMark[]): readonly string[] {
+  return [...new Set(marks.filter(({ kind }) => kind === "phase").map(({ label }) => label))];
+}
+
 /** Phases from their beginnings; the last has no end yet. */
 export function phaseStretches(marks: readonly PlacedMark[]): readonly Stretch[] {
   const begun = marks.filter(({ kind }) => kind === "phase");

@@ -1,5 +1,7 @@
 /** The fields of a `sol` record beside what was reached: how fast a run is and could be. */
 
+import { formatCount } from "../../chart/index.ts";
+
 type Fields = Readonly<Record<string, unknown>>;
 
 export interface Reached {
@@ -56,4 +58,9 @@ function number(value: unknown): number | null {
 
 function text(value: unknown): string | null {
   return typeof value === "string" && value !== "" ? value : null;
+}
+
+/** Such as `23.6 GFLOP`. */
+export function flopText(flop: number): string {
+  return formatCount(flop).replace(/\D?$/, (unit) => ` ${unit === "B" ? "G" : unit}FLOP`);
 }

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
+import { fixed } from "../../chart/format.ts";
 import { createStacked, createStackedBar, formatNumber, formatWhole } from "../../chart/index.ts";
 import type { Segment, StackColumn, StackedOptions } from "../../chart/index.ts";
 import { useEntries } from "../../state/asking.ts";
@@ -46,7 +47,7 @@ export function TimeOfSteps({ page, run, records }: TimeOfStepsProps & { readonl
     parts, columns,
     xFormat: "step",
     isShares: kind.value === "shares",
-    format: (value) => `${formatNumber(value)} ms`,
+    format: msText,
     selected: at < 0 ? null : at,
     onColumn: (index) => (chosen.value = index === at ? "" : String(stretches[index]!.step)),
   };
@@ -61,7 +62,7 @@ export function TimeOfSteps({ page, run, records }: TimeOfStepsProps & { readonl
     <Section title="Where the time of a step goes" note="mean per step" tools={tools} isWide>
       <Mount height={HEIGHT} create={(root) => createStacked(root, options)} update={(chart) => chart.update(options)} />
       <div class="section-body">
-        <p class="card-note">{titleOf(current)}{current.wallMs === null ? "" : ` · ${formatNumber(current.wallMs)} ms a step`}{at < 0 ? " · newest" : ""}</p>
+        <p class="card-note">{titleOf(current)}{current.wallMs === null ? "" : ` · ${msText(current.wallMs)} a step`}{at < 0 ? " · newest" : ""}</p>
         <PhaseBar phases={current} names={names} />
       </div>
     </Section>
@@ -73,9 +74,14 @@ export function PhaseBar({ phases, names }: { readonly phases: StepPhases; reado
   const whole = values.reduce((sum, value) => sum + value, 0);
   const segments = names.flatMap((name, index): Segment[] => {
     const value = values[index]!;
-    return value > 0 ? [{ label: name, value, text: `${formatNumber(value)} ms, ${((value / whole) * 100).toFixed(0)}%`, slot: phaseSlot(name, names) }] : [];
+    return value > 0 ? [{ label: name, value, text: `${msText(value)}, ${((value / whole) * 100).toFixed(0)}%`, slot: phaseSlot(name, names) }] : [];
   });
   return <Mount height="auto" create={(root) => createStackedBar(root, { segments })} update={(bar) => bar.update({ segments })} />;
+}
+
+/** Of one precision, so that phases can be told apart at a glance; what would be nothing then keeps its digits. */
+export function msText(ms: number): string {
+  return `${ms < 0.05 ? formatNumber(ms) : fixed(ms, 1)} ms`;
 }
 
 function rangeOf({ step, steps }: StepPhases): { readonly min: number; readonly max: number } {

@@ -78,7 +78,7 @@ function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: st
     }}>
       <span class="vital-label">{label}</span>
       <span class="vital-note">{best === null ? "" : `best ${format(best)}`}</span>
-      <span class="vital-value">{last === null ? UNKNOWN : format(last)}{metric.unit !== null && format === formatNumber && <small> {metric.unit}</small>}</span>
+      <span class={`vital-value${last === null || Number.isFinite(last) ? "" : " is-bad"}`}>{last === null ? UNKNOWN : format(last)}{metric.unit !== null && format === formatNumber && <small> {metric.unit}</small>}</span>
       <Mount class="vital-line" height={30} create={(root) => createSparkline(root, { label, x: sampleX, y: sampleY, slot })}
         update={(line) => line.update({ label, x: sampleX, y: sampleY, slot })} />
     </button>
