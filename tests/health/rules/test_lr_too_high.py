@@ -1,3 +1,4 @@
+from epochal.health.engine import Health
 from epochal.health.rules.lr_too_high import LearningRateTooHigh
 from tests.health.curve_records import falling, flat, steps
 from tests.health.machine_records import opened
@@ -26,3 +27,12 @@ def test_a_rise_long_after_the_peak_has_other_reasons() -> None:
 def test_of_a_constant_rate_there_is_no_telling() -> None:
     losses = falling(300) + flat(600, falling(300)[-1] * 1.4)
     assert opened(LearningRateTooHigh, steps(losses, lr=1e-3)) == []
+
+
+def test_a_warm_up_in_steps_does_not_hide_it_behind_the_divergence() -> None:
+    """The rate doubles from record to record at first; the loss is lost long after that."""
+    losses = [*falling(200), *(2.9 + 0.15 * n for n in range(80)), *flat(60, 14.0)]
+    rates = [1e-3 * min(1.0, 2.0 ** (n - 8)) for n in range(len(losses))]
+    health = Health()
+    found = [f for record in steps(losses, lr=rates) for f in health.feed(record)]
+    assert {"divergence", "lr-too-high"} <= {f.rule for f in found}

@@ -15,6 +15,8 @@ from epochal.health.setback import Setback
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of, times
 
+RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the rate
+
 
 class Divergence(Rule):
     """The level of the loss stands far above the best of the run, and is not falling again.
@@ -94,7 +96,7 @@ class Divergence(Rule):
                 "best": best,
                 "level": rise.level,
                 "rate_before": jump.before,
-                "rate_after": jump.after,
+                RATE_AFTER: jump.after,
             },
             advice=(
                 "Stop, go back to a checkpoint before the jump, and keep the rate that worked, or "

@@ -9,6 +9,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
+from epochal.health.rules.divergence import RATE_AFTER
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
@@ -37,7 +38,8 @@ class LearningRateTooHigh(Rule):
             return ()
         thresholds, rate = self.thresholds.curves, context.rate
         # A loss that was lost by a jump of the rate is told of as such.
-        is_told = context.is_open("divergence", curve.name) and rate.jump is not None
+        lost = context.open.get(("divergence", curve.name))
+        is_told = lost is not None and RATE_AFTER in lost.evidence
         if is_told or rate.began_at_peak(thresholds.warmup_share):
             return ()
         is_high = rate.is_near_peak(thresholds.peak_share) and self._is_high(curve)
