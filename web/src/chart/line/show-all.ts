@@ -12,6 +12,7 @@ export interface ShowAll {
 export function createShowAll(host: HTMLElement, show: () => void): ShowAll {
   const button = element("button", "chart-show-all");
   button.setAttribute("type", "button");
+  button.title = "Show all values";
   button.hidden = true;
   button.addEventListener("click", show);
   host.append(button);
