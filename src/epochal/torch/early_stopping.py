@@ -127,7 +127,7 @@ class EarlyStopping:
             return None
         if phase == "diverging":
             return f"the loss rises since step {since}"
-        # A phase looks at a hundred losses: noise can hide in them what a thousand show.
+        # A phase looks at some hundred losses: noise can hide in them what more of them show.
         return None if self._gained(since) is None else f"the loss stands still since step {since}"
 
     def _no_gain(self, step: int) -> str | None:
