@@ -151,9 +151,7 @@ def on_grid(samples: Sequence[Sample], start: float, end: float) -> list[float |
     return found
 
 
-def recent_use_of(
-    source: RecentUse, used: Callable[[], Collection[int]]
-) -> GpuHistory:
+def recent_use_of(source: RecentUse, used: Callable[[], Collection[int]]) -> GpuHistory:
     """The history of the GPUs that a run uses."""
     return lambda since: source.recent_use(since, only=used())
 
