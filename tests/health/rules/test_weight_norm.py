@@ -38,3 +38,8 @@ def test_biases_that_leave_zero_are_healthy() -> None:
 def test_the_norm_of_the_whole_model_is_judged_as_well() -> None:
     found, *_ = opened(WeightNorm, [metrics(n, {"weight_norm": 3 * 1.3**n}) for n in range(12)])
     assert "The weights of the model" in found.sentence
+
+
+def test_weights_that_double_from_the_first_step_on_are_found() -> None:
+    found, *_ = opened(WeightNorm, watched([10.0 * 2**n for n in range(10)]))
+    assert "The weights of a grow without slowing down" in found.sentence

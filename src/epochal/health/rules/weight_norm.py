@@ -25,6 +25,10 @@ _WHOLE = frozenset(
 )
 
 
+# Records that the past at the slowest pace goes back, with some to spare.
+_LONGEST_PAST = 1000
+
+
 @dataclass(frozen=True, slots=True)
 class _Move:
     """Where a norm came from, at which step, and where it is."""
@@ -55,6 +59,7 @@ class WeightNorm(Rule):
         self._peaks: dict[str, float] = {}
         self._peak_lr = 0.0
         self._step = 0
+        self._largest: dict[int, float] = {}
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge a record that holds norms of weights."""
@@ -67,9 +72,9 @@ class WeightNorm(Rule):
         if not norms and not whole:
             return
         self._step = seen.step
-        bar = self.thresholds.machine.weight_from_share * max(norms.values(), default=0.0)
+        self._note_largest(seen.step, max(norms.values(), default=0.0))
         for name, norm in (*norms.items(), *whole.items()):
-            self._judge(name, norm, 0.0 if name in whole else bar, warms_up=warms_up)
+            self._judge(name, norm, is_whole=name in whole, warms_up=warms_up)
         yield from self._growing.verdicts(str, self._describe_growth)
         yield from self._fading.verdicts(str, self._describe_fall)
 
@@ -78,10 +83,21 @@ class WeightNorm(Rule):
         self._growing.forget()
         self._fading.forget()
         self._found.clear()
+        self._largest = {at: norm for at, norm in self._largest.items() if at < step}
         for past in self._pasts.values():
             past.cut(step)
 
-    def _judge(self, name: str, norm: float, bar: float, *, warms_up: bool) -> None:
+    def _note_largest(self, step: int, norm: float) -> None:
+        """Remember how large norms were: what doubles must not be too small beside itself."""
+        self._largest[step] = norm
+        if len(self._largest) > _LONGEST_PAST:
+            del self._largest[next(iter(self._largest))]
+
+    def _bar(self, step: int) -> float:
+        largest = self._largest.get(step, self._largest[self._step])
+        return self.thresholds.machine.weight_from_share * largest
+
+    def _judge(self, name: str, norm: float, *, is_whole: bool, warms_up: bool) -> None:
         limits = self.thresholds.machine
         past = self._pasts.setdefault(name, StridedPast(limits.weight_window))
         peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
@@ -90,6 +106,7 @@ class WeightNorm(Rule):
             step, before = points[0]
             values = [value for _, value in points]
             self._found.pop((name, pace), None)
+            bar = 0.0 if is_whole else self._bar(step)
             if before > bar and _keeps_growing(values, factor):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
