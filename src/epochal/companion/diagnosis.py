@@ -88,11 +88,15 @@ class Diagnosis:
     def _read_on(self) -> bool:
         """Whether there is more to read."""
         found = self._follower.poll(limit=_RECORDS_A_LOOK)
-        for position, record in found:
-            if position.writer == FINDINGS:
-                self._remember(record)
+        writers = {position.writer for position, _ in found}
+        if FINDINGS in writers:
+            for position, record in found:
+                if position.writer == FINDINGS:
+                    self._remember(record)
         # Writers are read one after another; rules see what happened in its order.
-        for position, record in sorted(found, key=_moment):
+        if len(writers) > 1:
+            found.sort(key=_moment)
+        for position, record in found:
             self._feed(position, record)
         return len(found) >= _RECORDS_A_LOOK
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from epochal.record import Record
 from epochal.series.window import RecentMedian
 
-_STEP_KINDS = frozenset({"step", "metrics"})
+STEP_KINDS = frozenset({"step", "metrics"})
 # Below this nobody waits; the driver's samples would not show it either.
 _LEAST_S = 1.0
 _TIMES_USUAL = 3.0
@@ -71,6 +71,6 @@ class SlowSteps:
 def _place(record: Record) -> tuple[int, float] | None:
     step: Any = record.get("step")
     at: Any = record.get("t")
-    if record.get("log") not in _STEP_KINDS or not isinstance(step, int):
+    if record.get("log") not in STEP_KINDS or not isinstance(step, int):
         return None
     return (step, float(at)) if isinstance(at, (int, float)) else None

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 from epochal.companion.cpu_ring import PERIOD_S
 from epochal.companion.idle import Doing, Gap, Sample, cause_of, doing_of, idle_gaps
 from epochal.companion.own_journal import OwnJournal
-from epochal.companion.slow_steps import SlowSteps, Stretch
+from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
 from epochal.journal.layout import LOOP
 from epochal.record import Position, Record
 
+_SOON_S = 0.005
 _BEFORE_S = 2.0
 _AFTER_S = 1.0
 _LONGEST_S = 30.0
@@ -65,10 +66,11 @@ class Timeline:
         self._pause_s = _PAUSE_S
         self._last_cause: str | None = None
         self._num_written = 0
+        self._last_step_at = 0.0
 
     def take(self, position: Position, record: Record) -> None:
         """Take in a record of the run."""
-        if position.writer != LOOP:
+        if position.writer != LOOP or self._is_flooded(record):
             return
         if self._started is None and isinstance(record.get("t"), (int, float)):
             self._started = float(record["t"])
@@ -78,6 +80,16 @@ class Timeline:
         stretch = self._slow.take(record)
         if stretch is not None and self._waiting is None and self._is_worth(stretch):
             self._waiting = stretch
+
+    def _is_flooded(self, record: Record) -> bool:
+        """Whether a step follows the last one so soon that neither can have been slow."""
+        at = record.get("t")
+        if record.get("log") not in STEP_KINDS or not isinstance(at, (int, float)):
+            return False
+        if 0 <= at - self._last_step_at < _SOON_S:
+            return True
+        self._last_step_at = at
+        return False
 
     def look(self) -> None:
         """Write about the stretch that waits, once a little of what followed has passed."""
