@@ -172,6 +172,12 @@ class Position(NamedTuple):
         return f"{self.writer}.{self.attempt:04d}.{self.part:04d}.{self.ordinal}"
 
 
+def moment_of(record: Mapping[str, Any]) -> float:
+    """When a record was written, in Unix seconds; 0 where it does not say."""
+    at = record.get("t")
+    return float(at) if isinstance(at, (int, float)) else 0.0
+
+
 def axis_of(record: Mapping[str, Any]) -> Axis:
     """The axis a record lives on; unknown kinds with a step live on the step axis."""
     kind = KINDS.get(str(record.get("log")))

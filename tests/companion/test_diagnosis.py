@@ -3,7 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import epochal
-from epochal.companion.diagnosis import Diagnosis, rank_of
+from epochal.companion.diagnosis import Diagnosis
+from epochal.companion.own_journal import OwnJournal
 from epochal.health.finding import Finding
 from epochal.journal.layout import FINDINGS, RunFolder
 from epochal.journal.reader import read_journal
@@ -74,5 +75,11 @@ def test_changes_of_phase_are_events(tmp_path: Path) -> None:
     assert phases == ["warm-up", "converging"]
 
 
-def test_a_writer_says_its_rank() -> None:
-    assert [rank_of(name) for name in ("loop", "rank-0003", "telemetry-here")] == [0, 3, 0]
+def test_telemetry_of_another_node_belongs_to_the_rank_it_sits_beside(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    beside = OwnJournal(charge_of(run.dir, node="there", rank=8))
+    beside.event("hardware", text="x")
+    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis.look()
+    run.finish()
+    assert diagnosis.ranks == {0, 8}

@@ -11,6 +11,8 @@ from epochal.journal.layout import (
     RunFolder,
     create_run_folder,
     parse_part_name,
+    rank_of_writer,
+    rank_writer,
     read_json,
     run_folders,
     slugify,
@@ -124,3 +126,9 @@ def test_a_file_that_is_no_json_object_is_named(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     with pytest.raises(FormatError, match=r"run\.json"):
         read_json(path)
+
+
+def test_a_rank_and_its_writer_are_found_from_one_another() -> None:
+    assert [rank_writer(rank) for rank in (0, 3)] == ["loop", "rank-0003"]
+    names = ("loop", "rank-0003", "rank-x", "telemetry-here", "child-7")
+    assert [rank_of_writer(name) for name in names] == [0, 3, None, None, None]

@@ -14,14 +14,13 @@ from epochal.companion.charge import Charge
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.health.engine import Health
-from epochal.health.finding import Finding
+from epochal.health.finding import Finding, told_as
 from epochal.journal.follow import Follower
-from epochal.journal.layout import FINDINGS, LOOP, read_json
-from epochal.record import Position, Record
+from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
+from epochal.record import Position, Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.
 _RECORDS_A_LOOK = 5000
-_RANK_WRITER = "rank-"
 
 # How much of a core catching up may take.
 _LOOK_FOR_S = 0.2
@@ -52,6 +51,7 @@ class Diagnosis:
         self._on_record = on_record
         self._clock = clock
         self._written: set[tuple[str, str, str]] = set()
+        self._ranks: dict[str, int] = {}
         self._phase: str | None = None
         self._is_behind = True
 
@@ -59,6 +59,11 @@ class Diagnosis:
     def command(self) -> str:
         """The command that says what is found, whenever it is asked."""
         return f"epochal doctor {self._charge.folder.path}"
+
+    @property
+    def ranks(self) -> set[int]:
+        """The ranks whose records were read."""
+        return set(self._ranks.values())
 
     def look(self) -> None:
         """Read on for a moment, and write what was found."""
@@ -95,7 +100,7 @@ class Diagnosis:
                     self._remember(record)
         # Writers are read one after another; rules see what happened in its order.
         if len(writers) > 1:
-            found.sort(key=_moment)
+            found.sort(key=lambda item: moment_of(item[1]))
         for position, record in found:
             self._feed(position, record)
         return len(found) >= _RECORDS_A_LOOK
@@ -103,25 +108,34 @@ class Diagnosis:
     def _feed(self, position: Position, record: Record) -> None:
         if position.writer != FINDINGS and position.attempt == self._charge.attempt:
             self._take(
-                self._health.feed(record, rank=rank_of(position.writer), writer=position.writer)
+                self._health.feed(record, rank=self._rank(position, record), writer=position.writer)
             )
             self._note_phase(record)
             self._on_record(position, record)
             if record.get("log") == "finish" and position.writer == LOOP:
                 self._on_finish(record)
 
+    def _rank(self, position: Position, record: Record) -> int:
+        """A writer's rank; telemetry of a node says in its header which rank it sits beside."""
+        rank = self._ranks.get(position.writer)
+        if rank is None:
+            said, header = rank_of_writer(position.writer), record.get("rank")
+            beside = header if isinstance(header, int) and header > 0 else 0
+            rank = self._ranks[position.writer] = beside if said is None else said
+        return rank
+
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
-            self._written.add(_key(record))
+            self._written.add(told_as(record))
         elif record.get("log") == "event" and record.get("name") == "phase":
             self._phase = str(record.get("phase"))
 
     def _take(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             record = finding.record()
-            if _key(record) in self._written:
+            if told_as(record) in self._written:
                 continue
-            self._written.add(_key(record))
+            self._written.add(told_as(record))
             fields = {name: value for name, value in record.items() if name not in ("log", "t")}
             self._journal.write("finding", fields, at=finding.t)
             self._on_finding(finding)
@@ -134,22 +148,6 @@ class Diagnosis:
         step = {"step": record["step"]} if "step" in record else {}
         self._journal.event("phase", phase=phase, **was, **step)
         self._phase = phase
-
-
-def rank_of(writer: str) -> int:
-    """The rank whose records a writer holds; 0 for the loop and for whoever has none."""
-    rank = writer.removeprefix(_RANK_WRITER)
-    return int(rank) if rank.isdigit() else 0
-
-
-def _key(record: Record) -> tuple[str, str, str]:
-    """What makes a finding another one than was written: that it closed or grew graver."""
-    return str(record.get("id")), str(record.get("state")), str(record.get("severity"))
-
-
-def _moment(item: tuple[Position, Record]) -> float:
-    at = item[1].get("t")
-    return float(at) if isinstance(at, (int, float)) else 0.0
 
 
 def _config(charge: Charge) -> dict[str, Any]:

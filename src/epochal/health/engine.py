@@ -50,7 +50,7 @@ class Health:
         self._rules = [rule(self.thresholds) for rule in (RULES if rules is None else rules)]
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}
         self._roles = Roles()
-        self._phase = PhaseDetector(self.thresholds)
+        self._phase = PhaseDetector(self.thresholds.phase)
         self._dockets = Dockets(self.context)
         self._sieve = Sieve()
 

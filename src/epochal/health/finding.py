@@ -78,6 +78,11 @@ class Finding:
         )
 
 
+def told_as(record: Record) -> tuple[str, str, str]:
+    """What makes a finding another one than was told: that it closed or grew graver."""
+    return str(record.get("id")), str(record.get("state")), str(record.get("severity"))
+
+
 def finding_id(rule: str, subject: str, opened: float) -> str:
     """Twelve hexadecimal digits from the rule, its subject and the step or time of opening."""
     return hashlib.sha256(f"{rule}\0{subject}\0{opened!r}".encode()).hexdigest()[:12]

@@ -7,7 +7,7 @@ from collections import deque
 from itertools import pairwise
 from typing import Literal, get_args
 
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds_phase import PhaseThresholds
 
 Phase = Literal["warm-up", "converging", "plateau", "unstable", "diverging"]
 PHASES: tuple[str, ...] = get_args(Phase)
@@ -25,9 +25,9 @@ class PhaseDetector:
     scale and sign do not matter.
     """
 
-    def __init__(self, thresholds: Thresholds | None = None) -> None:
-        self._thresholds = thresholds or Thresholds()
-        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.phase_long_window)
+    def __init__(self, thresholds: PhaseThresholds | None = None) -> None:
+        self._thresholds = thresholds or PhaseThresholds()
+        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.long_window)
         self._num_points = 0
         self._usual_noise: float | None = None
         self._highest: float | None = None
@@ -41,8 +41,8 @@ class PhaseDetector:
             return self.phase
         self._window.append((step, loss))
         self._num_points += 1
-        half = self._thresholds.phase_window // 2
-        settled = self._num_points >= self._thresholds.phase_warmup + half
+        half = self._thresholds.window // 2
+        settled = self._num_points >= self._thresholds.warmup + half
         if settled and self._num_points % max(1, half // 5) == 0:
             self.phase = self._judge()
         return self.phase
@@ -55,7 +55,7 @@ class PhaseDetector:
     def _judge(self) -> Phase:
         thresholds = self._thresholds
         every = [value for _, value in self._window]
-        values = every[-thresholds.phase_window :]
+        values = every[-thresholds.window :]
         half = len(values) // 2
         older, recent = values[:half], values[half:]
         if half < 2:
@@ -65,10 +65,10 @@ class PhaseDetector:
         rise = _mean(recent) - _mean(older)
         gained = self._gained(_mean(older), _mean(recent))
         deviation = max(_noise(older), min(noise, usual))
-        certain = thresholds.phase_deviations * deviation
-        if rise > max(certain, thresholds.phase_rise_share * gained):
+        certain = thresholds.deviations * deviation
+        if rise > max(certain, thresholds.rise_share * gained):
             return "diverging"
-        if noise > thresholds.phase_noise_ratio * usual > 0:
+        if noise > thresholds.noise_ratio * usual > 0:
             return "unstable"
         falls = -rise > certain or self._falls(every, deviation, newest=-rise / half)
         return "converging" if falls else "plateau"
@@ -79,17 +79,17 @@ class PhaseDetector:
         ``newest`` is the fall per point in the short window. Less keeps a fall going.
         """
         thresholds = self._thresholds
-        short = thresholds.phase_window // 2
-        count = int(thresholds.phase_long_share * self._num_points)
+        short = thresholds.window // 2
+        count = int(thresholds.long_share * self._num_points)
         half = min(len(values) // 2, max(short, count // 2))
         fall = _mean(values[-2 * half : -half]) - _mean(values[-half:])
         goes_on = self.phase == "converging"
-        errors = thresholds.phase_stay_errors if goes_on else thresholds.phase_fall_errors
+        errors = thresholds.stay_errors if goes_on else thresholds.fall_errors
         if fall <= errors * deviation * math.sqrt(2 / half):
             return False
         # At half the pace of the longer window the short one would have come so much lower.
         missing = short * (fall / half / 2 - newest)
-        return missing <= thresholds.phase_stop_errors * deviation * math.sqrt(2 / short)
+        return missing <= thresholds.stop_errors * deviation * math.sqrt(2 / short)
 
     def _gained(self, *levels: float) -> float:
         """How far the loss came down over the run: from its highest level to its lowest."""

@@ -21,6 +21,7 @@ from epochal.journal.line import decode_json, encode_json, without_surrogates
 
 LOOP = "loop"
 FINDINGS = "findings"
+_RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
 _MAX_SLUG_BYTES = 100
 _PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")
@@ -39,6 +40,19 @@ class PartName(NamedTuple):
     def stem(self) -> str:
         """The file name without its suffix; a sealed segment has the same."""
         return f"{self.writer}.{self.attempt:04d}.{self.part:04d}"
+
+
+def rank_writer(rank: int) -> str:
+    """The name a rank writes under."""
+    return LOOP if rank == 0 else f"{_RANK}{rank:04d}"
+
+
+def rank_of_writer(writer: str) -> int | None:
+    """The rank that a writer's name says; None for one that says it in its first record only."""
+    if writer == LOOP:
+        return 0
+    rank = writer.removeprefix(_RANK)
+    return int(rank) if rank != writer and rank.isdigit() else None
 
 
 @dataclass(frozen=True, slots=True)

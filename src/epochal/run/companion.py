@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import epochal
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
 from epochal.run.forwarded import Unsent, unsent
 from epochal.run.run import Run
@@ -175,7 +175,7 @@ def _line() -> tuple[socket.socket | None, socket.socket | None]:
 def _arguments(run: Run, launch: Launch, *, grace_s: float) -> list[str]:
     identity = process_identity()
     started = identity["pid_start"]
-    writer = LOOP if launch.rank == 0 else f"rank-{launch.rank:04d}"
+    writer = rank_writer(launch.rank)
     return [
         str(run.dir),
         *("--attempt", str(run.attempt), "--parent", str(identity["pid"])),

@@ -19,6 +19,7 @@ from epochal.journal.layout import (
     PartName,
     RunFolder,
     create_run_folder,
+    rank_writer,
     read_json,
     run_folders,
     slugify,
@@ -184,7 +185,7 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
     return _open_run(
         {**_wait_for_identity(meeting.folder), **process_identity()},
         meeting.folder,
-        writer=_rank_writer(launch),
+        writer=rank_writer(launch.rank),
         attempt=meeting.attempt,
         rank=launch.rank,
         console=request.console,
@@ -202,7 +203,7 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
     run = _open_run(
         {**names, **process_identity()},
         aside,
-        writer=_rank_writer(launch),
+        writer=rank_writer(launch.rank),
         attempt=1,
         rank=launch.rank,
         console=request.console,
@@ -216,10 +217,6 @@ def _move_to_rank_zero(run: Run, root: Path, launch_id: str) -> None:
     found = ranks.find(root, launch_id, wait_s=0.0)
     if found is not None:
         run.move_to(found.folder, found.attempt)
-
-
-def _rank_writer(launch: Launch) -> str:
-    return f"rank-{launch.rank:04d}"
 
 
 def _launch_id(launch: Launch, request: Request) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from epochal.console.lines import epoch_line, eval_line, gap_text, metrics_line, step_line
 from epochal.console.printer import Console
+from epochal.console.verbosity import Verbosity
 from epochal.health.phase import PhaseDetector
 from epochal.record import ROLE_GUESSES
 from epochal.series.overfit import gap_grade, gap_percent
@@ -68,7 +69,7 @@ class Pace:
             self._loss_sum += loss
             self._loss_count += 1
         phase = record.get("phase")
-        if phase is None and loss is not None:
+        if phase is None and loss is not None and self._console.enabled(Verbosity.NORMAL):
             phase = self._phase.observe(int(record["step"]), loss)
         percent, eta_s = self.percent(record), self._eta.remaining_s()
         self.has_printed = True

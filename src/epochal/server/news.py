@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import rank_of_writer
 from epochal.record import Axis, Position, Record, axis_of, scalars_of
 from epochal.server.cursor import is_within, position_text
 from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points
@@ -22,7 +22,7 @@ MAX_RECORDS = 20_000
 MAX_ENTRY_BYTES = 256 * 1024
 # Kinds that are all numbers, and the header of each file: never entries.
 _NO_ENTRIES = frozenset({"run", "step", "metrics", "moe", "gpu", "system", "abs-maxes"})
-_RANK, _CHILD = "rank-", "child-"
+_CHILD = "child-"
 
 
 class _Key(NamedTuple):
@@ -100,10 +100,9 @@ class Ranks:
     def rank(self, run: RunView, run_id: str, position: Position) -> int:
         """The rank of a record's writer."""
         writer = position.writer
-        if writer == LOOP or writer.startswith(_CHILD):
-            return 0
-        if writer.startswith(_RANK) and writer[len(_RANK) :].isdigit():
-            return int(writer[len(_RANK) :])
+        said = 0 if writer.startswith(_CHILD) else rank_of_writer(writer)
+        if said is not None:
+            return said
         key = (run_id, writer, position.attempt)
         if key not in self._of:
             self._of[key] = _rank_in_header(run, position)

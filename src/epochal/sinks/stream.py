@@ -8,17 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import LOOP, rank_of_writer
 from epochal.record import Position, Record, axis_of
 from epochal.sinks.sink import Entry
 
-_OTHER_RANK = "rank-"
 _TELEMETRY = "telemetry-"
 
 
 def is_sent(writer: str) -> bool:
     """Whether a writer's records go to sinks at all."""
-    return not writer.startswith(_OTHER_RANK)
+    return not rank_of_writer(writer)
 
 
 class Stream:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from epochal.health.engine import Health
-from epochal.health.finding import Finding
+from epochal.health.finding import Finding, told_as
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.record import Position, Record
+from epochal.record import Position, Record, moment_of
 from epochal.store.answers import Entry
 from epochal.store.ending import bad_ending
 from epochal.store.part import Part
@@ -42,7 +42,7 @@ class Diagnosis:
         for number in sorted({part.name.attempt for part in state.parts} - covered):
             attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
             attempt.read_on(state.parts, most=most)
-            found += [entry for entry in attempt.found if _key(entry.record) not in written]
+            found += [entry for entry in attempt.found if told_as(entry.record) not in written]
         ending = None if is_live else bad_ending(state, now=time.time())
         if ending is not None:
             place = Position(_WRITER, state.attempts, _ENDING_PART, 0)
@@ -63,7 +63,7 @@ class _Attempt:
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> None:
         """Read what was not read before."""
         mine = [part for part in parts if self._is_mine(part)]
-        merged = heapq.merge(*map(self._unread, mine), key=_moment)
+        merged = heapq.merge(*map(self._unread, mine), key=lambda item: moment_of(item[1]))
         rest = merged if most is None else islice(merged, most)
         ranks = {(*part.name,): part.facts.origin.rank for part in mine}
         has_ended = False
@@ -99,19 +99,10 @@ def _covered(state: RunState, *, is_live: bool) -> set[int]:
     }
 
 
-def _written(state: RunState) -> set[tuple[object, ...]]:
+def _written(state: RunState) -> set[tuple[str, str, str]]:
     return {
-        _key(record)
+        told_as(record)
         for part in state.parts
         if part.name.writer == FINDINGS
         for record in part.read("finding", list(part.places("finding")))
     }
-
-
-def _key(record: Record) -> tuple[object, ...]:
-    return record.get("id"), record.get("state"), record.get("severity")
-
-
-def _moment(item: tuple[Position, Record]) -> float:
-    at = item[1].get("t")
-    return float(at) if isinstance(at, (int, float)) else 0.0

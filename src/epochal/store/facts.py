@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from epochal.journal.layout import LOOP, PartName
+from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.record import Axis, Record
 from epochal.store.columns import Origin, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "epoch")
 _MEANINGS = ("unit", "goal", "x", "role")
-_RANK, _CHILD = "rank-", "child-"
+_CHILD = "child-"
 
 
 @dataclass(slots=True)
@@ -47,11 +47,9 @@ class PartFacts:
         return Origin(self._rank(), self.name.writer.startswith(_CHILD), self.name.attempt)
 
     def _rank(self) -> int:
-        writer = self.name.writer
-        if writer == LOOP:
-            return 0
-        if writer.startswith(_RANK) and writer[len(_RANK) :].isdigit():
-            return int(writer[len(_RANK) :])
+        said = rank_of_writer(self.name.writer)
+        if said is not None:
+            return said
         # Telemetry of a node says which rank it sits beside; children say -1 and are rank 0's.
         rank = (self.header or {}).get("rank")
         return rank if isinstance(rank, int) and rank > 0 else 0

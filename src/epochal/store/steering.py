@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from epochal.errors import EpochalError, UsageError
-from epochal.journal.layout import LOOP
+from epochal.journal.layout import LOOP, rank_of_writer
 from epochal.journal.process import is_suspended, liveness
 from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
 from epochal.store.store import RunView
@@ -27,7 +27,7 @@ _SIGNALS: Mapping[Wish, str] = {
     "continue": "SIGCONT",
 }
 _GOING = ("running", "waiting", "silent")
-_RANK, _LAUNCHER = "rank-", "launcher"
+_LAUNCHER = "launcher"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def processes_of(run: RunView) -> list[Mapping[str, Any]]:
     headers = [
         (entry.position, entry.record)
         for entry in run.entries("run", rank=None)
-        if entry.position.writer == LOOP or entry.position.writer.startswith(_RANK)
+        if rank_of_writer(entry.position.writer) is not None
     ]
     newest = max((position.attempt for position, _ in headers), default=0)
     others = {
