@@ -262,6 +262,32 @@ def test_inside_a_step_the_one_before_is_saved_as_it_was(tmp_path: Path) -> None
     assert list_manifests(tmp_path)[0].kind == "emergency"
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
+def test_what_is_to_be_said_is_said_before_the_end_and_only_then(tmp_path: Path) -> None:
+    said: list[list[int]] = []
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
+
+        def say() -> None:
+            said.append([manifest.step for manifest in checkpoints.list()])
+
+        os.kill(os.getpid(), signal.SIGUSR1)
+        checkpoints.heed(4, before_end=say)
+        assert said == []
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.heed(5, metric=0.5, before_end=say)
+    assert said == [[4, 5]]
+    assert list_manifests(tmp_path)[1].metric == 0.5
+
+
+def test_a_metric_that_comes_after_the_save_is_saved_with_it(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
+        checkpoints.save(1, metric=0.5)
+        checkpoints.save(4)
+        assert checkpoints.step(4, metric=0.75) == tmp_path / "step-4"
+    assert [m.metric for m in list_manifests(tmp_path)] == [0.5, 0.75]
+
+
 @dataclass
 class Place:
     """Where a training is in its data."""

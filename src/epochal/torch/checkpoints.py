@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError
-from epochal.torch.emergency import SIGNALS, SignalWatch
+from epochal.torch.emergency import SIGNALS, SignalWatch, is_end
 from epochal.torch.loss_picture import LossHistory
 from epochal.torch.manifest import (
     FOLDER,
@@ -136,16 +136,18 @@ class Checkpoints:
     ) -> Path | None:
         """End a step: save if it is due, if the metric is the best so far, or if a signal came.
 
-        The signal is then passed on: this call may end the process or raise KeyboardInterrupt.
-        Returns where the checkpoint is, None when there was nothing to do.
+        A step that was saved before its metric was known is saved again. The signal is then passed
+        on: this call may end the process or raise KeyboardInterrupt. Returns where the checkpoint
+        is, None when there was nothing to do.
         """
         if loss is not None:
             self.losses.add(step, loss)
-        improves = self._ranks.rank == 0 and self.is_best(metric)
-        urgency, is_best = self._ranks.highest(self._signals.urgency, int(improves))
+        is_late = metric is not None and step == self._saved_step
+        is_told = self._ranks.rank == 0 and (is_late or self.is_best(metric))
+        urgency, is_news = self._ranks.highest(self._signals.urgency, int(is_told))
         is_due = self._every is not None and (step + 1) % self._every == 0
         saved = None
-        if urgency or is_due or is_best:
+        if urgency or is_due or is_news:
             kind: Kind = "emergency" if urgency else "rolling"
             saved = self.save(step, kind=kind, epoch=epoch, metric=metric)
         if urgency:
@@ -158,14 +160,17 @@ class Checkpoints:
         step: int,
         *,
         epoch: float | None = None,
+        metric: float | None = None,
         as_it_was: AbstractContextManager[object] | None = None,
+        before_end: Callable[[], object] | None = None,
     ) -> Path | None:
-        """Inside a long step: if a signal came, save the training as it was after the last one.
+        """Inside a long step or evaluation: if a signal came, save as it was after the last step.
 
-        `step` is that last one, below 0 for none, and weights and optimizer are still as it left
-        them; `as_it_was` is entered for the save, to put back what has moved since, such as the
-        place in the data. Then the signal is passed on as by `step`. Ranks ask each other, so every
-        rank must call it as often.
+        `step` is that last one, below 0 for none, with its `metric` if it has one; weights and
+        optimizer are still as it left them. `as_it_was` is entered for the save, to put back what
+        has moved since, such as the place in the data. Then the signal is passed on as by `step`,
+        after `before_end` was called where it asks for the end. Ranks ask each other, so every rank
+        must call it as often.
         """
         (urgency,) = self._ranks.highest(self._signals.urgency)
         if not urgency:
@@ -173,8 +178,10 @@ class Checkpoints:
         saved = None
         if step >= 0 and step != self._saved_step:
             with as_it_was or nullcontext():
-                saved = self.save(step, kind="emergency", epoch=epoch)
+                saved = self.save(step, kind="emergency", epoch=epoch, metric=metric)
         self._drain()
+        if before_end is not None and is_end(urgency):
+            before_end()
         self._signals.pass_on(urgency)
         return saved
 

@@ -23,6 +23,11 @@ _IMPATIENT_AFTER_S = 1.0
 _ENDS = 1 << 10
 
 
+def is_end(urgency: int) -> bool:
+    """Tell whether what waits asks for the end, and not only for a save."""
+    return urgency >= _ENDS
+
+
 class SignalWatch:
     """Notes a signal; the training asks for it at the end of each step.
 
@@ -45,8 +50,8 @@ class SignalWatch:
     @property
     def urgency(self) -> int:
         """A number for what waits, so that the highest of all ranks is what all should do."""
-        is_end = self._pending and self._pending != getattr(signal, "SIGUSR1", None)
-        return self._pending + (_ENDS if is_end else 0)
+        ends = self._pending and self._pending != getattr(signal, "SIGUSR1", None)
+        return self._pending + (_ENDS if ends else 0)
 
     def pass_on(self, urgency: int) -> None:
         """Hand a signal to whoever had it before; may end the process, or raise."""

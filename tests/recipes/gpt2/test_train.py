@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +26,7 @@ from tests.recipes.gpt2.trainings import (
     records,
     run_here,
     start,
+    wait_for,
 )
 
 needs_gloo = pytest.mark.skipif(not dist.is_gloo_available(), reason="torch without gloo")
@@ -39,17 +38,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     finish(folder, run_name="run")
     return folder
-
-
-def wait_for(process: Any, folder: Path, *, step: int, name: str = "run") -> None:
-    """Wait until a training has logged a step."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline and process.poll() is None:
-        with contextlib.suppress(OSError):
-            if step in losses(folder, name):
-                return
-        time.sleep(0.02)
-    raise AssertionError(f"step {step} was not seen: {process.stdout.read()}")
 
 
 def kill(process: Any) -> None:

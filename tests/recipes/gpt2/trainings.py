@@ -7,6 +7,7 @@ import io
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,14 @@ def records(folder: Path, name: str, kind: str, *, writer: str = "loop") -> list
 def losses(folder: Path, name: str, *, writer: str = "loop") -> dict[int, float]:
     """Each step's loss; of a step that was trained twice the last."""
     return {r["step"]: r["loss"] for r in records(folder, name, "step", writer=writer)}
+
+
+def wait_for(process: Any, folder: Path, *, step: int, name: str = "run") -> None:
+    """Wait until a training has logged a step."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError):
+            if step in losses(folder, name):
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"step {step} was not seen: {process.stdout.read()}")

@@ -21,7 +21,7 @@ from epochal.recipes.gpt2.resuming import (
     told_to_go_on,
 )
 from epochal.recipes.gpt2.setup import set_up
-from epochal.recipes.gpt2.train import train
+from epochal.recipes.gpt2.train import owes_evaluation, train
 from epochal.torch.checkpoint import load_checkpoint
 from epochal.torch.rank_agreement import Ranks
 
@@ -52,7 +52,8 @@ def _start(asked: Asked, place: Place) -> None:
         if origin is not None:
             _check_ranks(origin, place)
     flags = asked.flags(_saved(asked, origin))
-    if origin is not None and origin.next_step >= flags.last_step:
+    is_done = origin is not None and origin.next_step >= flags.last_step
+    if origin is not None and is_done and not owes_evaluation(origin, flags):
         if place.rank == 0:
             msg("%s", _nothing_left(origin, flags))
         return

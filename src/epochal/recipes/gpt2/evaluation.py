@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from epochal.recipes.gpt2 import hellaswag
+from epochal.recipes.gpt2.between import Between, straight
 from epochal.recipes.gpt2.data import Batches
 from epochal.recipes.gpt2.model import GPT
 from epochal.recipes.gpt2.place import Place
@@ -40,17 +41,20 @@ class Judge:
         step: int,
         epoch: float,
         more: Mapping[str, float] | None = None,
+        between: Between = straight,
     ) -> float:
         """Judge the model as it is after a step, on all ranks, and record it; gives the loss.
 
-        ``more`` is recorded with it.
+        ``more`` is recorded with it. What ``between`` raises ends it, and nothing is recorded.
         """
         begun = time.perf_counter()
-        loss, num_tokens = self.validation_loss()
+        loss, num_tokens = self.validation_loss(between)
         duration_ms = (time.perf_counter() - begun) * 1000.0
         metrics = dict(more or {})
         if self.tokenizer is not None and self.examples and step:
-            choice = hellaswag.measure(self.model, self.tokenizer, self.examples, place=self.place)
+            choice = hellaswag.measure(
+                self.model, self.tokenizer, self.examples, place=self.place, between=between
+            )
             metrics |= {"hellaswag_accuracy": choice.acc_norm, "hellaswag_acc": choice.acc}
         if self.is_finetuning:
             metrics["Finetune/perplexity"] = math.exp(min(loss, _LARGEST_EXPONENT))
@@ -61,11 +65,11 @@ class Judge:
         return loss
 
     @torch.no_grad()
-    def validation_loss(self) -> tuple[float, int]:
+    def validation_loss(self, between: Between = straight) -> tuple[float, int]:
         """The mean over all tokens of all ranks, and how many those were."""
         total = torch.zeros((), dtype=torch.float64, device=self.place.device)
         count = 0
-        for batch in self.batches.validation(self.num_batches):
+        for batch in between(self.batches.validation(self.num_batches)):
             with self.place.autocast():
                 loss = self.model(batch.inputs, batch.targets)
             total += loss.double() * batch.num_targets

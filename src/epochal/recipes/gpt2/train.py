@@ -52,14 +52,19 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
             checkpoints.restore(origin.manifest.name, source=origin.folder)
             tell_origin(run, origin)
         introduce(training, run, first_step=first)
+        interruption = Interruption(training, checkpoints, run, first=first)
+        between = interruption.between
         if first == 0:
-            judge.evaluate(run, step=0, epoch=0.0)
+            judge.evaluate(run, step=0, epoch=0.0, between=between)
+        elif origin is not None and owes_evaluation(origin, flags):
+            epoch = first / flags.steps_per_epoch
+            judged = judge.evaluate(run, step=first - 1, epoch=epoch, between=between)
+            keep(checkpoints, flags, step=first - 1, metric=judged)
         clock, clipping = StepClock(training.place), ClipStats()
-        interruption = Interruption(training, checkpoints)
         for step in range(first, flags.last_step):
             lr = training.schedule.lr(step)
             set_lr(training.optimizer, lr)
-            interruption.begin(step)
+            interruption.begin()
             taken = accumulate_gradients(training, run, clock, interruption)
             with run.phase("optimizer"):
                 norm = clip_grad_norm(training.model, flags.grad_clip, stats=clipping)
@@ -75,16 +80,20 @@ def train(training: Training, *, origin: Origin | None = None, goes_on: bool = F
                 norm_clipped=clipped["norm_clipped"],
                 metrics=taken.metrics(flags),
             )
-            interruption.end()
+            checkpoints.losses.add(step, taken.loss)
+            interruption.end(step)
             with clock.paused(when=is_milestone(step, flags)):
                 metric = None
                 if is_due(step, flags, every=flags.eval_freq):
                     with run.phase("eval"):
-                        rate = {"Gradient/clip_rate": clipping.clip_rate}
-                        metric = judge.evaluate(run, step=step, epoch=epoch, more=rate)
+                        more = {"Gradient/clip_rate": clipping.clip_rate}
+                        metric = judge.evaluate(
+                            run, step=step, epoch=epoch, more=more, between=between
+                        )
                     clipping.reset()
+                    interruption.judged(metric)
                 with run.phase("save"):
-                    keep(checkpoints, flags, step=step, loss=taken.loss, metric=metric)
+                    keep(checkpoints, flags, step=step, metric=metric)
     return run
 
 
@@ -144,19 +153,23 @@ def is_milestone(step: int, flags: Flags) -> bool:
     return any(is_due(step, flags, every=every) for every in cadences)
 
 
-def keep(
-    checkpoints: Checkpoints, flags: Flags, *, step: int, loss: Tensor, metric: float | None
-) -> None:
+def owes_evaluation(origin: Origin, flags: Flags) -> bool:
+    """Whether a signal came before the evaluation after a checkpoint's step was done."""
+    saved = origin.manifest
+    is_unjudged = saved.kind == "emergency" and saved.metric is None
+    is_wanted = origin.next_step <= flags.last_step
+    return is_unjudged and is_wanted and is_due(saved.step, flags, every=flags.eval_freq)
+
+
+def keep(checkpoints: Checkpoints, flags: Flags, *, step: int, metric: float | None) -> None:
     """End a step: a checkpoint where one is due, at the end of an epoch, and at the very end."""
     epoch = (step + 1) / flags.steps_per_epoch
     if epoch.is_integer():
-        checkpoints.losses.add(step, loss)
         checkpoints.save(step, kind="epoch", epoch=epoch, metric=metric)
     elif step + 1 == flags.last_step:
-        checkpoints.losses.add(step, loss)
         checkpoints.save(step, epoch=epoch, metric=metric)
     else:
-        checkpoints.step(step, loss=loss, epoch=epoch, metric=metric)
+        checkpoints.step(step, epoch=epoch, metric=metric)
 
 
 def open_run(training: Training, origin: Origin | None, *, goes_on: bool) -> Run:
