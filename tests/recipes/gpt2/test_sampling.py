@@ -47,3 +47,11 @@ def test_only_tokens_of_the_tokenizer_are_drawn() -> None:
 def test_no_prompt_begins_with_the_end_of_a_document() -> None:
     texts = draw_samples(model(), BYTES, place=Place(torch.device("cpu")), prompt="", num_tokens=1)
     assert len(texts) == 5
+
+
+def test_a_model_that_diverged_writes_the_prompt_alone() -> None:
+    made = model()
+    with torch.no_grad():
+        made.wte.weight.fill_(float("nan"))
+    place = Place(torch.device("cpu"))
+    assert draw_samples(made, BYTES, place=place, prompt="Hello", num_samples=1) == ["Hello"]

@@ -25,6 +25,7 @@ def draw_samples(
     """Continue a prompt several times, each token from the 50 likeliest.
 
     The generator starts anew each time, so that two samplings differ only by what was learned.
+    A model whose numbers are no longer finite writes nothing more.
     """
     generator = torch.Generator(place.device).manual_seed(_SEED + place.rank)
     context = model.shape.context_length
@@ -35,6 +36,8 @@ def draw_samples(
             logits = model.logits(tokens[:, -context:])[:, -1, :]
         # Beyond the tokenizer's own tokens the vocabulary is padding.
         likeliest = logits[:, : tokenizer.num_tokens].float().softmax(-1)
+        if not likeliest.isfinite().all():
+            break
         chances, places = likeliest.topk(min(_TOP, likeliest.shape[-1]))
         drawn = torch.multinomial(chances, 1, generator=generator)
         tokens = torch.cat((tokens, places.gather(-1, drawn)), dim=1)
