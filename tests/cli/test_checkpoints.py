@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from epochal.cli.checkpoints import configure, run
+from epochal.cli.main import main
 from tests.store.journals import Journal
 from tests.torch.test_manifest import make
 
@@ -75,3 +76,18 @@ def test_listing_needs_no_torch() -> None:
 
     code = "import sys, epochal.cli.checkpoints; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_those_that_lie_elsewhere_are_listed_with_their_place(
+    tmp_path: Path, folder: Path, capsys: Capture
+) -> None:
+    journal = Journal(tmp_path, "y").metrics(1, loss=1)
+    place = tmp_path / "elsewhere"
+    make(place, 4, run_id="id-y")
+    make(place, 5, run_id="id-x")
+    said = {"name": "checkpoint", "step": 4, "path": str(place / "step-4")}
+    journal.add({"log": "event", **said})
+    assert main(["checkpoints", "y", "--dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == ["CHECKPOINT", "step-4"]
+    assert lines[-1] == f"7 B in 1 checkpoint in {place}."

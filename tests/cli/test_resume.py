@@ -49,9 +49,13 @@ def ended(root: Path, **facts: Any) -> Journal:
 
 
 def checkpoint(journal: Journal, step: int = 7, **facts: Any) -> Path:
-    folder = journal.folder.path / "checkpoints" / f"step-{step}"
+    return checkpoint_in(journal.folder.path / "checkpoints", step, **facts)
+
+
+def checkpoint_in(place: Path, step: int, *, saved: float = 1.0, **facts: Any) -> Path:
+    folder = place / f"step-{step}"
     folder.mkdir(parents=True)
-    write_manifest(folder, Manifest(step=step, kind="rolling", saved=1.0, files={}, **facts))
+    write_manifest(folder, Manifest(step=step, kind="rolling", saved=saved, files={}, **facts))
     return folder
 
 
@@ -83,6 +87,56 @@ def test_a_crashed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     (view,) = LocalStore(root).runs()
     assert (view.info.attempts, view.info.status.state, view.info.step) == (2, "finished", 9)
     assert view.series("lr").values.tolist() == [0.5] * 4 + [0.25] * 6
+
+
+def test_checkpoints_elsewhere_are_found_by_the_journal(tmp_path: Path, capsys: Capture) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN.replace("every=4)", "every=4, folder='elsewhere')"))
+    root = tmp_path / "runs"
+    environment = {**os.environ, "EPOCHAL_DIR": str(root), "EPOCHAL_GIT": "0", "EPOCHAL_NAME": "x"}
+    crash = [sys.executable, "train.py", "--until", "6"]
+    assert subprocess.run(crash, cwd=tmp_path, env=environment, check=False).returncode == 3
+    found = plan(root, capsys)
+    assert (found["checkpoint"], found["next_step"]) == (str(tmp_path / "elsewhere" / "step-3"), 4)
+    assert not [remark for remark in found["remarks"] if "no checkpoint" in remark]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"command": ["python", "t.py", "--checkpoint-dir", "saved", "-v"]},
+        {"command": ["python", "t.py"], "config": {"trainer": {"ckpt_dir": "saved"}}},
+    ],
+)
+def test_where_the_program_was_told_to_save_is_looked_at(
+    facts: dict[str, Any], tmp_path: Path, capsys: Capture
+) -> None:
+    ended(tmp_path, **facts)
+    checkpoint_in(tmp_path / "saved" / "y", 8, run_id="id-y")
+    path = checkpoint_in(tmp_path / "saved" / "x", 7, run_id="id-x")
+    assert plan(tmp_path, capsys)["checkpoint"] == str(path)
+
+
+def test_of_several_places_the_newest_save_counts(tmp_path: Path, capsys: Capture) -> None:
+    journal = ended(tmp_path)
+    checkpoint(journal, 5, saved=2.0)
+    for place, step, saved in (("older", 8, 1.0), ("newer", 6, 3.0)):
+        path = checkpoint_in(tmp_path / place, step, saved=saved, run_id="id-x")
+        said = {"name": "checkpoint", "step": step, "path": f"{place}/step-{step}"}
+        journal.add({"log": "event", **said})
+    checkpoint_in(tmp_path / "newer", 9, saved=4.0, run_id="id-other")
+    assert plan(tmp_path, capsys)["checkpoint"] == str(path)
+
+
+def test_where_no_checkpoint_was_found_is_said(tmp_path: Path, capsys: Capture) -> None:
+    command = ["python", "t.py", "--checkpoint_dir=saved", "--checkpoint_freq", "4"]
+    journal = ended(tmp_path, command=command)
+    journal.add({"log": "event", "name": "checkpoint", "step": 3, "path": "/gone/x/step-3"})
+    own = journal.folder.path / "checkpoints"
+    assert plan(tmp_path, capsys)["remarks"][0] == (
+        f"it has no checkpoint in {own} or /gone/x or {tmp_path / 'saved'}:"
+        " unless the program keeps its own, the weights begin anew."
+    )
 
 
 def test_the_command_is_one_line_for_a_shell(tmp_path: Path, capsys: Capture) -> None:
@@ -159,7 +213,7 @@ def test_slurm_needs_an_allocation(tmp_path: Path, capsys: Capture) -> None:
 def test_what_is_not_as_it_was_is_said(tmp_path: Path, capsys: Capture) -> None:
     ended(tmp_path, host="node-7", cwd="/nowhere")
     remarks = " ".join(plan(tmp_path, capsys)["remarks"])
-    for words in ("no checkpoint here", "it ran on 'node-7'", "its folder /nowhere is not here"):
+    for words in ("no checkpoint in", "it ran on 'node-7'", "its folder /nowhere is not here"):
         assert words in remarks
 
 

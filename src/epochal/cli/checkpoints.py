@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.cli.command import add_json, add_run, own_folder_of, print_json
+from epochal.cli.checkpoint_places import folders_of, places_of
+from epochal.cli.command import add_json, add_run, check_own, print_json, run_of
 from epochal.cli.table import table, terminal_columns
 from epochal.console.verbosity import msg
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number
+from epochal.store.local_run import LocalRun
 from epochal.store.status import format_age
 from epochal.torch.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
 
@@ -50,15 +53,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List a run's checkpoints; 1 when one of them is damaged."""
-    folder = own_folder_of(args).path / FOLDER
-    rows = [_row(folder, name, manifest, thorough=args.verify) for name, manifest in scan(folder)]
+    view = run_of(args)
+    check_own(view)
+    tables = [
+        [_row(folder, *one, thorough=args.verify) for one in _scanned(view, folder)]
+        for folder in dict.fromkeys([view.path / FOLDER, *folders_of(view)])
+    ]
+    rows = [row for rows_there in tables for row in rows_there]
     if args.json:
         print_json([{"valid": row.is_valid, **_fields(row)} for row in rows])
     elif rows:
-        _print(rows)
+        for rows_there in filter(None, tables):
+            _print(rows_there, own=view.path / FOLDER)
     else:
-        msg("%s", f"No checkpoints in {folder}. epochal.Checkpoints(run, state) makes them.")
+        places = " or ".join(str(place) for place in places_of(view))
+        msg("%s", f"No checkpoints in {places}. epochal.Checkpoints(run, state) makes them.")
     return 0 if all(row.is_valid for row in rows) else 1
+
+
+def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
+    """What is in a folder, without what other runs have saved there."""
+    is_own = folder == view.path / FOLDER
+    for name, found in scan(folder):
+        if is_own or isinstance(found, FormatError) or found.run_id == view.own_id:
+            yield name, found
 
 
 def _row(folder: Path, name: str, found: Manifest | FormatError, *, thorough: bool) -> Row:
@@ -86,7 +104,7 @@ def _fields(row: Row) -> dict[str, object]:
     return {name: getattr(row, name) for name in Row.__dataclass_fields__}
 
 
-def _print(rows: list[Row]) -> None:
+def _print(rows: list[Row], *, own: Path) -> None:
     now = time.time()
     cells = [
         (
@@ -102,4 +120,7 @@ def _print(rows: list[Row]) -> None:
     header = ("CHECKPOINT", "CLASS", "METRIC", "SIZE", "AGE", "VALID")
     print(table(header, cells, width=terminal_columns(), shrink=(5,), right=(2, 3, 4)))
     total = sum(row.bytes or 0 for row in rows)
-    msg("%s", f"{format_bytes(total)} in {len(rows)} checkpoints.")
+    folder = Path(rows[0].path).parent
+    where = "" if folder == own else f" in {folder}"
+    number = "1 checkpoint" if len(rows) == 1 else f"{len(rows)} checkpoints"
+    msg("%s", f"{format_bytes(total)} in {number}{where}.")

@@ -12,20 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import EpochalError, FormatError
+from epochal.cli.checkpoint_places import newest_checkpoint, places_of
+from epochal.cli.options import flag_name, options_of
+from epochal.errors import EpochalError
 from epochal.journal.layout import slugify
 from epochal.run.provenance import describe_git
 from epochal.store.local_run import LocalRun
 from epochal.store.steering import processes_of
 from epochal.torch.drift import ABSENT, Drift, config_drift
-from epochal.torch.manifest import (
-    FOLDER,
-    CheckpointNotFoundError,
-    Manifest,
-    find,
-    problem_of,
-    read_manifest,
-)
+from epochal.torch.manifest import Manifest, problem_of
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 # Options of the interpreter that take a value of their own.
@@ -34,7 +29,7 @@ _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 RESUME_WITH = "resume_with"
 _RESUME = "resume"
 _NO_CHECKPOINT = (
-    "it has no checkpoint here: unless the program keeps its own, the weights begin anew."
+    "it has no checkpoint in {}: unless the program keeps its own, the weights begin anew."
 )
 
 
@@ -110,11 +105,11 @@ def _command_of(facts: Mapping[str, Any], name: str) -> list[str]:
 
 
 def _checkpoint_of(view: LocalRun) -> tuple[Path | None, Manifest | None, list[str]]:
-    try:
-        path = find(view.path / FOLDER, "latest")
-        manifest = read_manifest(path)
-    except (CheckpointNotFoundError, FormatError, FileNotFoundError):
-        return None, None, [_NO_CHECKPOINT]
+    found = newest_checkpoint(view)
+    if found is None:
+        places = " or ".join(str(place) for place in places_of(view))
+        return None, None, [_NO_CHECKPOINT.format(places)]
+    path, manifest = found
     problem = problem_of(path, manifest)
     remarks = [] if problem is None else [f"{path.name} is damaged: {problem}."]
     reached = view.info.step
@@ -134,27 +129,29 @@ def _resume_arguments(
     """
     if manifest is None or path is None:
         return []
+    # The program starts in a folder of its own.
+    where = str(path.absolute())
     said = manifest.external.get(RESUME_WITH)
     if said is not None:
-        words = [word.replace("{checkpoint}", str(path)) for word in shlex.split(said)]
+        words = [word.replace("{checkpoint}", where) for word in shlex.split(said)]
     elif isinstance(config.get(_RESUME), bool):
         words = [f"--{_RESUME}"]
     elif _RESUME in config:
-        words = [f"--{_RESUME}", str(path)]
+        words = [f"--{_RESUME}", where]
     else:
         words = []
-    given = {_flag_name(word) for word in more if word.startswith("--")}
-    return [] if given & {_flag_name(word) for word in words[:1]} else words
+    given = {flag_name(word) for word in more if word.startswith("--")}
+    return [] if given & {flag_name(word) for word in words[:1]} else words
 
 
 def _with_arguments(command: Sequence[str], more: Sequence[str]) -> list[str]:
     """The command with options replaced where they stand in it already, the others at its end."""
-    replaced = {_flag_name(word) for word in more if word.startswith("--")}
+    replaced = {flag_name(word) for word in more if word.startswith("--")}
     kept: list[str] = []
     is_replaced = False
     for word in command:
         if word.startswith("-") and not _is_number(word):
-            is_replaced = word.startswith("--") and _flag_name(word) in replaced
+            is_replaced = word.startswith("--") and flag_name(word) in replaced
         if not is_replaced:
             kept.append(word)
     return [*kept, *more]
@@ -216,7 +213,8 @@ def _drift(view: LocalRun, manifest: Manifest | None, more: Sequence[str]) -> tu
 
 def _overrides(config: Mapping[str, Any], more: Sequence[str]) -> list[Drift]:
     found: list[Drift] = []
-    for flag, text in _options(more):
+    for flag, values in options_of(more):
+        text = " ".join(values) or "true"
         name = next((k for k in config if k == flag or k.rpartition(".")[2] == flag), flag)
         if name == _RESUME:
             continue
@@ -225,18 +223,6 @@ def _overrides(config: Mapping[str, Any], more: Sequence[str]) -> list[Drift]:
         if now != before:
             found.append(Drift(name, before, now))
     return found
-
-
-def _options(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Options and their values, ``true`` for one without; of several values the words together."""
-    found: list[tuple[str, list[str]]] = []
-    for word in words:
-        if word.startswith("--"):
-            _, has_value, value = word.partition("=")
-            found.append((_flag_name(word), [value] if has_value else []))
-        elif found:
-            found[-1][1].append(word)
-    return [(name, " ".join(values) or "true") for name, values in found]
 
 
 def _like(before: Any, text: str) -> Any:
@@ -283,10 +269,6 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _flag_name(word: str) -> str:
-    return word.lstrip("-").partition("=")[0].replace("-", "_")
 
 
 def _is_number(word: str) -> bool:

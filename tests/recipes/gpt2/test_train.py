@@ -163,15 +163,18 @@ def test_it_ends_again_where_it_was_to_end(tmp_path: Path) -> None:
     assert totals == {"steps": 8, "epochs": 0.8}
 
 
+@pytest.mark.parametrize("elsewhere", [{}, {"checkpoint_dir": "saved"}])
 def test_the_command_of_epochal_resume_goes_on_exactly(
-    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    elsewhere: dict[str, str], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with start(tmp_path, run_name="run") as process:
+    flags: dict[str, Any] = {name: tmp_path / folder for name, folder in elsewhere.items()}
+    with start(tmp_path, run_name="run", **flags) as process:
         wait_for(process, tmp_path, step=10)
         kill(process)
     assert epochal_command(["resume", "run", "--json", "--dir", str(tmp_path / "runs")]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["next_step"] > 0
+    assert (tmp_path / "saved" in Path(plan["checkpoint"]).parents) == bool(elsewhere)
     given = environment(tmp_path, **plan["environment"])
     subprocess.run(plan["command"], env=given, cwd=plan["cwd"], check=True, capture_output=True)
     assert records(tmp_path, "run", "resume")[0]["step"] == plan["next_step"]

@@ -1,0 +1,93 @@
+"""Where a run's checkpoints lie: in its folder, where its journal says, where it was told to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.cli.options import options_of
+from epochal.store.local_run import LocalRun
+from epochal.torch.manifest import FOLDER, Manifest, list_manifests, pointed
+
+# Settings by which programs are told where to save.
+_SETTING = re.compile(r"((checkpoint|ckpt)s?|save|output|out)_?(dir|directory|folder|path|root)$")
+
+
+def places_of(view: LocalRun) -> list[Path]:
+    """The folders to look in, each once: the run's own, then those that it named itself."""
+    own = view.path / FOLDER
+    places = {own.absolute(): own}
+    for place in (*_recorded(view), *_told(view)):
+        places.setdefault(place, place)
+    return list(places.values())
+
+
+def folders_of(view: LocalRun) -> list[Path]:
+    """The folders that hold checkpoints of this run."""
+    return [folder for folder in _candidates(view) if manifests_of(view, folder)]
+
+
+def manifests_of(view: LocalRun, folder: Path) -> list[Manifest]:
+    """The checkpoints in a folder, by step; outside the run's own only those that are of it."""
+    manifests = list_manifests(folder)
+    if folder == view.path / FOLDER:
+        return manifests
+    return [manifest for manifest in manifests if manifest.run_id == view.own_id]
+
+
+def newest_checkpoint(view: LocalRun) -> tuple[Path, Manifest] | None:
+    """The one to go on from, of all places; None when there is none that can be read."""
+    found = [_latest(view, folder) for folder in folders_of(view)]
+    return max(found, key=lambda one: one[1].saved, default=None)
+
+
+def _latest(view: LocalRun, folder: Path) -> tuple[Path, Manifest]:
+    manifests, name = manifests_of(view, folder), pointed(folder, "latest")
+    newest = max(manifests, key=lambda manifest: manifest.saved)
+    chosen = next((manifest for manifest in manifests if manifest.name == name), newest)
+    return folder / chosen.name, chosen
+
+
+def _candidates(view: LocalRun) -> list[Path]:
+    """The places, and the folders in them that a run's checkpoints may be put into."""
+    names = (view.path.name, str(view.facts.get("name")), FOLDER)
+    inside = [place / name for place in places_of(view) for name in names]
+    return list(dict.fromkeys([*places_of(view), *inside]))
+
+
+def _recorded(view: LocalRun) -> Iterator[Path]:
+    """Where each save was, as the journal has it; the newest first."""
+    for entry in reversed(view.entries("event", name="checkpoint", rank=None)):
+        path = entry.record.get("path")
+        if isinstance(path, str) and path:
+            yield _absolute(view, path).parent
+
+
+def _told(view: LocalRun) -> Iterator[Path]:
+    """What settings and arguments say that sound like it."""
+    command = view.facts.get("command")
+    words = [str(word) for word in command] if isinstance(command, list) else []
+    given = [*_flat(view.config), *_first_words(words)]
+    for name, value in given:
+        if isinstance(value, str) and value and _SETTING.search(name.lower()):
+            yield _absolute(view, value)
+
+
+def _first_words(words: Sequence[str]) -> list[tuple[str, Any]]:
+    return [(name, values[0]) for name, values in options_of(words) if values]
+
+
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        else:
+            yield key, value
+
+
+def _absolute(view: LocalRun, path: str) -> Path:
+    """A path as the program meant it, which may have run in another folder."""
+    cwd = view.facts.get("cwd")
+    return (Path(cwd) if isinstance(cwd, str) else Path.cwd()) / Path(path).expanduser()
