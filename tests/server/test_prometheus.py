@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from epochal.server.prometheus import metric_name
 from tests.server.live import Server
@@ -41,3 +42,31 @@ def test_each_family_is_declared_once(tmp_path: Path, server: Server) -> None:
 
 def test_names_are_made_safe() -> None:
     assert metric_name("train/loss (ema)") == "epochal_train_loss__ema_"
+
+
+def test_findings_that_hold_are_counted_by_severity(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    for number, severity, state in ((1, "error", "open"), (2, "warning", "open")):
+        journal.add(finding(number, severity, state), writer="findings")
+    before = counted(server)
+    journal.add(finding(1, "error", "closed"), writer="findings")
+    assert before == {"error": "1.0", "warning": "1.0"}
+    assert counted(server) == {"error": "0.0", "warning": "1.0"}
+
+
+def test_where_nobody_looks_for_findings_none_are_counted(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=1.0)
+    assert counted(server) == {}
+
+
+def finding(number: int, severity: str, state: str) -> dict[str, Any]:
+    told = {"sentence": "s", "advice": "a", "evidence": {}, "state": state, "severity": severity}
+    return {"log": "finding", "id": f"{number:012x}", "rule": "plateau", **told}
+
+
+def counted(server: Server) -> dict[str, str]:
+    """The gauges of findings: severity and value."""
+    lines = server.ask("/metrics").body.decode().splitlines()
+    about = r'run="id-x",name="x",project="p"'
+    form = re.compile(rf'^epochal_run_findings\{{{about},severity="(\w+)"\}} (.+)$')
+    return {found[1]: found[2] for line in lines if (found := form.match(line))}
