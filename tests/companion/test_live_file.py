@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
 
 import pytest
@@ -9,8 +11,9 @@ from epochal.companion.live_file import LiveFile
 from epochal.journal.layout import RunFolder
 
 
-def live_file(folder: Path, node: str = "here") -> LiveFile:
-    return LiveFile(RunFolder(folder), node=node, rank=0, wall=lambda: 1234.5678)
+def live_file(folder: Path, node: str = "here", *, wall: Iterator[float] | None = None) -> LiveFile:
+    times = repeat(1234.5678) if wall is None else wall
+    return LiveFile(RunFolder(folder), node=node, rank=0, wall=lambda: next(times))
 
 
 def test_a_shorter_text_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
@@ -20,7 +23,8 @@ def test_a_shorter_text_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
     live.see_host({"text": "y"})
     live.write()
     said = json.loads((tmp_path / "live" / "here.json").read_bytes())
-    assert said == {"t": 1234.568, "node": "here", "rank": 0, "gpus": [], "system": {"text": "y"}}
+    assert said.pop("system") == {"text": "y", "t": 1234.568}
+    assert said == {"t": 1234.568, "node": "here", "rank": 0, "gpus": []}
 
 
 def test_what_is_not_known_now_stays_as_it_was_known(tmp_path: Path) -> None:
@@ -29,7 +33,17 @@ def test_what_is_not_known_now_stays_as_it_was_known(tmp_path: Path) -> None:
     live.see_gpu(1, {"power": None, "clock": 8})
     live.write()
     said = json.loads((tmp_path / "live" / "here.json").read_bytes())
-    assert said["gpus"] == [{"id": 1, "power": 5, "clock": 8}]
+    assert said["gpus"] == [{"id": 1, "power": 5, "clock": 8, "t": 1234.568}]
+
+
+def test_each_reading_has_its_own_time(tmp_path: Path) -> None:
+    live = live_file(tmp_path, wall=iter([10.0, 11.0, 12.0]))
+    live.see_gpu(0, {"clock": 7})
+    live.see_host({"cpu_pct": 50.0})
+    live.see_gpu(0, {"clock": None})
+    live.write()
+    said = json.loads((tmp_path / "live" / "here.json").read_bytes())
+    assert (said["gpus"][0]["t"], said["system"]["t"], said["t"]) == (10.0, 11.0, 12.0)
 
 
 def test_it_goes_and_leaves_that_of_another_node(tmp_path: Path) -> None:

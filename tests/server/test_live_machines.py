@@ -25,8 +25,10 @@ def test_readings_reach_a_stream_that_asks_for_them(tmp_path: Path) -> None:
             live.see_host({"cpu_pct": 12.5})
             live.write()
             (machine,) = until(events, "live").data["machines"]
-            assert machine["gpus"] == [{"id": 0, "power": power, "throttle": "power cap"}]
-            assert machine["system"] == {"cpu_pct": 12.5}
+            ((gpu,), system) = machine["gpus"], machine["system"]
+            assert gpu.pop("t") <= system.pop("t") <= machine["t"]
+            assert gpu == {"id": 0, "power": power, "throttle": "power cap"}
+            assert system == {"cpu_pct": 12.5}
         live.close()
         assert until(events, "live").data == {"run": "id-x", "machines": []}
 
@@ -48,6 +50,20 @@ def test_several_machines_come_by_rank_and_old_readings_do_not(tmp_path: Path) -
     (journal.folder.live / "torn.json").write_bytes(b'{"t": 1')
     (journal.folder.live / "other.json").write_bytes(b'{"t": "now"}')
     assert [one.node for one in load_run(journal.folder.path).machines()] == ["a", "b"]
+
+
+def test_what_is_no_longer_read_is_not_shown_as_of_now(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    now = [time.time() - 20.0]
+    live = LiveFile(journal.folder, node="here", rank=0, wall=lambda: now[0])
+    live.see_gpu(0, {"power": 1})
+    live.see_host({"cpu_pct": 1.0})
+    now[0] += 20.0
+    live.see_gpu(1, {"power": 2})
+    live.write()
+    (machine,) = load_run(journal.folder.path).machines()
+    assert [gpu["id"] for gpu in machine.gpus] == [1]
+    assert machine.system == {}
 
 
 def test_readings_do_not_make_a_run_look_changed(tmp_path: Path) -> None:

@@ -32,11 +32,11 @@ class LiveFile:
 
     def see_gpu(self, gpu: int, fields: Mapping[str, Any]) -> None:
         """Take what is known of a GPU now; what is not stays as it was last known."""
-        self._gpus.setdefault(gpu, {}).update(_known(fields))
+        self._gpus.setdefault(gpu, {}).update(self._read_now(fields))
 
     def see_host(self, fields: Mapping[str, Any]) -> None:
         """Take what is known of the machine now."""
-        self._host.update(_known(fields))
+        self._host.update(self._read_now(fields))
 
     def write(self) -> None:
         """Put everything known into the file; raises ``OSError``."""
@@ -60,6 +60,7 @@ class LiveFile:
         with contextlib.suppress(OSError):  # another node's is still there
             self._path.parent.rmdir()
 
-
-def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    def _read_now(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known, and when it was read; the file itself is written more often."""
+        known = {name: value for name, value in fields.items() if value is not None}
+        return {**known, "t": round(self._wall(), 3)} if known else {}

@@ -159,9 +159,10 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine of a run as it was a moment ago, at ``t`` in Unix seconds.
+    """One machine of a run as it was a moment ago; at ``t``, in Unix seconds, that was written.
 
-    ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, as last known.
+    ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, as last known, and
+    their own ``t``: when they were read. What was not read for a while is left out.
     """
 
     node: str

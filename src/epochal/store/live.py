@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from epochal.errors import FormatError
@@ -10,6 +11,8 @@ from epochal.store.answers import Machine
 
 # A companion writes every second; what is older was left behind by one that was killed.
 STALE_S = 5.0
+# GPUs are read every second, the host every five; one that fell silent is not to look alive.
+_SILENT_S = 15.0
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
@@ -36,14 +39,21 @@ def _machine(said: dict[str, Any]) -> Machine | None:
     t, node, rank, gpus = (said.get(name) for name in ("t", "node", "rank", "gpus"))
     if not isinstance(t, (int, float)) or not isinstance(node, str) or not isinstance(rank, int):
         return None
-    listed = gpus if isinstance(gpus, list) else []
+    listed = [_plain(gpu) for gpu in gpus] if isinstance(gpus, list) else []
+    system = _plain(said.get("system"))
     return Machine(
         node=node,
         rank=rank,
         t=float(t),
-        gpus=tuple(_plain(gpu) for gpu in listed if isinstance(gpu, dict) and "id" in gpu),
-        system=_plain(said.get("system")),
+        gpus=tuple(gpu for gpu in listed if "id" in gpu and _is_read(gpu, t)),
+        system=system if _is_read(system, t) else {},
     )
+
+
+def _is_read(fields: Mapping[str, float | str], now: float) -> bool:
+    """Whether it was read lately; files of older versions do not say when."""
+    t = fields.get("t")
+    return not isinstance(t, (int, float)) or now - t <= _SILENT_S
 
 
 def _plain(fields: Any) -> dict[str, float | str]:
