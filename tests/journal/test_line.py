@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.journal.line import decode, encode, without_surrogates
+from epochal.journal.line import MetricsRecord, decode, encode, encode_lines, without_surrogates
 from epochal.record import Record, scalars_of
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -27,6 +27,13 @@ def test_free_metrics_come_back_as_they_were(values: dict[str, float]) -> None:
         assert record["m"][name] == value or not math.isfinite(value)
         if isinstance(value, float):
             assert back[name] == value or (math.isnan(back[name]) and math.isnan(value))
+
+
+@given(st.dictionaries(names, st.floats(allow_nan=False, allow_infinity=False)), st.integers())
+def test_a_record_of_finite_metrics_is_written_as_the_dict_of_it(
+    values: dict[str, float], step: int
+) -> None:
+    assert encode_lines([MetricsRecord(1.5, step, values)]) == a_line(m=values, step=step)
 
 
 @given(metrics, st.integers())

@@ -3,6 +3,7 @@ import json
 import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
@@ -212,6 +213,7 @@ def test_a_name_must_be_a_text_that_is_not_empty(run: Run, metrics: Any) -> None
         (np.zeros(3), "holds 3 values"),
         (np.zeros(0), "holds 0 values"),
         (1j, "a complex, not a number"),
+        (timedelta(1), "a timedelta, not a number"),
         (object(), "a object, not a number"),
     ],
 )
@@ -252,7 +254,7 @@ def test_a_clock_that_goes_back_changes_nothing_but_the_time(
 ) -> None:
     for step, seconds in enumerate((2_000_000_000, 1_000_000_000, 0)):
         clock = itertools.repeat(seconds * 10**9)
-        monkeypatch.setattr("epochal.run.run._time_ns", clock.__next__)
+        monkeypatch.setattr("epochal.run.recording._time_ns", clock.__next__)
         run.log({"a": 1}, step=step)
     found = of_kind(run.dir, "metrics")
     assert [r["step"] for r in found] == [0, 1, 2]

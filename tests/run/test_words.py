@@ -121,6 +121,16 @@ def test_the_closing_line_repeats_the_last_values(
     assert capsys.readouterr().err.splitlines()[-1].endswith("| loss: 1.0000")
 
 
+def test_the_closing_line_repeats_what_was_logged_even_if_its_dict_has_changed(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = {"loss": 2.0}
+    with start_run(console=True) as run:
+        run.log(metrics)
+        metrics["loss"] = 7.0
+    assert capsys.readouterr().err.splitlines()[-1].endswith("| loss: 2.0000")
+
+
 def test_an_exit_with_a_code_inside_the_block_is_a_failure(start_run: StartRun) -> None:
     with pytest.raises(SystemExit), start_run() as run:
         raise SystemExit(3)

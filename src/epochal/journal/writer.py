@@ -26,6 +26,7 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
 
 PART_BYTES = 64 * 1024 * 1024
+_write = os.write
 _NO_DESCRIPTOR = -1
 # A file that vanished or was replaced is noticed at most this late.
 _CHECK_EVERY_S = 1.0
@@ -71,6 +72,7 @@ class JournalWriter:
         self._held = _NO_DESCRIPTOR
         self._file_id = (0, 0)
         self._size = 0
+        self._looked_at = 0.0
         self._check_at = 0.0
         self._torn = False
         self._reason = ""
@@ -103,15 +105,15 @@ class JournalWriter:
     def append(self, line: bytes, at: float) -> None:
         """Write one line; ``at`` is the time of the call in Unix seconds. Never raises OSError."""
         try:
-            written = os.write(self._fd, line)
+            written = _write(self._fd, line)
         except OSError as error:
             self._append_slowly(line, error)
             return
         if written != len(line):
             self._begin_fault(line, written)
-        self._size += written
+        self._size = size = self._size + written
         # Two bounds: a clock that was set back must not put the next look off.
-        if not 0.0 < self._check_at - at <= _CHECK_EVERY_S or self._size >= self._part_bytes:
+        if at >= self._check_at or at < self._looked_at or size >= self._part_bytes:
             self._look_after(at)
 
     def close(self) -> None:
@@ -202,6 +204,7 @@ class JournalWriter:
 
     def _look_after(self, at: float) -> None:
         with self._lock:
+            self._looked_at = at
             self._check_at = at + _CHECK_EVERY_S
             if self._closed or self._fd == _NO_DESCRIPTOR:
                 return

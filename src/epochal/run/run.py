@@ -24,38 +24,27 @@ from typing import Any
 from epochal.console.lines import closing_line, section_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
-from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.errors import ValueTypeError
 from epochal.journal.archive_wish import ask_for_archive
 from epochal.journal.layout import RunFolder
-from epochal.journal.line import encode, encode_lines, now
+from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.run import notebook, samples
 from epochal.run.archive import write_asked_archive
 from epochal.run.death import describe_error, describe_trace
-from epochal.run.identified import IdentifiedRun
 from epochal.run.live_page import serve_in_background
 from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
 from epochal.run.pace import Pace, Totals
 from epochal.run.phases import Phase, Phases
+from epochal.run.recording import RecordingRun
 from epochal.run.resume import ResumeMark
 from epochal.run.shown import Shown
 from epochal.run.speed_limit import SpeedLimit
-from epochal.values import (
-    DeviceReader,
-    device_values,
-    flatten,
-    open_device_reader,
-    plain_int,
-    plain_json,
-)
-
-_time_ns = time.time_ns
-# Kinds whose latest values the closing line repeats.
-_HEADLINES = frozenset({"step", "epoch"})
+from epochal.values import plain_json
 
 
-class Run(IdentifiedRun):
+class Run(RecordingRun):
     """One training run. Made by :func:`epochal.init`; a context manager that finishes itself."""
 
     def __init__(
@@ -84,9 +73,9 @@ class Run(IdentifiedRun):
         self._lock = threading.RLock()
         self._finished = False
         self._is_observed = False
-        self._reader: DeviceReader | None = None
+        self._reader = None
         self._page: str | None = None
-        self._latest: Mapping[str, float] = {}
+        self._latest = {}
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
         self._closers: list[Callable[[], object]] = []
@@ -116,45 +105,6 @@ class Run(IdentifiedRun):
                 self._page = self.serve()
             shown = None if self._page is None else notebook.live_frame(self._page)
         return shown or f"<code>{html.escape(repr(self))}</code>"
-
-    # -- free metrics -----------------------------------------------------------------------------
-
-    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
-        """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
-
-        Values may be Python or numpy numbers or 0-d torch tensors. Raises for anything else.
-        """
-        if step is None:
-            with self._lock:
-                self._step = step = self._step + 1
-        elif type(step) is int:
-            self._step = step
-        else:
-            self._step = step = plain_int(step, name="step")
-        at = _time_ns() // 1_000_000 / 1000
-        try:
-            line = encode_lines([{"log": "metrics", "t": at, "step": step, "m": metrics}])
-            total = sum(metrics.values())
-            # Not zero when a value is non-finite, which JSON cannot hold; a TypeError for decimals,
-            # which the encoder would write as texts, and for tensors.
-            is_plain = total * 0.0 == 0 and "" not in metrics
-        except (TypeError, AttributeError, ValueError, ArithmeticError):
-            is_plain = False
-        if not is_plain:
-            self._log_carefully(metrics, at, step)
-            return
-        self._append(line, at)
-        self._latest = metrics
-        if at >= self._show_at:
-            self._show_at = at + self._pace.free(step, metrics)
-
-    def _log_carefully(self, metrics: Any, at: float, step: int) -> None:
-        if not isinstance(metrics, Mapping):
-            raise ValueTypeError(
-                f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
-            )
-        flat = flatten(metrics, wait=False)
-        self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
 
     # -- samples and words ------------------------------------------------------------------------
 
@@ -233,61 +183,7 @@ class Run(IdentifiedRun):
         if show and self.rank == 0:
             self._shown.options(plain)
 
-    # -- the way to disk --------------------------------------------------------------------------
-
-    def write(self, record: Record) -> None:
-        """Append one complete record, and print what belongs to its kind."""
-        kind = record["log"]
-        if kind == "step":
-            self._step = record["step"]
-            self._speed_limit.fill_step(record)
-        elif kind == "sol":
-            self._speed_limit.learn(record)
-        elif kind == "phases":
-            self._speed_limit.fill_phases(record)
-        self._write_or_defer(record)
-
-    def write_unseen(self, record: Record) -> None:
-        """Append one complete record of plain values, and print nothing for it."""
-        self._append(encode(record), now())
-
-    def _write_or_defer(self, record: Record) -> None:
-        """Append now, or when the values it holds have come from the accelerator."""
-        try:
-            line = encode(record)
-        except (TypeError, ValueError, OverflowError) as error:
-            if device_values(record):
-                self._check_open()
-                self._device_reader().defer(record)
-                return
-            raise ValueTypeError(
-                f"a {record.get('log')} record cannot be stored: {error}"
-            ) from error
-        self._append(line, now())
-        self._show(record)
-
-    def _show(self, record: Record) -> None:
-        kind = record["log"]
-        if kind == "metrics":
-            self._latest = record["m"]
-            if record["t"] >= self._show_at:
-                self._show_at = record["t"] + self._pace.free(record["step"], record["m"])
-            return
-        if kind in _HEADLINES:
-            losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
-            self._latest = {**losses, **(record.get("m") or {})}
-        if self.rank == 0:
-            self._shown.show(record)
-
-    def _device_reader(self) -> DeviceReader:
-        with self._lock:
-            if self._reader is None:
-                self._reader = open_device_reader(self._write_or_defer, self._say_lost)
-            return self._reader
-
-    def _say_lost(self, count: int, reason: str) -> None:
-        self._console.notice(f"{count} records whose values never came: {reason}")
-        self.event("values-lost", count=count, reason=reason)
+    # -- faces and the end ------------------------------------------------------------------------
 
     def serve(self, port: int | None = None) -> str | None:
         """Show this run and its neighbours live in a browser; gives the address, None on failure.
@@ -336,27 +232,6 @@ class Run(IdentifiedRun):
         self._say_goodbye(status)
         for call in self._last_calls:
             call(status)
-
-    def write_directly(self) -> None:
-        """Append to the journal with nothing in between; ends the start of a resumed attempt."""
-        if self._writer is not None and not self._finished and not self._is_observed:
-            self._append = self._writer.append
-
-    def move_to(self, folder: RunFolder, attempt: int) -> None:
-        """Move this process's part of the record into another run's folder and go on there."""
-        if self._writer is not None and self._writer.move_to(folder, attempt):
-            self._folder, self.attempt = folder, attempt
-
-    def on_line(self, observe: Callable[[bytes], None]) -> None:
-        """Have every line that is appended from now on shown to a function, after it is down."""
-        append = self._append
-        self._is_observed = True
-
-        def append_and_show(line: bytes, at: float) -> None:
-            append(line, at)
-            observe(line)
-
-        self._append = append_and_show
 
     def on_finish(self, close: Callable[[], object]) -> None:
         """Have something called when the run finishes, before its last record is written."""
@@ -435,19 +310,6 @@ class Run(IdentifiedRun):
         if self.is_of_this_process:
             self._console.line(f"epochal: {write_asked_archive(self._folder)}")
 
-    def _check_open(self) -> None:
-        if self._finished:
-            self._refuse(b"", 0.0)
-
-    def _to_nowhere(self, line: bytes, at: float) -> None:
-        """Runs that are switched off check their arguments and write nothing."""
-
-    def _refuse(self, line: bytes, at: float) -> None:
-        raise RunFinishedError(
-            f"run {self.name!r} is finished: start another with epochal.init(), or resume this one"
-            f" with epochal.init(project={self.project!r}, name={self.name!r}, resume='must')."
-        )
-
     def _say_goodbye(self, status: str) -> None:
         if self.rank != 0 or not self.is_of_this_process:
             return
@@ -456,7 +318,7 @@ class Run(IdentifiedRun):
             return
         seconds = time.monotonic() - self._started
         verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
-        self._console.closing(closing_line(seconds, metrics=self._latest, verb=verb))
+        self._console.closing(closing_line(seconds, metrics=self._latest_metrics(), verb=verb))
         if self.lost_records:
             self._console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
 

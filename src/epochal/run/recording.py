@@ -1,0 +1,176 @@
+"""How a run's calls become lines on disk: the hot path, and what stands beside it.
+
+``log`` has two ways. The short one is for a dict of plain finite numbers, which is nearly every
+call: one encoding, one sum that vouches for all values, one write. Anything else (tensors, nested
+metrics, values JSON cannot hold, mistakes) takes the careful one, which alone knows the rules.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any
+
+from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import MetricsRecord, decode_json, encode, encode_lines, now
+from epochal.record import Record
+from epochal.run.identified import IdentifiedRun
+from epochal.run.pace import Pace
+from epochal.run.shown import Shown
+from epochal.run.speed_limit import SpeedLimit
+from epochal.values import DeviceReader, device_values, flatten, open_device_reader, plain_int
+
+_time_ns = time.time_ns
+# Kinds whose latest values the closing line repeats.
+_HEADLINES = frozenset({"step", "epoch"})
+
+
+class RecordingRun(IdentifiedRun):
+    """The part of a run that appends records."""
+
+    rank: int
+    _lock: threading.RLock
+    _pace: Pace
+    _shown: Shown
+    _speed_limit: SpeedLimit
+    _append: Callable[[bytes, float], None]
+    _show_at: float
+    _reader: DeviceReader | None
+    _is_observed: bool
+    _latest: bytes | Mapping[str, float]
+
+    def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
+
+        Values may be Python or numpy numbers or 0-d torch tensors. Raises for anything else.
+        """
+        if step is None:
+            with self._lock:
+                self._step = step = self._step + 1
+        elif type(step) is int:
+            self._step = step
+        else:
+            self._step = step = plain_int(step, name="step")
+        at = _time_ns() // 1_000_000 / 1000
+        try:
+            line = encode_lines([MetricsRecord(at, step, metrics)])
+            # Not finite when a value is not, which JSON cannot hold; a TypeError for texts and for
+            # decimals, which the encoder would write as texts.
+            is_plain = isfinite(sum(metrics.values(), 0.0)) and "" not in metrics
+        except (TypeError, AttributeError, ValueError, ArithmeticError):
+            is_plain = False
+        if not is_plain:
+            self._log_carefully(metrics, at, step)
+            return
+        self._append(line, at)
+        self._latest = line
+        if at >= self._show_at:
+            self._show_at = at + self._pace.free(step, metrics)
+
+    def write(self, record: Record) -> None:
+        """Append one complete record, and print what belongs to its kind."""
+        kind = record["log"]
+        if kind == "step":
+            self._step = record["step"]
+            self._speed_limit.fill_step(record)
+        elif kind == "sol":
+            self._speed_limit.learn(record)
+        elif kind == "phases":
+            self._speed_limit.fill_phases(record)
+        self._write_or_defer(record)
+
+    def write_unseen(self, record: Record) -> None:
+        """Append one complete record of plain values, and print nothing for it."""
+        self._append(encode(record), now())
+
+    def write_directly(self) -> None:
+        """Append to the journal with nothing in between; ends the start of a resumed attempt."""
+        if self._writer is not None and not self._finished and not self._is_observed:
+            self._append = self._writer.append
+
+    def move_to(self, folder: RunFolder, attempt: int) -> None:
+        """Move this process's part of the record into another run's folder and go on there."""
+        if self._writer is not None and self._writer.move_to(folder, attempt):
+            self._folder, self.attempt = folder, attempt
+
+    def on_line(self, observe: Callable[[bytes], None]) -> None:
+        """Have every line that is appended from now on shown to a function, after it is down."""
+        append = self._append
+        self._is_observed = True
+
+        def append_and_show(line: bytes, at: float) -> None:
+            append(line, at)
+            observe(line)
+
+        self._append = append_and_show
+
+    # -- inner ------------------------------------------------------------------------------------
+
+    def _log_carefully(self, metrics: Any, at: float, step: int) -> None:
+        if not isinstance(metrics, Mapping):
+            raise ValueTypeError(
+                f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
+            )
+        flat = flatten(metrics, wait=False)
+        self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
+
+    def _write_or_defer(self, record: Record) -> None:
+        """Append now, or when the values it holds have come from the accelerator."""
+        try:
+            line = encode(record)
+        except (TypeError, ValueError, OverflowError) as error:
+            if device_values(record):
+                self._check_open()
+                self._device_reader().defer(record)
+                return
+            raise ValueTypeError(
+                f"a {record.get('log')} record cannot be stored: {error}"
+            ) from error
+        self._append(line, now())
+        self._show(record)
+
+    def _show(self, record: Record) -> None:
+        kind = record["log"]
+        if kind == "metrics":
+            self._latest = record["m"]
+            if record["t"] >= self._show_at:
+                self._show_at = record["t"] + self._pace.free(record["step"], record["m"])
+            return
+        if kind in _HEADLINES:
+            losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
+            self._latest = {**losses, **(record.get("m") or {})}
+        if self.rank == 0:
+            self._shown.show(record)
+
+    def _latest_metrics(self) -> Mapping[str, float]:
+        """What was logged last, as it was then: the caller may have changed its dict since."""
+        if isinstance(self._latest, bytes):
+            metrics: dict[str, float] = decode_json(self._latest)["m"]
+            return metrics
+        return self._latest
+
+    def _device_reader(self) -> DeviceReader:
+        with self._lock:
+            if self._reader is None:
+                self._reader = open_device_reader(self._write_or_defer, self._say_lost)
+            return self._reader
+
+    def _say_lost(self, count: int, reason: str) -> None:
+        self._console.notice(f"{count} records whose values never came: {reason}")
+        self.event("values-lost", count=count, reason=reason)
+
+    def _check_open(self) -> None:
+        if self._finished:
+            self._refuse(b"", 0.0)
+
+    def _to_nowhere(self, line: bytes, at: float) -> None:
+        """Runs that are switched off check their arguments and write nothing."""
+
+    def _refuse(self, line: bytes, at: float) -> None:
+        raise RunFinishedError(
+            f"run {self.name!r} is finished: start another with epochal.init(), or resume this one"
+            f" with epochal.init(project={self.project!r}, name={self.name!r}, resume='must')."
+        )
