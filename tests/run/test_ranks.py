@@ -59,6 +59,20 @@ def test_all_ranks_of_a_resumed_run_write_the_same_attempt(tmp_path: Path) -> No
     ]
 
 
+@pytest.mark.parametrize(("given", "step"), [("", 3), (", resume_step=2", 2)])
+def test_every_rank_of_a_resumed_run_counts_on_from_the_same_step(
+    tmp_path: Path, given: str, step: int
+) -> None:
+    assert run_script(tmp_path, "start().log({'a': 1}, step=2)")[0] == 0
+    source = f"run = start(resume='must'{given}); run.log({{'a': 1}}); print(run.step); input()"
+    processes = [start_script(tmp_path, source, **rank(number)) for number in (0, 1)]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"{step}\n"
+    for process in processes:
+        process.communicate("\n", timeout=60)
+
+
 def test_only_rank_0_prints(tmp_path: Path) -> None:
     source = "run = start(console=True); run.log_step(1, 1., 2, 3., 4., 5., 6.); print(); input()"
     processes = [start_script(tmp_path, source, **rank(number)) for number in (0, 1)]

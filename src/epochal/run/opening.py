@@ -67,7 +67,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         resume_step=request.resume_step,
     )
     if launch.world_size > 1:
-        meeting = ranks.Meeting(folder, run.attempt)
+        meeting = ranks.Meeting(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(run, last_step)
     return run
@@ -190,6 +190,7 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
         rank=launch.rank,
         console=request.console,
         totals=request.totals,
+        last_step=meeting.last_step,
     )
 
 
@@ -208,6 +209,7 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
         rank=launch.rank,
         console=request.console,
         totals=request.totals,
+        last_step=-1 if request.resume_step is None else request.resume_step - 1,
     )
     run.on_finish(lambda: _move_to_rank_zero(run, request.root, launch_id))
     return run

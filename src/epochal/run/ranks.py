@@ -25,10 +25,11 @@ _STALE_AFTER_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Where a launch's records go."""
+    """Where a launch's records go; `last_step` is the step they follow, -1 in a new run."""
 
     folder: RunFolder
     attempt: int
+    last_step: int = -1
 
 
 def publish(root: Path, launch_id: str, meeting: Meeting) -> None:
@@ -41,6 +42,7 @@ def publish(root: Path, launch_id: str, meeting: Meeting) -> None:
         {
             "folder": relative.as_posix(),
             "attempt": meeting.attempt,
+            "last_step": meeting.last_step,
             "t": time.time(),
             "by": process_identity(),
         },
@@ -60,7 +62,8 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> Meeting | Non
 def _look(root: Path, launch_id: str) -> Meeting | None:
     try:
         told = read_json(_published(root, launch_id))
-        meeting = Meeting(RunFolder(root / str(told["folder"])), int(told["attempt"]))
+        folder = RunFolder(root / str(told["folder"]))
+        meeting = Meeting(folder, int(told["attempt"]), int(told.get("last_step", -1)))
         published_at, seen = float(told["t"]), liveness(told["by"])
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None  # nothing yet, or nothing that this version wrote
