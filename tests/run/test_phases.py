@@ -146,6 +146,22 @@ def test_long_steps_are_not_waited_for(start_run: StartRun, ticks: Ticks) -> Non
     assert [record["steps"] for record in written(run, "phases")] == [2, 2]
 
 
+def test_a_step_or_two_at_the_end_are_no_record(start_run: StartRun, ticks: Ticks) -> None:
+    run = start_run()
+    train(run, ticks, 1 + 50 + 1, forward=1000)
+    with run.phase("eval"):
+        ticks.pass_ms(30_000)
+    run.finish()
+    assert [record["steps"] for record in written(run, "phases")] == [50]
+
+
+def test_some_steps_at_the_end_are(start_run: StartRun, ticks: Ticks) -> None:
+    run = start_run()
+    train(run, ticks, 1 + 50 + 5, forward=1000)
+    run.finish()
+    assert [record["steps"] for record in written(run, "phases")] == [50, 5]
+
+
 def test_a_run_of_weeks_is_not_told_minute_by_minute(start_run: StartRun, ticks: Ticks) -> None:
     run = start_run()
     train(run, ticks, 1, forward=1)

@@ -34,6 +34,8 @@ RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 RECORD_AT_LATEST_S = 60.0
 # Of a run of weeks nobody needs every minute, and 2,000 points are more than a screen shows.
 RECORD_SHARE = 1 / 2000
+# What is left at the end: one step or two, with the last evaluation and save in them, are no mean.
+REST_STEPS = 5
 LONG_MS = 100.0
 
 P = ParamSpec("P")
@@ -214,6 +216,7 @@ class Phases:
         self._made_ns = perf_counter_ns()
         self._sums: dict[str, int] = {}
         self._steps = 0
+        self._written_steps: int | None = None
 
     def named(self, name: str) -> Phase:
         """The phase of a name; always the same one."""
@@ -261,7 +264,7 @@ class Phases:
         self.run.write(record)
 
     def finish(self) -> None:
-        """Write what is left; phases cost nothing and record nothing from here on."""
+        """Write what is left, if it is worth it; phases cost and record nothing from here on."""
         lane, is_closed = self.loop, self._is_closed
         self.stop()
         if lane is None or is_closed:
@@ -274,7 +277,7 @@ class Phases:
                 self.clock.end_step()
         else:
             at_ns = perf_counter_ns()
-        if self._begun_ns is not None and self._steps:
+        if self._begun_ns is not None and self._is_worth_it():
             self._write(at_ns, wait=True)
         self.clock = None
 
@@ -301,11 +304,18 @@ class Phases:
         is_full = elapsed_s >= RECORD_EVERY_S and self._steps >= RECORD_STEPS
         return is_full or elapsed_s >= RECORD_AT_LATEST_S
 
+    def _is_worth_it(self) -> bool:
+        """Whether the rest says something: it is all there is, or covers as much as others do."""
+        if self._written_steps is None:
+            return self._steps > 0
+        return self._steps >= min(REST_STEPS, self._written_steps)
+
     def _write(self, at_ns: int, *, wait: bool = False) -> None:
         assert self._begun_ns is not None
         steps, sums = self._steps, self._sums
         wall_ms = (at_ns - self._begun_ns) / 1e6 / steps
         self._begun_ns, self._steps, self._sums = at_ns, 0, {}
+        self._written_steps = steps
         host = {name: own / 1e6 / steps for name, own in sums.items()}
         times = DeviceTimes() if self.clock is None else self.clock.take(wait=wait)
         means = {name: mean * _ratio(name, times) for name, mean in host.items()}
