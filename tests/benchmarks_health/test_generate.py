@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import islice, pairwise
 
+import numpy as np
 import pytest
 
 from benchmarks.health.case import Case
-from benchmarks.health.families import families
+from benchmarks.health.families import families, strengths
 from benchmarks.health.faults import sicknesses
+from benchmarks.health.faults.planting import DoesNotFit, Sickness
 from benchmarks.health.generate import healthy_cases, sick_case
 from epochal.record import KINDS
 
@@ -60,6 +62,25 @@ def test_a_fault_begins_within_the_run_and_leaves_time_to_be_found(
     assert case.times[0] <= fault.onset_t <= case.times[-1]
     end = case.row_times[-1] + case.silence_s
     assert fault.onset_row + fault.limit_rows < case.steps or fault.onset_t + fault.limit_s <= end
+
+
+def fits(sickness: Sickness, family: str, *, heldout: bool) -> bool:
+    for seed in range(8):
+        sketch = families(heldout=heldout)[family](np.random.default_rng(seed), sickness.rows)
+        try:
+            sickness.plant(sketch, strengths(heldout=heldout))
+        except DoesNotFit:
+            continue
+        return True
+    return False
+
+
+@pytest.mark.parametrize("rule", sicknesses())
+@pytest.mark.parametrize("heldout", [False, True])
+def test_no_class_of_faults_hangs_on_one_family(rule: str, heldout: bool) -> None:
+    names = families(heldout=heldout)
+    fitting = (name for name in names if fits(sicknesses()[rule], name, heldout=heldout))
+    assert len(list(islice(fitting, 3))) == 3
 
 
 @pytest.mark.parametrize("rule", sicknesses())

@@ -2,55 +2,47 @@
 
 from __future__ import annotations
 
-from benchmarks.health.families.heldout.bends import (
-    curriculum,
-    data_mixture,
-    inverse_root,
-    step_decay,
-    trapezoid,
+from benchmarks.health.families.heldout.quantities import (
+    force_field,
+    forecasting,
+    graph_nodes,
+    variational,
 )
-from benchmarks.health.families.heldout.later import (
-    growing_batches,
-    high_floor,
-    shards,
-    slow_start,
-    triangular_rates,
+from benchmarks.health.families.heldout.sequences import (
+    group_policy,
+    instruction_tuning,
+    large_pretraining,
+    speech,
 )
-from benchmarks.health.families.heldout.numbers import (
-    adapters,
-    coarse_numbers,
-    denoising,
-    distillation,
-    negative_likelihood,
+from benchmarks.health.families.heldout.together import (
+    paired_embeddings,
+    routed_tokens,
 )
-from benchmarks.health.families.heldout.systems import (
-    many_experts,
-    many_ranks,
-    sparse_records,
+from benchmarks.health.families.heldout.vision import (
+    masked_patches,
+    mixed_images,
+    scenes,
+    unfreezing,
 )
 from benchmarks.health.strengths import Strengths
 
 FAMILIES = {
     family.__name__.replace("_", "-"): family
     for family in (
-        data_mixture,
-        curriculum,
-        step_decay,
-        inverse_root,
-        trapezoid,
-        coarse_numbers,
-        denoising,
-        negative_likelihood,
-        adapters,
-        distillation,
-        many_experts,
-        many_ranks,
-        sparse_records,
-        triangular_rates,
-        shards,
-        high_floor,
-        growing_batches,
-        slow_start,
+        mixed_images,
+        masked_patches,
+        unfreezing,
+        scenes,
+        large_pretraining,
+        instruction_tuning,
+        group_policy,
+        speech,
+        variational,
+        forecasting,
+        force_field,
+        graph_nodes,
+        routed_tokens,
+        paired_embeddings,
     )
 }
 

@@ -1,7 +1,14 @@
-"""The half that thresholds may be tuned with."""
+"""The half that thresholds may be tuned with; half of it was held out once."""
 
 from __future__ import annotations
 
+from benchmarks.health.families.train.bends import (
+    curriculum,
+    data_mixture,
+    inverse_root,
+    step_decay,
+    trapezoid,
+)
 from benchmarks.health.families.train.curves import (
     cosine,
     heavy_tails,
@@ -10,12 +17,31 @@ from benchmarks.health.families.train.curves import (
     scales,
     warm_restarts,
 )
+from benchmarks.health.families.train.later import (
+    growing_batches,
+    high_floor,
+    shards,
+    slow_start,
+    triangular_rates,
+)
 from benchmarks.health.families.train.loops import (
     cadences,
     experts,
     language_model,
     replicas,
     resumed,
+)
+from benchmarks.health.families.train.numbers import (
+    adapters,
+    coarse_numbers,
+    denoising,
+    distillation,
+    negative_likelihood,
+)
+from benchmarks.health.families.train.systems import (
+    many_experts,
+    many_ranks,
+    sparse_records,
 )
 from benchmarks.health.families.train.tasks import (
     classification,
@@ -47,30 +73,48 @@ FAMILIES = {
         epochs,
         oscillating,
         reinforcement,
+        data_mixture,
+        curriculum,
+        step_decay,
+        inverse_root,
+        trapezoid,
+        coarse_numbers,
+        denoising,
+        negative_likelihood,
+        adapters,
+        distillation,
+        many_experts,
+        many_ranks,
+        sparse_records,
+        triangular_rates,
+        shards,
+        high_floor,
+        growing_batches,
+        slow_start,
     )
 }
 
 STRENGTHS = Strengths(
-    rise=(2.0, 30.0),
-    rise_rows=(20, 120),
-    spike=(0.6, 5.0),
-    explosion=(40, 1e4),
-    vanishing=(1e-7, 1e-3),
-    doubling_rows=(12, 35),
-    clipped=(3, 40),
-    overfit=(0.015, 0.08),
-    shock=(0.2, 1.5),
-    peak_rise=(0.25, 1.5),
-    slower=(1.6, 5.0),
-    waiting=(0.45, 0.9),
-    clock=(0.35, 0.7),
-    creep_per_min=(0.015, 0.06),
-    filling_s=(400, 1200),
-    sol=(12, 45),
-    crowding=(0.65, 0.95),
-    alive=(0.1, 0.4),
-    weights_per_sample=(1.25, 1.8),
-    drift=(0.01, 0.3),
-    cliff=(0.2, 0.5),
-    clock_jump_s=(90, 9000),
+    rise=(1.8, 100.0),
+    rise_rows=(10, 150),
+    spike=(0.5, 10.0),
+    explosion=(30, 1e6),
+    vanishing=(1e-9, 2e-3),
+    doubling_rows=(8, 40),
+    clipped=(2.5, 100),
+    overfit=(0.012, 0.12),
+    shock=(0.18, 3.0),
+    peak_rise=(0.2, 3.0),
+    slower=(1.5, 8.0),
+    waiting=(0.4, 0.95),
+    clock=(0.25, 0.75),
+    creep_per_min=(0.012, 0.1),
+    filling_s=(300, 1500),
+    sol=(5, 48),
+    crowding=(0.6, 0.98),
+    alive=(0.05, 0.42),
+    weights_per_sample=(1.2, 2.5),
+    drift=(0.008, 0.5),
+    cliff=(0.18, 0.7),
+    clock_jump_s=(75, 40_000),
 )

@@ -1,4 +1,4 @@
-"""Families written after the thresholds were set, so that nobody can have met them."""
+"""More bends and paces, some of them written after the first thresholds were set."""
 
 from __future__ import annotations
 
