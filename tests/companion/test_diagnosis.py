@@ -83,3 +83,32 @@ def test_telemetry_of_another_node_belongs_to_the_rank_it_sits_beside(tmp_path: 
     diagnosis.look()
     run.finish()
     assert diagnosis.ranks == {0, 8}
+
+
+def test_a_number_that_is_none_is_found_in_a_flood(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    for step in range(20_000):
+        run.log({"loss": math.inf if step == 17_321 else 1.0}, step=step)
+    run.finish()
+    diagnosis = Diagnosis(charge_of(run.dir))
+    while diagnosis.go_on():
+        pass
+    opened = next(found for found in findings_of(run) if found["rule"] == "nonfinite")
+    assert opened["steps"] == [17_321, 17_321]
+
+
+def test_records_of_several_writers_are_judged_in_the_order_of_their_times(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    beside = OwnJournal(charge_of(run.dir, node="there", rank=8))
+    for step in range(3):
+        run.log({"loss": 1.0}, step=step)
+        beside.event("hardware", text=str(step))
+    seen: list[tuple[str, float]] = []
+    diagnosis = Diagnosis(
+        charge_of(run.dir),
+        on_records=lambda writer, records: seen.extend((writer, one["t"]) for one in records),
+    )
+    diagnosis.look()
+    run.finish()
+    assert {writer for writer, _ in seen} == {"loop", "telemetry-there"}
+    assert [t for _, t in seen] == sorted(t for _, t in seen)

@@ -7,7 +7,6 @@ from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.idle import Sample
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.timeline import Timeline, on_grid
-from epochal.record import Position
 from tests.doubles.companions import charge_of, wait_for
 from tests.doubles.journals import of_kind
 
@@ -33,7 +32,7 @@ class Bench:
         self.folder = folder
 
     def take(self, **record: Any) -> None:
-        self.timeline.take(Position("loop", 1, 0, 0), {"t": self.now, **record})
+        self.timeline.take("loop", [{"t": self.now, **record}])
 
     def train(self, *durations: float) -> None:
         for seconds in durations:
@@ -77,7 +76,7 @@ def test_a_stretch_of_long_ago_is_not_written(tmp_path: Path) -> None:
     bench.train(*[0.1] * 30)
     at = bench.now
     bench.now += 500.0  # a companion that was started again reads on from the beginning
-    bench.timeline.take(Position("loop", 1, 0, 0), {"log": "step", "step": 31, "t": at + 9.0})
+    bench.timeline.take("loop", [{"log": "step", "step": 31, "t": at + 9.0}])
     assert bench.written() == []
 
 

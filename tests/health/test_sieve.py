@@ -56,3 +56,16 @@ def test_a_thinned_run_gives_no_findings_about_its_steps() -> None:
         if finding.severity != "info"
     ]
     assert found == []
+
+
+def test_records_thinned_many_at_a_time_are_those_that_are_fed_one_by_one() -> None:
+    records = [
+        {"log": "metrics", "t": 100 + i / 2000, "step": i, "m": {"loss": 1.0 if i % 7 else 50.0}}
+        for i in range(6000)
+    ]
+    one_by_one, at_once = Health(), Health()
+    fed = [finding for record in records for finding in one_by_one.feed(record)]
+    passed = [record for i in range(0, 6000, 500) for record in at_once.thin(records[i : i + 500])]
+    assert 0 < len(passed) < 3000
+    assert [finding for record in passed for finding in at_once.judge(record)] == fed
+    assert at_once.context.step == one_by_one.context.step

@@ -84,6 +84,45 @@ def test_reading_never_steps_over_a_nul(tmp_path: Path, tail: bytes) -> None:
     assert reader.offset == len(header(LOOP))
 
 
+pieces = st.sampled_from(
+    [
+        encode({"log": "metrics", "t": 0.0, "m": {"a": 1.5}}),
+        encode({"log": "text", "t": 1.0, "text": "ü\n"}),
+        b"\n",
+        b"rubbish\n",
+        b"[1]\n",
+        b'{"log":1}\n',
+        b'{"log":"event","t":1.0,"na\n',
+        b'{"log":"event","t":1.{"log":"event","t":2.0}\n',
+        b'{"log":"x","t":1.0}{"log":"y","t":1.0}\n',
+        b"\xff\n",
+        b"\0",
+        b'{"log":"torn',
+    ]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(pieces, max_size=12))
+def test_blocks_hold_what_is_read_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, wanted: list[bytes]
+) -> None:
+    folder = tmp_path_factory.mktemp("blocks")
+    one_by_one, at_once = (part_with(folder, header(LOOP) + b"".join(wanted)) for _ in range(2))
+    records = [record for _, record in one_by_one.read()]
+    assert [record for block in at_once.read_blocks() for record in block] == records
+    assert at_once == one_by_one
+
+
+def test_blocks_of_a_long_part_follow_each_other(tmp_path: Path) -> None:
+    body = [encode({"log": "event", "t": 0.0, "n": n, "text": "x" * n}) for n in range(2000)]
+    reader = part_with(tmp_path, b"".join(body))
+    blocks = list(reader.read_blocks())
+    assert [record["n"] for block in blocks for record in block] == list(range(2000))
+    assert len(blocks) > 3
+    assert list(reader.read_blocks()) == []
+
+
 def test_a_record_appears_when_its_newline_does(tmp_path: Path) -> None:
     line = encode({"log": "event", "t": 0.0})
     reader = part_with(tmp_path, line[:-1])
@@ -99,9 +138,9 @@ def test_a_newer_format_is_refused_with_a_sentence_each_time(
 ) -> None:
     body = encode({"log": "run", "t": 0.0, "v": version}) + encode({"log": "event", "t": 0.0})
     reader = part_with(tmp_path, body)
-    for _ in range(2):
+    for read in (reader.read, reader.read, reader.read_blocks, reader.read_blocks):
         with pytest.raises(NewerFormatError, match=r"newer Epochal .*pip install -U epochal"):
-            list(reader.read())
+            list(read())
 
 
 def test_a_newer_minor_version_and_unknown_kinds_are_read(tmp_path: Path) -> None:
@@ -121,6 +160,9 @@ def test_records_longer_than_a_reading_chunk_come_back(tmp_path: Path) -> None:
     long = encode({"log": "text", "t": 0.0, "text": "x" * 9_000_000})
     reader = part_with(tmp_path, header(LOOP) + long + long)
     assert [len(r.get("text", "")) for _, r in reader.read()] == [0, 9_000_000, 9_000_000]
+    reader = part_with(tmp_path, header(LOOP) + long + long)
+    blocks = [len(record.get("text", "")) for block in reader.read_blocks() for record in block]
+    assert blocks == [0, 9_000_000, 9_000_000]
 
 
 def test_parts_are_read_in_order_and_others_left_alone(tmp_path: Path) -> None:

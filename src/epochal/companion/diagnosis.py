@@ -7,7 +7,9 @@ attempt from its beginning and writes only what is not there yet.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from epochal.companion.charge import Charge
@@ -15,9 +17,9 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.health.engine import Health
 from epochal.health.finding import Finding, told_as
-from epochal.journal.follow import Follower
+from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
-from epochal.record import Position, Record, moment_of
+from epochal.record import Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.
 _RECORDS_A_LOOK = 5000
@@ -27,7 +29,7 @@ _LOOK_FOR_S = 0.2
 
 OnFinding = Callable[[Finding], object]
 OnFinish = Callable[[Record], object]
-OnRecord = Callable[[Position, Record], object]
+OnRecords = Callable[[str, Sequence[Record]], object]  # a writer and what it wrote
 
 
 class Diagnosis:
@@ -39,7 +41,7 @@ class Diagnosis:
         *,
         on_finding: OnFinding = lambda _finding: None,
         on_finish: OnFinish = lambda _record: None,
-        on_record: OnRecord = lambda _position, _record: None,
+        on_records: OnRecords = lambda _writer, _records: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._charge = charge
@@ -48,7 +50,7 @@ class Diagnosis:
         self._health = Health(config=_config(charge))
         self._on_finding = on_finding
         self._on_finish = on_finish
-        self._on_record = on_record
+        self._on_records = on_records
         self._clock = clock
         self._written: set[tuple[str, str, str]] = set()
         self._ranks: dict[str, int] = {}
@@ -92,37 +94,41 @@ class Diagnosis:
 
     def _read_on(self) -> bool:
         """Whether there is more to read."""
-        found = self._follower.poll(limit=_RECORDS_A_LOOK)
-        writers = {position.writer for position, _ in found}
-        if FINDINGS in writers:
-            for position, record in found:
-                if position.writer == FINDINGS:
+        found = self._follower.poll(enough=_RECORDS_A_LOOK)
+        for batch in found:
+            if batch.part.writer == FINDINGS:
+                for record in batch.records:
                     self._remember(record)
+        for writer, records in self._in_order(found):
+            self._feed(writer, records)
+        return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
+
+    def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, list[Record]]]:
+        """What is to be judged: records that follow each other, and their writer."""
+        watched = [
+            (batch.part.writer, batch.records)
+            for batch in found
+            if batch.part.writer != FINDINGS and batch.part.attempt == self._charge.attempt
+        ]
+        if len({batch.part.writer for batch in found}) == 1:
+            yield from watched
+            return
         # Writers are read one after another; rules see what happened in its order.
-        if len(writers) > 1:
-            found.sort(key=lambda item: moment_of(item[1]))
-        for position, record in found:
-            self._feed(position, record)
-        return len(found) >= _RECORDS_A_LOOK
+        items = [(writer, record) for writer, records in watched for record in records]
+        items.sort(key=lambda item: moment_of(item[1]))
+        for writer, group in groupby(items, key=itemgetter(0)):
+            yield writer, [record for _, record in group]
 
-    def _feed(self, position: Position, record: Record) -> None:
-        if position.writer != FINDINGS and position.attempt == self._charge.attempt:
-            self._take(
-                self._health.feed(record, rank=self._rank(position, record), writer=position.writer)
-            )
-            self._note_phase(record)
-            self._on_record(position, record)
-            if record.get("log") == "finish" and position.writer == LOOP:
-                self._on_finish(record)
-
-    def _rank(self, position: Position, record: Record) -> int:
-        """A writer's rank; telemetry of a node says in its header which rank it sits beside."""
-        rank = self._ranks.get(position.writer)
+    def _feed(self, writer: str, records: list[Record]) -> None:
+        rank = self._ranks.get(writer)
         if rank is None:
-            said, header = rank_of_writer(position.writer), record.get("rank")
-            beside = header if isinstance(header, int) and header > 0 else 0
-            rank = self._ranks[position.writer] = beside if said is None else said
-        return rank
+            rank = self._ranks[writer] = _rank(writer, records[0])
+        for record in self._health.thin(records, rank=rank):
+            self._take(self._health.judge(record, rank=rank, writer=writer))
+            self._note_phase(record)
+            if writer == LOOP and record["log"] == "finish":
+                self._on_finish(record)
+        self._on_records(writer, records)
 
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
@@ -148,6 +154,14 @@ class Diagnosis:
         step = {"step": record["step"]} if "step" in record else {}
         self._journal.event("phase", phase=phase, **was, **step)
         self._phase = phase
+
+
+def _rank(writer: str, header: Record) -> int:
+    """A writer's rank; telemetry of a node says in its header which rank it sits beside."""
+    said, beside = rank_of_writer(writer), header.get("rank")
+    if said is not None:
+        return said
+    return beside if isinstance(beside, int) and beside > 0 else 0
 
 
 def _config(charge: Charge) -> dict[str, Any]:

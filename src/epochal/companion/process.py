@@ -66,7 +66,7 @@ class Companion:
             charge,
             on_finding=self._alerts.finding,
             on_finish=self._alerts.finished,
-            on_record=self._timeline.take,
+            on_records=self._timeline.take,
         )
         self._is_told_to_stop = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from epochal.companion.cpu_ring import PERIOD_S
@@ -17,7 +17,7 @@ from epochal.companion.idle import Doing, Gap, Sample, cause_of, doing_of, idle_
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
 from epochal.journal.layout import LOOP
-from epochal.record import Position, Record
+from epochal.record import Record
 
 _SOON_S = 0.005
 _BEFORE_S = 2.0
@@ -68,10 +68,19 @@ class Timeline:
         self._num_written = 0
         self._last_step_at = 0.0
 
-    def take(self, position: Position, record: Record) -> None:
-        """Take in a record of the run."""
-        if position.writer != LOOP or self._is_flooded(record):
+    def take(self, writer: str, records: Iterable[Record]) -> None:
+        """Take in what the writer of this name wrote."""
+        if writer != LOOP:
             return
+        for record in records:
+            at = record.get("t")
+            if record["log"] in STEP_KINDS and isinstance(at, (int, float)):
+                if 0 <= at - self._last_step_at < _SOON_S:
+                    continue  # so soon after the last step that neither can have been slow
+                self._last_step_at = at
+            self._take(record)
+
+    def _take(self, record: Record) -> None:
         if self._started is None and isinstance(record.get("t"), (int, float)):
             self._started = float(record["t"])
         doing = doing_of(record)
@@ -80,16 +89,6 @@ class Timeline:
         stretch = self._slow.take(record)
         if stretch is not None and self._waiting is None and self._is_worth(stretch):
             self._waiting = stretch
-
-    def _is_flooded(self, record: Record) -> bool:
-        """Whether a step follows the last one so soon that neither can have been slow."""
-        at = record.get("t")
-        if record.get("log") not in STEP_KINDS or not isinstance(at, (int, float)):
-            return False
-        if 0 <= at - self._last_step_at < _SOON_S:
-            return True
-        self._last_step_at = at
-        return False
 
     def look(self) -> None:
         """Write about the stretch that waits, once a little of what followed has passed."""

