@@ -51,6 +51,7 @@ class RuleVerdict:
     early: int = 0  # runs in which the rule spoke up before there was a reason
     late: int = 0  # found, but not in time
     unnamed: int = 0  # found, but not where it is
+    notes: int = 0  # found in time, but as a note: neither warning nor error when it was said
     delay_steps: list[float] = field(default_factory=list)
     delay_s: list[float] = field(default_factory=list)
     misses: list[str] = field(default_factory=list)
@@ -117,6 +118,7 @@ def _judge_sick(case: Case, fault: Fault, verdict: RuleVerdict) -> None:
             verdict.misses.append(f"{where}: not named: {one.finding.sentence}")
             verdict.unnamed += 1
             break
+        verdict.notes += one.finding.severity not in GRAVE
         verdict.delay_steps.append(max(0, rows) * case.every)
         verdict.delay_s.append(max(0.0, seconds))
         break

@@ -79,10 +79,12 @@ class Report:
             yield from (f"{family.family}: {text}" for text in family.sentences[:most])
 
     def _rules_table(self) -> Table:
-        columns = ("found in time", "cases", "steps p50", "p95", "s p50", "p95 ", "late", "early")
+        delays = ("steps p50", "p95", "s p50", "p95 ")
+        columns = ("found in time", "as notes", "cases", *delays, "late", "early")
         rows = {
             one.rule: (
                 f"{one.rate:.0%}",
+                one.notes,
                 one.cases,
                 _whole(middle(one.delay_steps)),
                 _whole(upper(one.delay_steps)),

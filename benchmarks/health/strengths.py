@@ -1,4 +1,4 @@
-"""How strong a planted fault may be; the two halves of the judge draw from other ranges."""
+"""How strong a planted fault may be; each half of the judge has ranges of its own."""
 
 from __future__ import annotations
 

@@ -138,9 +138,14 @@ class CurveThresholds:
     warmup_share: float = 0.9
     # The shock of cold moments comes at once: within so many points.
     warmup_points: int = 120
-    # A tenth above where it started, and beyond the noise.
+    # A tenth above where it started, and beyond the noise: over five points and over fifteen. Noise
+    # without a shock gets there once in five hundred runs that do not fall at all, mostly because
+    # the three first points happen to be low.
     warmup_rise: float = 0.1
-    warmup_widths: float = 4.0
+    warmup_widths: tuple[float, float] = (4.0, 3.0)
+    # Norms fall at a healthy start; one that multiplies is a second witness.
+    warmup_leap: float = 2.5
+    warmup_leap_widths: tuple[float, float] = (3.0, 2.2)
     # The rate counts as at its peak above this share of it.
     peak_share: float = 0.9
     peak_points: int = 30
@@ -177,10 +182,11 @@ class CurveThresholds:
     too_good_evals: int = 3
 
     # -- repeated-data ----------------------------------------------------------------------------
-    # Levels of so many points on both sides of an epoch's end.
-    cliff_points: int = 20
+    # Levels of so many points on both sides of an epoch's end: at once, and again where noise hides
+    # a cliff from twenty. A bar is about four standard errors of the difference.
+    cliff_points: tuple[int, int] = (20, 60)
+    cliff_widths: tuple[float, float] = (1.5, 0.9)
     cliff_share: float = 0.08
-    cliff_widths: float = 1.5
     # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses less
     # than a fifth of it within the points looked at.
     cliff_rate_cut: float = 0.7

@@ -22,3 +22,17 @@ def test_a_rise_under_a_warm_up_is_not_for_want_of_one() -> None:
 
 def test_noise_at_the_start_is_no_shock() -> None:
     assert opened(NoWarmup, steps(flat(300, 1.0, width=0.25), lr=1e-2)) == []
+
+
+def test_a_shock_shows_through_noise_that_grows_with_it() -> None:
+    rough = flat(200, 1.0, width=0.15)
+    losses = [2 * (1 + 1.5 * min(1, n / 10)) * value for n, value in enumerate(rough)]
+    assert len(opened(NoWarmup, steps(losses, lr=1e-2))) == 1
+
+
+def test_a_norm_that_leaps_is_a_second_witness() -> None:
+    rough = flat(200, 1.0, width=0.15)
+    losses = [2 * (1 + 0.65 * min(1, n / 10)) * value for n, value in enumerate(rough)]
+    norms = [1 + 9 * min(1, n / 10) for n in range(200)]
+    assert opened(NoWarmup, steps(losses, lr=1e-2, norm=norms)) != []
+    assert opened(NoWarmup, steps(losses, lr=1e-2, norm=1.0)) == []

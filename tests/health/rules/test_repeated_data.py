@@ -35,3 +35,16 @@ def test_a_rate_cut_at_the_end_of_an_epoch_explains_it() -> None:
     epochs = [n / 300 for n in range(600)]
     rates = [0.1] * 300 + [0.01] * 300
     assert opened(RepeatedData, steps(losses, epoch=epochs, lr=rates)) == []
+
+
+def test_a_cliff_that_noise_hides_at_first_shows_over_more_points() -> None:
+    losses = flat(300, 1.0, width=0.3) + flat(300, 0.68, width=0.3, seed=2)
+    epochs = [n / 300 for n in range(600)]
+    (found,) = opened(RepeatedData, steps(losses, epoch=epochs))
+    assert found.steps == (300, 360)
+
+
+def test_noise_at_an_epochs_end_is_no_cliff() -> None:
+    losses = flat(3000, 1.0, width=0.3)
+    epochs = [n / 300 for n in range(3000)]
+    assert opened(RepeatedData, steps(losses, epoch=epochs)) == []

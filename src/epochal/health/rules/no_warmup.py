@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from itertools import pairwise
 from statistics import median
 
 from epochal.format import format_number
@@ -13,7 +13,9 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
-_FIRST, _NEWEST = 3, 5  # points: the very start, and a level that one batch cannot make
+# Points: the very start, a level that one batch cannot make, and one that a handful cannot.
+_FIRST, _NEWEST = 3, (5, 15)
+_APART = 10  # points between two values, to see noise that changes slowly
 
 
 class NoWarmup(Rule):
@@ -34,18 +36,36 @@ class NoWarmup(Rule):
         thresholds = self.thresholds.curves
         if curve is None or curve.count > thresholds.warmup_points or curve.lowest <= 0:
             return ()
-        if curve.count < _FIRST + _NEWEST or context.is_resumed:
+        if curve.count < _FIRST + _NEWEST[0] or context.is_resumed:
             return ()
         rate = context.rate
         if not rate.began_at_peak(thresholds.warmup_share) or rate.count < curve.count // 2:
             return ()
         values = curve.window(curve.count)
-        first, now = median(values[:_FIRST]), median(values[-_NEWEST:])
-        noise = median(abs(b - a) for a, b in pairwise(values))
-        bar = max(thresholds.warmup_rise * first, thresholds.warmup_widths * noise)
-        if now - first <= bar:
+        shock = self._shock(values, context.curves.get("norm"))
+        if shock is None:
             return (Verdict(curve.name, False),)
-        return (self._verdict(curve, context, first, now),)
+        return (self._verdict(curve, context, *shock),)
+
+    def _shock(self, values: list[float], norm: Curve | None) -> tuple[float, float] | None:
+        """The start and the newest level, when the latter lies far beyond the noise.
+
+        Ratios are compared, as noise grows with the level it is noise of. Where the gradient norm
+        leapt as well, less of a rise is enough.
+        """
+        thresholds = self.thresholds.curves
+        first = median(values[:_FIRST])
+        usual, witnessed = thresholds.warmup_widths, thresholds.warmup_leap_widths
+        for points, widths, fewer in zip(_NEWEST, usual, witnessed, strict=True):
+            now = median(values[-points:])
+            if len(values) < _FIRST + points or now <= (1 + thresholds.warmup_rise) * first:
+                continue
+            noise = max(_roughness(values, apart) for apart in (1, min(_APART, points)))
+            if norm is not None and _has_leapt(norm, points, thresholds.warmup_leap):
+                widths = fewer
+            if math.log(now / first) > widths * noise:
+                return first, now
+        return None
 
     def _verdict(self, curve: Curve, context: Context, first: float, now: float) -> Verdict:
         begin, position = curve.points[0][0], curve.points[-1][0]
@@ -64,3 +84,15 @@ class NoWarmup(Rule):
                 "tenth of it."
             ),
         )
+
+
+def _roughness(values: list[float], apart: int) -> float:
+    """The usual ratio of two values so many points apart, as a logarithm."""
+    return median(abs(math.log(b / a)) for a, b in zip(values, values[apart:], strict=False))
+
+
+def _has_leapt(norm: Curve, points: int, times: float) -> bool:
+    values = norm.window(norm.count)
+    if len(values) < _FIRST + points:
+        return False
+    return median(values[-points:]) > times * median(values[:_FIRST])

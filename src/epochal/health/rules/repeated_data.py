@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -15,6 +16,16 @@ from epochal.health.thresholds import Thresholds
 from epochal.health.words import percent, place, steps_of
 
 _EPOCH = "train/epoch"
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The side of a boundary that an epoch ended with."""
+
+    points: int
+    level: float
+    fall: float  # within the epoch, from as many points to the next
+    widths: float  # of noise that a cliff is deeper than
 
 
 class RepeatedData(Rule):
@@ -31,35 +42,33 @@ class RepeatedData(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._epoch: int | None = None
-        self._before: tuple[float, float] | None = None  # level and fall within the epoch
+        self._before: dict[int, _Before] = {}  # by how many points: what is still to be judged
         self._rate: float | None = None  # the learning rate before the end, as far as it is known
-        self._rates: deque[float] = deque(maxlen=thresholds.curves.cliff_points)
+        self._rates: deque[float] = deque(maxlen=thresholds.curves.cliff_points[0])
         self._boundary = 0
         self._since = 0
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
-        """Compare both sides of the newest end of an epoch."""
+        """Compare both sides of the newest end of an epoch: soon, and again over more points."""
         curve = context.curves.get("loss")
         if curve is None or curve.axis != "step":
             return ()
-        points = self.thresholds.curves.cliff_points
+        verdict = None
         if "loss" in context.fresh:
             self._since += 1
             if context.rate.latest is not None:
                 self._rates.append(context.rate.latest)
-            if self._before is not None and self._since == points + 1:
-                before, self._before = self._before, None
-                if self._was_rate_cut(context):
-                    return (Verdict(curve.name, False),)
-                return (self._verdict(curve, *before),)
-        if self._has_turned(seen) and curve.count >= 3 * points:
+            if (before := self._before.pop(self._since - 1, None)) is not None:
+                verdict = self._judge(curve, context, before)
+        if verdict is None and self._has_turned(seen):
             is_after = "loss" in context.fresh and seen.kind != "epoch"
             self._remember(curve, skip=int(is_after))
-        return ()
+        return () if verdict is None else (verdict,)
 
     def cut(self, step: int, context: Context) -> None:
         """An epoch that is begun again has not ended."""
-        self._epoch = self._before = None
+        self._epoch = None
+        self._before.clear()
 
     def _has_turned(self, seen: Seen) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
@@ -74,13 +83,25 @@ class RepeatedData(Rule):
         return epoch >= 1 and (seen.kind == "epoch" if before is None else epoch > before)
 
     def _remember(self, curve: Curve, *, skip: int) -> None:
-        points = self.thresholds.curves.cliff_points
-        values = curve.window(2 * points + skip)
-        values = values[: len(values) - skip]
-        older, newer = _median(values[:points]), _median(values[points:])
-        self._before = (newer, max(0.0, older - newer))
+        thresholds = self.thresholds.curves
+        self._before.clear()
+        for points, widths in zip(thresholds.cliff_points, thresholds.cliff_widths, strict=True):
+            if curve.count < 3 * points:
+                continue
+            values = curve.window(2 * points + skip)
+            values = values[: len(values) - skip]
+            older, newer = _median(values[:points]), _median(values[points:])
+            self._before[points] = _Before(points, newer, max(0.0, older - newer), widths)
         self._boundary, self._since = curve.points[-1][0], skip
         self._rate = self._rates[0] if self._rates else None
+
+    def _judge(self, curve: Curve, context: Context, before: _Before) -> Verdict:
+        if self._was_rate_cut(context):
+            return Verdict(curve.name, False)
+        verdict = self._verdict(curve, before)
+        if verdict.holds:
+            self._before.clear()
+        return verdict
 
     def _was_rate_cut(self, context: Context) -> bool:
         latest = context.rate.latest
@@ -88,15 +109,14 @@ class RepeatedData(Rule):
             return False
         return latest < self.thresholds.curves.cliff_rate_cut * self._rate
 
-    def _verdict(self, curve: Curve, before: float, fall: float) -> Verdict:
-        thresholds = self.thresholds.curves
-        after = curve.recent_level(thresholds.cliff_points)
+    def _verdict(self, curve: Curve, side: _Before) -> Verdict:
+        before, after = side.level, curve.recent_level(side.points)
         drop = before - after
         size = abs(before) if curve.lowest > 0 else curve.highest - curve.lowest
         bar = max(
-            thresholds.cliff_share * size,
-            thresholds.cliff_widths * (curve.width or 0.0),
-            3 * fall,
+            self.thresholds.curves.cliff_share * size,
+            side.widths * (curve.width or 0.0),
+            3 * side.fall,
         )
         if drop <= bar:
             return Verdict(curve.name, False)
