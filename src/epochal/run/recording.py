@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from math import isfinite
+from math import nan
 from typing import Any
 
 from epochal.errors import RunFinishedError, ValueTypeError
@@ -57,15 +57,16 @@ class RecordingRun(IdentifiedRun):
         at = _time_ns() // 1_000_000 / 1000
         try:
             line = encode_lines([MetricsRecord(at, step, metrics)])
-            # Not finite when a value is not, which JSON cannot hold; a TypeError for texts and for
-            # decimals, which the encoder would write as texts.
-            is_plain = isfinite(sum(metrics.values(), 0.0)) and "" not in metrics
+            # A TypeError for texts, and for decimals, which the encoder would write as texts.
+            zero = sum(metrics.values(), 0.0) * 0.0
         except (TypeError, AttributeError, ValueError, ArithmeticError):
-            is_plain = False
-        if not is_plain:
+            zero = nan
+        # Not zero when a value is not finite, which JSON cannot hold.
+        if zero != 0.0 or "" in metrics:
             self._log_carefully(metrics, at, step)
             return
-        self._append(line, at)
+        append = self._append  # Python calls a local faster than an attribute that is no method
+        append(line, at)
         self._latest = line
         if at >= self._show_at:
             self._show_at = at + self._pace.free(step, metrics)
