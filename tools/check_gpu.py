@@ -1,4 +1,4 @@
-"""Checks GPU telemetry against a real NVIDIA GPU: what each reading is, what it costs, who asks.
+"""Checks GPU telemetry against a real GPU: what each reading is, what it costs, who asks.
 
     python tools/check_gpu.py [--seconds 30]
 
@@ -19,8 +19,8 @@ from typing import Any
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
-from epochal.telemetry.gpu import GPU_METRICS, GpuSample
-from epochal.telemetry.nvidia import NvidiaSource
+from epochal.telemetry.gpu import GPU_METRICS, GpuSample, GpuSource
+from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.source import readings
 
 SANE: dict[str, tuple[float, float]] = {
@@ -53,7 +53,8 @@ run = epochal.init("check", "gpu", dir=sys.argv[1], console=False, companion=Tru
 until = time.monotonic() + float(sys.argv[2])
 try:
     import torch
-    a = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    device = "cuda" if torch.cuda.is_available() else "mps"  # ROCm calls itself cuda too
+    a = torch.randn(8192, 8192, device=device, dtype=torch.bfloat16)
 except ImportError:
     a = None
 step = 0
@@ -63,7 +64,7 @@ while time.monotonic() < until:
     else:
         for _ in range(20):
             b = a @ a
-        torch.cuda.synchronize()
+        getattr(torch, device).synchronize()
     run.log({"step_done": 1}, step=step)
     step += 1
 run.finish()
@@ -75,7 +76,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=30.0)
     args = parser.parse_args()
-    source = NvidiaSource()
+    source = MachineGpus()
     if not source.probe():
         print(f"no GPU: {source.why_absent}")
         return 1
@@ -88,7 +89,7 @@ def main() -> int:
     return int(bool(faults))
 
 
-def check_idle(source: NvidiaSource) -> list[str]:
+def check_idle(source: GpuSource) -> list[str]:
     source.sample()
     cpu_s, wall_s, num = time.process_time(), 0.0, 5
     samples: list[GpuSample] = []
@@ -113,7 +114,7 @@ def check_sample(sample: GpuSample) -> list[str]:
     return faults
 
 
-def check_run(source: NvidiaSource, seconds: float) -> list[str]:
+def check_run(source: GpuSource, seconds: float) -> list[str]:
     """Train for a while with a companion, and look at what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-c", LOAD, folder, str(seconds)]

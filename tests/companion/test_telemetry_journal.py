@@ -37,6 +37,9 @@ class Time:
 class Gpus:
     """GPUs that read whatever ``state`` says."""
 
+    failures = 0
+    last_failure: str | None = None
+
     def __init__(self, num: int = 1) -> None:
         self.state = PEACE
         self.num = num

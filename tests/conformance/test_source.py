@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,13 +10,18 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.record import KINDS
+from epochal.telemetry.amd import AmdSource
+from epochal.telemetry.apple import AppleSource
 from epochal.telemetry.disk import disk_source
 from epochal.telemetry.host import HostSource
+from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.network import network_source
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.process import ProcessSource
 from epochal.telemetry.source import Source, readings
 from epochal.telemetry.torch_memory import TORCH_MEMORY_METRICS, TorchMemorySource
+from tests.doubles.amd_sysfs import AmdSysfs
+from tests.doubles.ioreg import GIB, Ioreg, accelerator
 from tests.doubles.nvml import FakeNvml
 
 CUDA = SimpleNamespace(
@@ -26,6 +32,15 @@ CUDA = SimpleNamespace(
     get_device_properties=lambda _device: SimpleNamespace(total_memory=1 << 30),
 )
 
+
+def amd(**environ: str) -> AmdSource:
+    return AmdSysfs(Path.cwd()).source(environ)
+
+
+def apple(ioreg: Ioreg) -> AppleSource:
+    return AppleSource(platform="darwin", run=ioreg, ram_bytes=lambda: GIB)
+
+
 PRESENT: dict[str, Callable[[], Source[Any]]] = {
     "host": HostSource,
     "disk": disk_source,
@@ -33,17 +48,30 @@ PRESENT: dict[str, Callable[[], Source[Any]]] = {
     "process": ProcessSource,
     "nvidia": lambda: NvidiaSource("0,1", nvml=FakeNvml(), sleep=lambda _seconds: None),
     "nvidia, mute": lambda: NvidiaSource("0", nvml=FakeNvml(unsupported=["*"])),
+    "amd": amd,
+    "apple": lambda: apple(Ioreg()),
+    "apple, mute": lambda: apple(Ioreg(accelerator(PerformanceStatistics={}))),
+    "machine": lambda: MachineGpus(vendors=[amd()]),
     "torch memory": lambda: TorchMemorySource(modules={"torch": SimpleNamespace(cuda=CUDA)}),
 }
 ABSENT: dict[str, Callable[[], Source[Any]]] = {
     "process": lambda: ProcessSource(2**22 + 1),  # beyond the largest number Linux gives out
     "nvidia, no driver": lambda: NvidiaSource(nvml=FakeNvml(driver=False)),
     "nvidia, hidden": lambda: NvidiaSource("", nvml=FakeNvml()),
+    "amd, none": lambda: AmdSource(root=Path("/nonexistent")),
+    "amd, hidden": lambda: amd(ROCR_VISIBLE_DEVICES=""),
+    "apple, elsewhere": lambda: AppleSource(platform="linux"),
+    "machine": lambda: MachineGpus(vendors=[amd(ROCR_VISIBLE_DEVICES="")]),
     "torch memory": lambda: TorchMemorySource(modules={}),
 }
 
 present = pytest.mark.parametrize("make", PRESENT.values(), ids=PRESENT.keys())
 absent = pytest.mark.parametrize("make", ABSENT.values(), ids=ABSENT.keys())
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
 
 
 @present

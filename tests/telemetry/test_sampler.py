@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pytest
 
@@ -36,6 +36,8 @@ class Gpus:
     kind = "gpu"
     metrics = GPU_METRICS
     why_absent: str | None = None
+    failures = 0
+    last_failure: str | None = None
 
     def __init__(self, *samples: GpuSample) -> None:
         self._samples = samples
@@ -43,8 +45,18 @@ class Gpus:
     def probe(self) -> bool:
         return bool(self._samples)
 
-    def sample(self) -> tuple[GpuSample, ...]:
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
         return self._samples
+
+    def recent_use(
+        self, since: float, *, only: Collection[int] | None = None
+    ) -> dict[int, list[tuple[float, float]]]:
+        return {}
+
+    def pids(self) -> dict[int, frozenset[int] | None]:
+        return {}
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         return tuple(GpuModel(id=gpu.id, name=gpu.name) for gpu in self._samples)

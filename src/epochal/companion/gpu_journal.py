@@ -29,6 +29,14 @@ _FULL_SPEED = ("", "idle")
 class GpuReader(Protocol):
     """A GPU source that can be asked about some of its GPUs, and who computes on each."""
 
+    @property
+    def failures(self) -> int:
+        """How many of its readings failed."""
+
+    @property
+    def last_failure(self) -> str | None:
+        """One of those failures in words."""
+
     def sample(
         self, only: Collection[int] | None = None, *, light: bool = False
     ) -> tuple[GpuSample, ...]:
@@ -74,6 +82,16 @@ class GpuJournal:
         self._intervals: dict[int, _GpuInterval] = {}
         self._throttles: dict[int, ThrottleWatch] = {}
         self.dram_free: dict[str, int | None] = {}
+
+    @property
+    def failures(self) -> int:
+        """How many readings failed without the source's raising for it."""
+        return self._gpus.failures
+
+    @property
+    def last_failure(self) -> str | None:
+        """One of those failures in words."""
+        return self._gpus.last_failure
 
     def models(self) -> list[GpuModel]:
         """The GPUs the run uses; all it could use while that is not known."""

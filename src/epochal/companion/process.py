@@ -34,9 +34,8 @@ from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
 from epochal.settings import read_settings
-from epochal.telemetry.nvidia import NvidiaSource
+from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.used import UsedGpus
-from epochal.telemetry.visible import EVERY_GPU
 
 _LOOK_EVERY_S = 1.0
 _LESS_URGENT = 5
@@ -199,12 +198,12 @@ def _alerts_of(charge: Charge, journal: OwnJournal) -> Alerts:
 
 def _telemetry_of(charge: Charge, journal: OwnJournal) -> tuple[Telemetry, GpuHistory]:
     # Ranks may each be shown one GPU; beside them all of the node's are looked at.
-    visible = NvidiaSource()
+    visible = MachineGpus()
     ids = [model.id for model in visible.gpu_models()]
     gpus = visible
     if charge.shares_node:
         visible.close()
-        gpus = NvidiaSource(EVERY_GPU)
+        gpus = MachineGpus(every=True)
     used = UsedGpus(ids, others=charge.shares_node)
     telemetry = Telemetry(
         charge,

@@ -115,12 +115,16 @@ class Telemetry:
             "telemetry",
             epochal_cpu_pct=self._cost.mean_pct(),
             epochal_rss=self.attempts.call(self._cost.rss),
-            failures=self.attempts.failures,
-            **({"last_failure": self.attempts.last_failure} if self.attempts.failures else {}),
+            **self._failures(),
         )
         for source, _ in self._host:
             self.attempts.call(source.close)
         self.attempts.call(self._live.close)
+
+    def _failures(self) -> dict[str, Any]:
+        last = self.attempts.last_failure or self._gpus.last_failure
+        count = self.attempts.failures + self._gpus.failures
+        return {"failures": count, **({"last_failure": last} if last else {})}
 
     def _write_host(self, now_s: float) -> None:
         record: dict[str, Any] = {"interval_s": whole_seconds(now_s - self._host_since_s)}

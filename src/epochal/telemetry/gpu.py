@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,7 +16,8 @@ class GpuSample:
     ``id`` is the number the vendor's tools show. ``throttle`` is one of ``THROTTLE_WORDS``, empty
     at full speed. ``sm_active``, ``tensor_active`` and ``dram_active`` are the shares of time that
     multiprocessors, tensor cores and memory bus worked. ``energy`` counts from the first sample;
-    the ECC errors are counted from when the driver was loaded.
+    the ECC errors are counted from when the driver was loaded. Where memory is the machine's,
+    ``dram_used`` is the GPU's part of it and ``dram_total`` all of it.
     """
 
     id: int
@@ -77,7 +79,9 @@ class GpuModel:
     """What a GPU is: the fields of a ``gpu-model`` record; sizes in bytes.
 
     ``cuda_driver`` is the newest CUDA version the driver serves, as 1000 * major + 10 * minor.
-    ``l2_size`` and ``cuda_runtime`` are known only to a program that runs CUDA.
+    ``l2_size`` and ``cuda_runtime`` are known only to a program that runs CUDA. ``sm_count`` counts
+    AMD's compute units and Apple's GPU cores; ``major`` and ``minor`` are what PyTorch calls the
+    device's capability, for AMD the version of its instruction set.
     """
 
     id: int
@@ -95,7 +99,34 @@ class GpuModel:
 
 
 class GpuSource(Source[GpuSample], Protocol):
-    """A source of GPU samples that also says which GPUs they are."""
+    """A source of GPU samples that also says which GPUs they are and who computes on them."""
+
+    @property
+    def failures(self) -> int:
+        """How many readings failed for another reason than not being offered."""
+
+    @property
+    def last_failure(self) -> str | None:
+        """One of those failures in words."""
+
+    def sample(
+        self, only: Collection[int] | None = None, *, light: bool = False
+    ) -> tuple[GpuSample, ...]:
+        """Read every visible GPU, or those of some ids; use and power are since the last call.
+
+        A ``light`` reading is cheap enough for every second, and gives the moment's instead.
+        """
+
+    def recent_use(
+        self, since: float, *, only: Collection[int] | None = None
+    ) -> dict[int, list[tuple[float, float]]]:
+        """How busy each GPU was since a moment, as far as its driver remembers.
+
+        By ``id``, Unix seconds and percent in the order of time; empty once closed.
+        """
+
+    def pids(self) -> dict[int, frozenset[int] | None]:
+        """For each visible GPU by ``id``, the processes that compute on it; None if unknown."""
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe each visible GPU; empty where there is none."""

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
 from epochal.telemetry.host import HostSample, HostSource, hardware_line
-from epochal.telemetry.nvidia import NvidiaSource
+from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.source import Source
 from epochal.telemetry.torch_memory import TorchMemorySample, TorchMemorySource
 
@@ -98,7 +98,7 @@ class ResourceSampler:
     ) -> None:
         self._attempts = Attempts()
         self._attempt = self._attempts.call
-        self._gpu_source: GpuSource = NvidiaSource(quick=True) if gpu is None else gpu
+        self._gpu_source: GpuSource = MachineGpus(quick=True) if gpu is None else gpu
         self._host = _Paced(HostSource() if host is None else host, clock=clock)
         self._gpu = _Paced(self._gpu_source, clock=clock)
         self._memory = _Paced(TorchMemorySource() if memory is None else memory, clock=clock)
