@@ -117,9 +117,50 @@ def test_any_model_is_counted_with_inputs() -> None:
     assert sol.flops.total == 2 * 2 * 8 * 4
 
 
+def test_named_inputs_are_counted_by_their_names() -> None:
+    named = speed_of_light(nn.Linear(8, 4), inputs={"input": torch.randn(16, 8)}, dtype="fp32")
+    assert named.flops.total == 2 * 2 * 8 * 4
+
+
+class Stack(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(11, 8)
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
+        self.norm = nn.LayerNorm(8)
+        self.lm_head = nn.Linear(8, 11, bias=False)
+
+
+@pytest.mark.parametrize(
+    ("trained", "passed"),
+    [
+        ("lm_head", 0.0),
+        ("norm", 0.0),
+        ("layers.3", 0.25),
+        ("layers.1.bias", 0.75),
+        ("embed", 1.0),
+        ("", 1.0),
+    ],
+)
+def test_how_deep_gradients_go_is_seen_on_the_model(trained: str, passed: float) -> None:
+    model = Stack()
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name.startswith(trained))
+    assert trained_of(model).passed == passed
+
+
+def test_a_trained_output_layer_that_is_tied_is_an_embedding_below_all_layers() -> None:
+    model = Stack()
+    model.lm_head.weight = model.embed.weight
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name == "embed.weight")
+    assert trained_of(model).passed == 1.0
+
+
 @pytest.mark.parametrize(
     ("what", "named", "word"),
     [
+        (nn.Linear(2, 2), {"inputs": torch.ones(1, 2)}, r"inputs=\(batch,\)"),
         (GPT2, {}, "sequence_length"),
         (GPT2, {"sequence_length": 8, "world_size": 0}, "world_size"),
         (GPT2, {"sequence_length": 8, "dtype": "int8"}, "dtype"),

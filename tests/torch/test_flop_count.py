@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from epochal.errors import UsageError
+from epochal.torch.estimate import trained_of
 from epochal.torch.flop_count import count_flops
 from epochal.torch.flops import Trained, flops_per_token
 
@@ -152,12 +153,41 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert count_flops(model, tokens()).per_token() == expected
 
 
-def test_what_checkpointing_computes_again_is_counted_in_the_backward_pass() -> None:
-    counted = count_flops(Decoder(recompute=True), tokens())
-    expected = flops_per_token(CONFIG, sequence_length=LENGTH, recompute="full")
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_what_checkpointing_computes_again_is_told_apart(is_mixed: bool) -> None:
+    counted = count_flops(Decoder(is_mixed=is_mixed, recompute=True), tokens())
+    config = MIXED if is_mixed else CONFIG
     # torch stops a recomputation after the last tensor that is needed: the last product is spared.
-    spared = 2 * 2 * 2 * LENGTH * 56 * WIDTH
-    assert counted.total == pytest.approx(expected.total * 2 * LENGTH - spared)
+    expected = flops_per_token(config, sequence_length=LENGTH, recompute="full")
+    assert counted.per_token() == expected
+    assert counted.recomputed > 0
+    assert counted.per_token().useful == flops_per_token(config, sequence_length=LENGTH).total
+
+
+def test_checkpointing_that_cannot_be_counted_is_named() -> None:
+    class Reentrant(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.as_tensor(
+                checkpoint(super().forward, super().forward(x), use_reentrant=True)
+            )
+
+    with pytest.raises(UsageError, match="use_reentrant"):
+        count_flops(Reentrant(4, 4), torch.randn(3, 4))
+
+
+def test_gradients_stop_at_the_first_trained_layer_in_formula_and_count() -> None:
+    model = Decoder()
+    for name, weight in model.named_parameters():
+        weight.requires_grad_(name.startswith("blocks.1"))
+    frozen = trained_of(model)
+    assert frozen == Trained(blocks=0.5, lm_head=False, embeddings=False, passed=0.5)
+    formula = flops_per_token(CONFIG, sequence_length=LENGTH, trained=frozen)
+    counted = count_flops(model, tokens()).per_token()
+    assert counted.attention == formula.attention
+    assert counted.lm_head == formula.lm_head
+    # queries, keys and values of the first trained layer hand no gradient further down
+    spared = 2 * (WIDTH * WIDTH + WIDTH * 2 * KV_HEADS * HEAD)
+    assert counted.blocks.total == formula.blocks.total - spared
 
 
 def test_experts_in_one_stack_are_blocks_and_not_attention() -> None:

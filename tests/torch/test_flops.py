@@ -155,12 +155,30 @@ def test_nothing_is_propagated_below_the_lowest_trained_weight() -> None:
     assert flops.lm_head.total == 4 * 50257 * 768
 
 
+def test_gradients_pass_the_layers_from_the_first_trained_one_on() -> None:
+    last_layer = Trained(blocks=1 / 12, lm_head=False, embeddings=False, passed=1 / 12)
+    windows = {**GPT2, "sliding_window": 8, "layer_types": ["sliding"] * 11 + ["full"]}
+    flops = flops_per_token(windows, sequence_length=1024, trained=last_layer)
+    assert flops.blocks.backward == pytest.approx(flops.blocks.forward / 6)
+    assert flops.attention.backward == 2 * 4 * 768 * 512
+    assert flops.lm_head.backward == flops.lm_head.forward
+
+
+def test_layers_without_gradients_are_not_computed_again() -> None:
+    half = Trained(blocks=0.5, embeddings=False, passed=0.5)
+    whole = flops_per_token(GPT2, sequence_length=64, recompute="full")
+    flops = flops_per_token(GPT2, sequence_length=64, recompute="full", trained=half)
+    assert flops.blocks.recomputed == whole.blocks.recomputed / 2
+    assert flops.attention.recomputed == whole.attention.recomputed / 2
+
+
 def test_recomputing_is_work_but_not_useful_work() -> None:
     plain = flops_per_token(GPT2, sequence_length=1024)
     full = flops_per_token(GPT2, sequence_length=1024, recompute="full")
     some = flops_per_token(GPT2, sequence_length=1024, recompute="attention")
     assert full.useful == some.useful == plain.total
-    assert full.total == plain.total + plain.blocks.forward + plain.attention.forward
+    last = 2 * 12 * 4 * 768 * 768  # the down-projection's result is only added
+    assert full.total == plain.total + plain.blocks.forward - last + plain.attention.forward
     assert some.total == plain.total + plain.attention.forward
 
 
@@ -222,6 +240,21 @@ def test_misuse_is_named(arguments: dict[str, Any], word: str) -> None:
         flops_per_token(GPT2, **{"sequence_length": 8, **arguments})
     with pytest.raises(UsageError, match="targets"):
         Trained.lora(GPT2, rank=4, targets=("qkv",))
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [({"blocks": 2.0}, "blocks"), ({"passed": -1}, "passed"), ({"adapters": -1}, "adapters")],
+)
+def test_shares_outside_their_range_are_refused(fields: dict[str, Any], word: str) -> None:
+    with pytest.raises(UsageError, match=word):
+        Trained(**fields)
+
+
+@pytest.mark.parametrize("rank", [0, -4, 2.5])
+def test_an_adapter_needs_a_rank(rank: Any) -> None:
+    with pytest.raises(UsageError, match="rank"):
+        Trained.lora(GPT2, rank=rank)
 
 
 @given(st.integers(1, 1 << 17), st.integers(1, 1 << 17))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +88,7 @@ def speed_of_light(
     world_size: int = 1,
     calibrate: bool = False,
     device: Any = None,
-    inputs: Sequence[Any] | None = None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None = None,
     trained: Trained | None = None,
     recompute: Recompute = "none",
     lm_head_dtype: object = None,
@@ -97,7 +97,8 @@ def speed_of_light(
     """How many tokens per second ``world_size`` devices could train on at most.
 
     Takes a decoder transformer's configuration (a mapping or an object), a model that carries one
-    as ``config``, or any model with ``inputs=``, the batch of one step, which is then counted.
+    as ``config``, or any model with ``inputs=``, the batch of one step, which is then counted: a
+    tuple of what the model is called with, or a mapping of names to it.
     Which weights are trained is seen on a model and told by ``trained`` for a configuration.
     ``calibrate=True`` measures the device as well; a CPU, and a GPU nobody has figures of, are
     known only so. Prints nothing; hand the answer to ``run.log_sol_estimate``.
@@ -136,7 +137,7 @@ def _measured_peak(main: Calibration, dtypes: Sequence[str], device: torch.devic
 def _flops(
     model_or_config: Any,
     sequence_length: int | None,
-    inputs: Sequence[Any] | None,
+    inputs: Sequence[Any] | Mapping[str, Any] | None,
     trained: Trained | None,
     recompute: Recompute,
 ) -> Flops:
@@ -144,6 +145,13 @@ def _flops(
     if inputs is not None:
         if not is_model:
             raise UsageError("inputs= are for a model; a configuration needs sequence_length=.")
+        if isinstance(inputs, Mapping):
+            return count_flops(model_or_config, **inputs).per_token()
+        if isinstance(inputs, (str, bytes)) or not isinstance(inputs, Sequence):
+            raise UsageError(
+                f"inputs= is a {type(inputs).__name__}: use a tuple of what the model is called"
+                " with, as in inputs=(batch,), or a mapping of its named inputs."
+            )
         return count_flops(model_or_config, *inputs).per_token()
     config = getattr(model_or_config, "config", None) if is_model else model_or_config
     if config is None or (is_model and not is_shaped(config)):
@@ -177,7 +185,43 @@ def trained_of(model: nn.Module) -> Trained:
         lm_head=head is not None and head.requires_grad,
         embeddings=any(p.requires_grad for _, p in matrices if id(p) in outer),
         adapters=_num_trained(p for n, p in inner if _ADAPTER in n),
+        passed=_share_passed(model, head),
     )
+
+
+def _share_passed(model: nn.Module, head: torch.Tensor | None) -> float | None:
+    """The share of the layers from the first trained weight on; None where no layers are found.
+
+    Weights stand in the order of the forward pass: one before the layers is below them.
+    """
+    layers = _layers(model)
+    if layers is None:
+        return None
+    number = {id(p): index for index, layer in enumerate(layers) for p in layer.parameters()}
+    is_above = False
+    first = len(layers)
+    for weight in model.parameters():
+        is_above = is_above or id(weight) in number
+        if weight.requires_grad and weight is not head:
+            first = min(first, number.get(id(weight), first if is_above else 0))
+    is_tied = any(m.weight is head for m in model.modules() if isinstance(m, nn.Embedding))
+    if is_tied and head is not None and head.requires_grad:
+        first = 0
+    return 1 - first / len(layers)
+
+
+def _layers(model: nn.Module) -> Sequence[nn.Module] | None:
+    """The layers of the row of equal modules with the most weights: a decoder's blocks."""
+    rows = [
+        list(module)
+        for module in model.modules()
+        if isinstance(module, (nn.ModuleList, nn.Sequential))
+        and len({type(layer) for layer in module}) == 1
+    ]
+    sizes = [sum(p.numel() for layer in row for p in layer.parameters()) for row in rows]
+    # Of equal ones the first, which is the outer one.
+    best = max(range(len(rows)), key=lambda index: sizes[index], default=None)
+    return None if best is None or not sizes[best] else rows[best]
 
 
 def _num_trained(weights: Iterable[nn.Parameter]) -> int:

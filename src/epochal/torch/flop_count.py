@@ -50,13 +50,18 @@ class CountedFlops:
 
     @property
     def backward(self) -> float:
-        """Of the backward pass, with what gradient checkpointing computes again in it."""
+        """Of the backward pass."""
         return self.blocks.backward + self.lm_head.backward + self.attention.backward
+
+    @property
+    def recomputed(self) -> float:
+        """Of what gradient checkpointing computes again."""
+        return self.blocks.recomputed + self.lm_head.recomputed + self.attention.recomputed
 
     @property
     def total(self) -> float:
         """Of the whole step."""
-        return self.forward + self.backward
+        return self.forward + self.backward + self.recomputed
 
     def per_token(self) -> Flops:
         """The same for one token."""
@@ -79,8 +84,9 @@ def count_flops(
     Random generators, gradients, buffers and modes are afterwards what they were; hooks of the
     model's modules do run. ``loss`` makes a scalar of the model's answer; without one the answer
     itself, its ``loss``, or the sum of its tensors is taken. ``tokens`` is the number of integers
-    in the first input that has any, else the first side of the first tensor. What torch's counter
-    does not know, such as fused recurrent layers, counts nothing.
+    in the first input that has any, else the first side of the first tensor. What gradient
+    checkpointing computes again is told apart. What torch's counter does not know, such as fused
+    recurrent layers, counts nothing.
     """
     given = tensors_in([*inputs, named_inputs])
     if not given:
@@ -103,8 +109,20 @@ def count_flops(
         if trained and goal.requires_grad:
             # Not backward(): gradients would be added to those there are, and optimizers that act
             # on a gradient's arrival would act.
-            torch.autograd.grad(goal, trained, allow_unused=True)
+            _propagate(goal, trained)
     return tally.counted(_num_tokens(given) if tokens is None else tokens)
+
+
+def _propagate(goal: Tensor, trained: Sequence[Tensor]) -> None:
+    try:
+        torch.autograd.grad(goal, trained, allow_unused=True)
+    except RuntimeError as error:
+        if "use_reentrant" not in str(error):
+            raise
+        raise UsageError(
+            "checkpoint(use_reentrant=True) cannot be counted without leaving gradients behind:"
+            " use use_reentrant=False, or count with checkpointing off."
+        ) from error
 
 
 class _Tally:
@@ -145,13 +163,15 @@ class _Tally:
         if tokens < 1:
             raise UsageError(f"tokens={tokens} must be 1 or more.")
         works = {
-            part: Work(self._sums[part, "forward"], self._sums[part, "backward"])
+            part: Work(*(self._sums[part, pass_] for pass_ in ("forward", "backward", "again")))
             for part in ("blocks", "lm_head", "attention")
         }
         return CountedFlops(**works, tokens=tokens)
 
     def _add(self, part: str, count: int) -> int:
-        self._sums[part, self.direction] += count
+        # A backward pass records no graph; what checkpointing computes again in it does.
+        is_again = self.direction == "backward" and torch.is_grad_enabled()
+        self._sums[part, "again" if is_again else self.direction] += count
         return count
 
     def _of_raw(self, formula: Callable[..., Any], operation: str) -> Callable[..., int]:
@@ -245,4 +265,4 @@ def _unwrapped(model: nn.Module) -> nn.Module:
 
 
 def _divided(work: Work, tokens: int) -> Work:
-    return Work(work.forward / tokens, work.backward / tokens)
+    return Work(work.forward / tokens, work.backward / tokens, work.recomputed / tokens)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from epochal.errors import UsageError
 from epochal.torch.transformer_shape import TransformerShape, shape_of
+from epochal.values import plain_int
 
 Recompute = Literal["none", "attention", "full"]
 _TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
@@ -75,19 +76,40 @@ class Flops:
 class Trained:
     """Which weights get gradients: the share of the blocks', and how many of adapters beside them.
 
-    Without any trained weight in or below the blocks nothing is propagated through them.
+    ``passed`` is the share of the layers, counted from the last, that gradients pass: those from
+    the first with a trained weight on. None stands for all of them, or for none where neither
+    blocks nor adapters nor embeddings are trained.
     """
 
     blocks: float = 1.0
     lm_head: bool = True
     embeddings: bool = True
     adapters: int = 0
+    passed: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, share in (("blocks", self.blocks), ("passed", self.passed)):
+            if share is not None and not 0 <= share <= 1:
+                raise UsageError(f"{name}={share!r} is a share: use 0 to 1.")
+        if self.adapters < 0:
+            raise UsageError(f"adapters={self.adapters!r} is a number of weights: use 0 or more.")
+
+    @property
+    def share_passed(self) -> float:
+        """The share of the layers that gradients pass."""
+        if self.passed is not None:
+            return self.passed
+        return float(self.blocks > 0 or self.adapters > 0 or self.embeddings)
 
     @classmethod
     def lora(
         cls, config: Any, *, rank: int, targets: Collection[str] = ("q", "k", "v", "o")
     ) -> Trained:
         """Adapters of a rank beside frozen weights; targets are q, k, v, o, gate, up and down."""
+        if plain_int(rank, name="rank") < 1:
+            raise UsageError(f"rank={rank!r} must be 1 or more.")
+        if isinstance(targets, str):
+            targets = (targets,)
         unknown = [target for target in targets if target not in _TARGETS]
         if unknown:
             raise UsageError(
@@ -109,42 +131,45 @@ def flops_per_token(
     """Work per token of a decoder transformer, from its configuration.
 
     ``recompute`` says what gradient checkpointing computes again: nothing, the attention scores, or
-    the whole blocks. A causal token looks at half of the sequence on average; a window limits that.
+    the blocks, without their last product, whose result no gradient needs. A causal token looks at
+    half of the sequence on average; a window limits that.
     """
     if recompute not in ("none", "attention", "full"):
         raise UsageError(f"recompute={recompute!r} is not known: use 'none', 'attention', 'full'.")
     if sequence_length < 1:
         raise UsageError(f"sequence_length={sequence_length} must be 1 or more.")
     shape, what = shape_of(config), trained or Trained()
-    is_crossed = what.blocks > 0 or what.adapters > 0 or what.embeddings
-    weights = float(shape.block_weights())
-    forward = 2 * (weights + what.adapters)
-    through = 2 * (weights + what.adapters) if is_crossed else 0.0
+    passed = what.share_passed
+    weights = float(shape.block_weights()) + what.adapters
+    spared = float(shape.last_weights())
     blocks = Work(
-        forward=forward,
-        backward=through + 2 * (weights * what.blocks + what.adapters),
-        recomputed=forward if recompute == "full" else 0.0,
+        forward=2 * weights,
+        backward=2 * weights * passed + 2 * (shape.block_weights() * what.blocks + what.adapters),
+        recomputed=2 * (weights - spared) * passed if recompute == "full" else 0.0,
     )
     scores = _scores(shape, sequence_length, causal=causal)
+    crossed = _scores(shape, sequence_length, causal=causal, passed=passed)
     attention = Work(
         forward=scores,
-        backward=2 * scores if is_crossed else 0.0,
-        recomputed=scores if recompute != "none" else 0.0,
+        backward=2 * crossed,
+        recomputed=crossed if recompute != "none" else 0.0,
     )
-    return Flops(blocks, _head(shape, what, is_crossed=is_crossed), attention)
+    return Flops(blocks, _head(shape, what), attention)
 
 
-def _head(shape: TransformerShape, what: Trained, *, is_crossed: bool) -> Work:
+def _head(shape: TransformerShape, what: Trained) -> Work:
     # Tied to the embedding or not, the product is done once; a lookup costs nothing.
     weights = float(shape.width * shape.vocabulary)
-    through = 2 * weights if is_crossed else 0.0
+    through = 2 * weights if what.share_passed > 0 else 0.0
     return Work(2 * weights, through + (2 * weights if what.lm_head else 0.0))
 
 
-def _scores(shape: TransformerShape, length: int, *, causal: bool) -> float:
+def _scores(shape: TransformerShape, length: int, *, causal: bool, passed: float = 1.0) -> float:
+    """Of the layers that are passed, counted from the last."""
     query, value = shape.score_sizes
     windows = shape.windows or (None,) * shape.layers
-    seen = sum(_seen(length, window, causal=causal) for window in windows)
+    below = shape.layers - round(passed * shape.layers)
+    seen = sum(_seen(length, window, causal=causal) for window in windows[below:])
     return 2 * (query + value) * seen
 
 

@@ -123,6 +123,14 @@ class TransformerShape:
             + num_sparse * sparse
         )
 
+    def last_weights(self) -> int:
+        """Weights of the last product of each dense layer, whose result is only added.
+
+        A mixture weighs its experts' results, so that their gradients need them.
+        """
+        num_sparse = 0 if self.experts is None else self.experts.layers
+        return (self.layers - num_sparse) * self.intermediate * self.width
+
 
 def shape_of(config: Any) -> TransformerShape:
     """Read the shape of a decoder transformer from a mapping or an object with such attributes.
