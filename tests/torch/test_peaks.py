@@ -42,6 +42,10 @@ def test_an_h200_has_the_dense_figure_and_not_the_one_with_sparsity() -> None:
         ("NVIDIA GeForce RTX 4090", 165.2),
         ("NVIDIA RTX 6000 Ada Generation", 364.2),
         ("AMD Instinct MI300X", 1307.4),
+        ("AMD Instinct MI300X OAM", 1307.4),
+        ("AMD Instinct MI325X", 1307.4),
+        ("AMD Instinct MI250X", 191.5),
+        ("AMD Instinct MI210", 181.0),
     ],
 )
 def test_the_names_drivers_use_are_known(name: str, expected: float) -> None:
@@ -72,6 +76,14 @@ def test_a_slice_of_a_gpu_has_its_share() -> None:
     assert peak is not None
     assert peak.of("bf16") == pytest.approx(989.4 * 60 / 132)
     assert peak.note == "60 of 132 multiprocessors"
+
+
+def test_a_die_of_an_mi250_has_what_its_units_can_do() -> None:
+    peak = peak_of("AMD Instinct MI250X / MI250", sm_count=104, capability=(9, 0))
+    assert peak is not None
+    assert peak.of("bf16") == pytest.approx(362.1 / 2, rel=0.001)
+    assert (peak.of("fp8"), peak.note) == (None, "104 of 110 multiprocessors")
+    assert peak.of("fp32") == pytest.approx(90.5 / 2, rel=0.001)
 
 
 def test_an_unknown_part_is_scaled_within_its_architecture_and_says_so() -> None:

@@ -434,12 +434,37 @@ _BLACKWELL_ROWS = (
     ),
 )
 
-# AMD's own compute capabilities are other numbers; nothing is scaled from or to these.
+# AMD numbers its own: 9.0 is Hopper's too. Nothing is scaled from or to these.
+_CDNA_2, _CDNA_3 = (0, 90), (0, 94)
+
 _INSTINCT = (
+    # Each of its two dies is a device of its own; so is an MI250's, which has fewer units.
+    Row(
+        r"instinct mi250x?( / mi250)?( oam)?",
+        "data-center",
+        _CDNA_2,
+        110,
+        1700,
+        "AMD Instinct MI250X data sheet (383.0 and 95.7 printed for both dies)",
+        fp32=47.85,
+        bf16=191.5,
+        fp16=191.5,
+    ),
+    Row(
+        "instinct mi210",
+        "data-center",
+        _CDNA_2,
+        104,
+        1700,
+        "AMD Instinct MI210 data sheet",
+        fp32=45.3,
+        bf16=181.0,
+        fp16=181.0,
+    ),
     _tensor(
         r"instinct mi3(00|25)x( oam)?( vf)?",
         "data-center",
-        (0, 0),
+        _CDNA_3,
         sms=304,
         mhz=2100,
         half=1307.4,
