@@ -76,6 +76,51 @@ class SparseScores(TopKRouter):
         return scores, logits
 
 
+class SoftRouter(TopKRouter):
+    """Gives its probabilities first, where others give logits."""
+
+    def forward(self, hidden: Tensor) -> Any:
+        probs = nn.functional.linear(hidden, self.weight).softmax(-1)
+        weights, index = probs.topk(self.top_k, dim=-1)
+        return probs, weights, index
+
+
+class SparseChoice(TopKRouter):
+    """Gives probabilities that are 0 where a token does not go, and where it goes."""
+
+    def forward(self, hidden: Tensor) -> Any:
+        logits = nn.functional.linear(hidden, self.weight)
+        values, index = logits.topk(self.top_k, dim=-1)
+        return torch.zeros_like(logits).scatter(1, index, values.softmax(-1)), index
+
+
+class NormedRouter(nn.Module):
+    """Gives probabilities, made by a linear layer that does not see the router's own input."""
+
+    def __init__(self, experts: int, top_k: int) -> None:
+        super().__init__()
+        self.num_experts, self.top_k = experts, top_k
+        self.norm = nn.LayerNorm(WIDTH, elementwise_affine=False)
+        self.proj = nn.Linear(WIDTH, experts, bias=False)
+
+    def forward(self, hidden: Tensor) -> Any:
+        probs = self.proj(3 * self.norm(hidden)).softmax(-1)
+        return probs, *probs.topk(self.top_k, dim=-1)
+
+
+class ClosedRouter(nn.Module):
+    """Gives probabilities made by something in which no weight is found."""
+
+    def __init__(self, experts: int, top_k: int) -> None:
+        super().__init__()
+        self.num_experts, self.top_k = experts, top_k
+        self.table = nn.Parameter(torch.randn(WIDTH, experts))
+
+    def forward(self, hidden: Tensor) -> Any:
+        probs = (hidden @ self.table).softmax(-1)
+        return probs, *probs.topk(self.top_k, dim=-1)
+
+
 class NestedRouter(nn.Module):
     """Has a linear gate inside, and tells how many tokens each expert gets."""
 

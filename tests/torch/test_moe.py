@@ -123,6 +123,59 @@ def test_without_a_token_nothing_is_valid() -> None:
     assert moe_stats(torch.empty(0, 4), 2).valid.item() is False
 
 
+def test_a_batch_is_one_layer() -> None:
+    logits = drawn(12, 4)
+    batch, mask = logits.reshape(3, 4, 4), torch.ones(3, 4)
+    stats = moe_stats(batch, 2, mask=mask)
+    assert stats.get() == moe_stats(logits, 2).get()
+    assert stats.load.shape == (1, 4)
+    assert moe_stats([batch, batch], 2).load.shape == (2, 4)
+
+
+def test_one_expert_each_needs_no_dimension() -> None:
+    logits = drawn(12, 4)
+    index = logits.argmax(-1)
+    expected = moe_stats(logits, 1).get()
+    assert moe_stats(logits, expert_index=index).get() == expected
+    batch = logits.reshape(3, 4, 4)
+    assert moe_stats(batch, expert_index=index.reshape(3, 4)).get() == expected
+    assert moe_stats(batch, expert_index=index).get() == expected
+
+
+def test_choices_of_several_layers_may_be_stacked() -> None:
+    layers = [drawn(12, 4, seed=seed) for seed in range(3)]
+    index = torch.stack([layer.topk(2).indices for layer in layers])
+    assert moe_stats(layers, expert_index=index).get() == moe_stats(layers, 2).get()
+
+
+@pytest.mark.parametrize("num_broken", [1, 4])
+def test_logits_that_are_no_numbers_have_no_figures(num_broken: int) -> None:
+    logits = drawn(4, 4)
+    logits[:num_broken, 1] = math.nan
+    for stats in (moe_stats(logits, 2), moe_stats(probs=logits, top_k=2)):
+        assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
+        assert stats.load.isnan().all()
+        assert all(value.isnan() for value in stats.fields().values())
+
+
+def test_a_broken_layer_leaves_the_others_valid() -> None:
+    stats = moe_stats([drawn(4, 4), torch.full((4, 4), math.nan)], 2)
+    assert [bool(one.valid) for one in stats.layers] == [True, False]
+    assert not stats.valid
+
+
+def test_experts_that_are_ruled_out_have_figures() -> None:
+    logits = drawn(8, 4)
+    logits[:, 3] = -math.inf
+    assert moe_stats(logits, 2).get()["expert_utilization"] == 0.75
+
+
+def test_a_layer_that_dropped_all_its_tokens_has_no_figures() -> None:
+    stats = moe_stats(drawn(3, 4), expert_index=torch.full((3, 2), -1))
+    assert stats.get() == {**dict.fromkeys(COLUMNS), "valid": False}
+    assert stats.min_active_expert_fraction.isnan()
+
+
 def test_losses_add_up_over_layers_and_the_rest_is_a_mean() -> None:
     layers = [drawn(12, 4, seed=seed) for seed in range(3)]
     stats, alone = moe_stats(layers, 2), [moe_stats(layer, 2) for layer in layers]
@@ -132,7 +185,6 @@ def test_losses_add_up_over_layers_and_the_rest_is_a_mean() -> None:
     assert stats.load_imbalance.item() == pytest.approx(imbalance)
     assert stats.load.shape == (3, 4)
     assert [one.get() for one in stats.layers] == [pytest.approx(one.get()) for one in alone]
-    assert moe_stats(torch.stack(layers), 2).get() == stats.get()
 
 
 def test_probabilities_alone_have_no_z_loss() -> None:

@@ -20,15 +20,20 @@ from epochal.torch.graph.builder import FlowBuilder
 from epochal.torch.moe import MoeAccumulator, moe_stats
 from epochal.torch.moe_watch import watch_moe
 from epochal.torch.routers import find_routers
+from epochal.torch.routing_sums import COLUMNS, routing_of_either
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 from tests.torch.mixtures import (
     WIDTH,
     BiasedRouter,
+    ClosedRouter,
     LinearGate,
     Mixture,
     NestedRouter,
+    NormedRouter,
     Routed,
+    SoftRouter,
+    SparseChoice,
     SparseScores,
     TopKRouter,
     mixture,
@@ -159,6 +164,58 @@ def test_routers_of_every_shape_are_read(start_run: StartRun, kind: Any) -> None
         assert figures(run)["router_confidence"] == pytest.approx(confidence, rel=1e-4)
 
 
+@pytest.mark.parametrize("kind", [SoftRouter, SparseChoice, TopKRouter, NestedRouter])
+def test_scores_are_not_taken_for_logits(start_run: StartRun, kind: Any) -> None:
+    torch.manual_seed(0)
+    model = Mixture(Routed(kind(4, 2), 4, 2))
+    weight = next(find_routers(model)[0].module.parameters())
+    logits = nn.functional.linear(tokens().reshape(-1, WIDTH), weight).detach()
+    run = start_run()
+    watch_moe(model, run)
+    train(model)
+    run.finish()
+    expected = {name: value.item() for name, value in moe_stats(logits, 2).fields().items()}
+    assert figures(run) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_logits_are_those_of_the_linear_layer_inside(start_run: StartRun) -> None:
+    torch.manual_seed(0)
+    router = NormedRouter(4, 2)
+    logits = router.proj(3 * router.norm(tokens().reshape(-1, WIDTH))).detach()
+    run, model = start_run(), Mixture(Routed(router, 4, 2))
+    watch_moe(model, run)
+    train(model)
+    run.finish()
+    expected = {name: value.item() for name, value in moe_stats(logits, 2).fields().items()}
+    assert figures(run) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_scores_without_logits_have_no_z_loss(start_run: StartRun, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = Mixture(Routed(ClosedRouter(4, 2), 4, 2)).to(dtype)
+    probs = tokens().to(dtype).reshape(-1, WIDTH) @ model.get_parameter("h.0.mlp.router.table")
+    run = start_run()
+    watch_moe(model, run)
+    model(tokens().to(dtype)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.0).step()
+    run.finish()
+    expected = moe_stats(probs=probs.softmax(-1).detach(), top_k=2).fields()
+    numbers = {name: value.item() for name, value in expected.items()}
+    assert figures(run) == pytest.approx(numbers, rel=1e-2)
+    assert "z_loss" not in figures(run)
+
+
+def test_small_logits_of_which_nothing_more_is_known_are_logits() -> None:
+    small = torch.tensor([[0.2, 0.4, 0.1, 0.9]])
+    routing = routing_of_either(small, logits=None, top_k=2)
+    assert routing.logits is not None
+    assert torch.equal(routing.logits, small)
+    assert torch.equal(routing.probs, small.softmax(-1))
+    zeros = routing_of_either(torch.zeros(3, 4), logits=None, top_k=2)
+    assert torch.equal(zeros.probs, torch.full((3, 4), 0.25))
+
+
 def test_the_number_of_experts_may_stand_in_the_configuration_only() -> None:
     class Bare(nn.Module):
         def __init__(self) -> None:
@@ -194,6 +251,18 @@ def test_a_router_of_another_name_can_be_named(start_run: StartRun) -> None:
         watch_moe(model, start_run())
     (router,) = find_routers(model, names=["sw*"], top_k=1)
     assert (router.layer, router.experts) == ("switch", 4)
+
+
+@pytest.mark.parametrize("top_k", [0, 9])
+@pytest.mark.parametrize("names", [None, ["h.0.mlp.gate"]])
+def test_a_top_k_that_does_not_fit_is_told(names: list[str] | None, top_k: int) -> None:
+    with pytest.raises(UsageError, match=rf"top_k={top_k} must be between 1 and the 4 experts of"):
+        find_routers(mixture(), names=names, top_k=top_k)
+
+
+def test_a_name_that_no_module_has_is_told() -> None:
+    with pytest.raises(UsageError, match=r"\['nope'\] names no module of Mixture; it has .*'h'"):
+        find_routers(mixture(), names=["nope"])
 
 
 def test_a_gate_that_is_no_router_is_not_taken_for_one() -> None:
@@ -315,14 +384,46 @@ def test_routers_that_do_not_run_are_told_of_once(
     assert "none of the watched routers ran" in messages[0]
 
 
-def test_a_router_that_breaks_is_recorded_as_it_is(start_run: StartRun) -> None:
+def test_a_router_that_breaks_has_one_figure_that_is_no_number(start_run: StartRun) -> None:
     run, model = start_run(), mixture(layers=1)
     with torch.no_grad():
         model.get_parameter("h.0.mlp.gate.weight").fill_(math.nan)
+    watching = watch_moe(model, run)
+    train(model)
+    run.finish()
+    assert of_kind(run.dir, "moe")[0]["nonfinite"] == {"router_entropy": "nan"}
+    assert "load_imbalance" not in of_kind(run.dir, "moe")[0]
+    assert of_kind(run.dir, "experts") == []
+    assert watching.get_moe_stats() == {**dict.fromkeys(COLUMNS), "valid": False}
+
+
+def test_the_load_of_a_router_that_works_is_recorded_beside_a_broken_one(
+    start_run: StartRun,
+) -> None:
+    run, model = start_run(), mixture()
+    with torch.no_grad():
+        model.get_parameter("h.1.mlp.gate.weight").fill_(math.nan)
     watch_moe(model, run)
     train(model)
     run.finish()
-    assert of_kind(run.dir, "moe")[0]["nonfinite"]["router_entropy"] == "nan"
+    assert [one["layers"] for one in of_kind(run.dir, "experts")] == [["h.0.mlp"]]
+
+
+def test_a_loop_without_an_optimizer_is_told_why_nothing_is_recorded(start_run: StartRun) -> None:
+    run, model = start_run(), mixture()
+    watch_moe(model, run)
+    model(tokens()).sum().backward()
+    run.finish()
+    (message,) = of_kind(run.dir, "message")
+    assert "no optimizer of torch.optim" in message["text"]
+
+
+def test_evaluation_alone_needs_no_optimizer(start_run: StartRun) -> None:
+    run, model = start_run(), mixture().eval()
+    watch_moe(model, run)
+    model(tokens())
+    run.finish()
+    assert of_kind(run.dir, "message") == []
 
 
 def test_a_removed_watch_lets_the_model_go(start_run: StartRun) -> None:

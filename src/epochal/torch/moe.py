@@ -36,6 +36,7 @@ from epochal.torch.routing_sums import (
     routing_of_logits,
     routing_of_probs,
     routing_sums,
+    rows_known,
     statistics_table,
 )
 
@@ -51,8 +52,8 @@ class MoeStats:
     """Figures of one layer or of several, each a 0-d float32 tensor where the routers are.
 
     ``load`` has each expert's share of the assignments, one row per layer; ``table`` the figures of
-    each layer in the order above. ``valid`` is False when a layer saw no token; its figures are NaN
-    then. ``z_loss`` is None without logits.
+    each layer in the order above. ``valid`` is False when a layer saw no token, dropped all of them
+    or had logits that are no numbers; its figures are NaN then. ``z_loss`` is None without logits.
     """
 
     aux_loss: Tensor
@@ -106,10 +107,10 @@ def moe_stats(
 ) -> MoeStats:
     """The figures of a forward pass from its router logits, or from its probabilities.
 
-    Either is a (tokens, experts) tensor of one layer, a (layers, tokens, experts) one, or a list of
-    layers. ``expert_index`` (tokens, k) says where tokens went when that is not simply to the top
-    ``top_k``; an index that is no expert's stands for a token that was dropped. ``mask`` is True
-    (or 1) for the tokens that count. No gradient flows.
+    Either is the (tokens, experts) or (batch, tokens, experts) tensor of one layer, or a list of
+    such, one for each layer. ``expert_index`` (…, k), or (…) for one expert each, says where tokens
+    went when that is not simply to the top ``top_k``; an index that is no expert's stands for a
+    token that was dropped. ``mask`` is True (or 1) for the tokens that count. No gradient flows.
     """
     sums = MoeAccumulator(aux_coef=aux_coef, z_coef=z_coef)
     sums.add(router_logits, top_k, probs=probs, expert_index=expert_index, mask=mask)
@@ -205,9 +206,8 @@ def stats_of_sums(
         experts=experts_of(sums),
         aux_coef=aux_coef,
         z_coef=z_coef,
-        has_logits=has_logits,
     )
-    return _stats(table, load, (sums[:, -1] > 0).all(), has_logits=has_logits)
+    return _stats(table, load, rows_known(sums).all(), has_logits=has_logits)
 
 
 def _stats(table: Tensor, load: Tensor, valid: Tensor, *, has_logits: bool) -> MoeStats:
@@ -223,7 +223,7 @@ def _stats(table: Tensor, load: Tensor, valid: Tensor, *, has_logits: bool) -> M
 
 def _layers(values: Any, *, name: str) -> list[Tensor]:
     if isinstance(values, Tensor):
-        return list(values) if values.dim() == 3 else [values]
+        return [values]
     if not isinstance(values, Iterable):
         raise ValueTypeError(f"{name} must be a tensor or a list of them, one for each layer.")
     layers = list(values)
@@ -233,10 +233,17 @@ def _layers(values: Any, *, name: str) -> list[Tensor]:
 
 
 def _chosen(expert_index: Layers, layers: Sequence[Tensor]) -> list[Tensor]:
-    chosen = _layers(expert_index, name="expert_index")
+    is_stacked = isinstance(expert_index, Tensor) and len(layers) > 1
+    chosen = list(expert_index) if is_stacked else _layers(expert_index, name="expert_index")
     if len(chosen) != len(layers):
         raise UsageError(f"expert_index is of {len(chosen)} layers, the router of {len(layers)}.")
-    return chosen
+    return [_with_choices(index, layer) for index, layer in zip(chosen, layers, strict=True)]
+
+
+def _with_choices(index: Tensor, layer: Tensor) -> Tensor:
+    """The experts of each token along the last dimension, also where there is one and none."""
+    is_one_each = index.dim() == 1 or index.shape == layer.shape[:-1]
+    return index.unsqueeze(-1) if is_one_each else index
 
 
 def _stacked(rows: Sequence[Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ to the model by name leaves out are not counted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -24,7 +25,14 @@ from epochal.torch.compiled import leave_out
 from epochal.torch.moe import AUX_COEF, Z_COEF
 from epochal.torch.names import named_parameters
 from epochal.torch.routers import Router, find_routers
-from epochal.torch.routing_sums import COLUMNS, SUMMED, routing_sums, statistics_table, wide_dtype
+from epochal.torch.routing_sums import (
+    COLUMNS,
+    SUMMED,
+    routing_sums,
+    rows_known,
+    statistics_table,
+    wide_dtype,
+)
 from epochal.torch.step_count import StepCount
 from epochal.torch.structure import unwrapped
 from epochal.torch.watching import Recorder
@@ -89,6 +97,7 @@ class MoeWatch:
         self._is_guessing = self._count.is_guess
         self._mask: Tensor | None = None
         self._sums: dict[int, Tensor] = {}
+        self._logits: dict[int, Tensor] = {}  # of the routers that are running
         self._pending: list[_Taken] = []
         self._held: list[tuple[_Taken, _Seen]] = []
         self._made = -1
@@ -99,13 +108,18 @@ class MoeWatch:
             router.module.register_forward_hook(self._counter(number))
             for number, router in enumerate(self._routers)
         ]
+        self._handles += [
+            router.inner.register_forward_hook(self._keeper(number))
+            for number, router in enumerate(self._routers)
+            if router.inner is not None
+        ]
         if mask is not None:
             inner = unwrapped(model)
             self._handles += [
                 inner.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
                 inner.register_forward_hook(self._drop_mask),
             ]
-        leave_out(MoeWatch._add, MoeWatch._keep_mask, MoeWatch._drop_mask)
+        leave_out(MoeWatch._add, MoeWatch._keep_logits, MoeWatch._keep_mask, MoeWatch._drop_mask)
         run.on_finish(self.remove)
 
     @property
@@ -121,14 +135,19 @@ class MoeWatch:
     def get_moe_stats(self) -> dict[str, Any]:
         """The newest figures, and ``valid`` whether there are any; waits for those on their way."""
         self._write_arrived(wait=True)
-        return {**dict.fromkeys(COLUMNS), **self._latest, "valid": bool(self._latest)}
+        is_valid = bool(self._latest) and all(map(math.isfinite, self._latest.values()))
+        known = self._latest if is_valid else {}
+        return {**dict.fromkeys(COLUMNS), **known, "valid": is_valid}
 
     def remove(self) -> None:
         """Write what is still on its way, and take the hooks out."""
+        if self._handles and self._sums and self._made < 0:
+            self._tell_stepless()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
         self._sums.clear()
+        self._logits.clear()
         self._mask = None
         self._count.end()
         self._settle()
@@ -143,11 +162,28 @@ class MoeWatch:
         leave_out(count)
         return count
 
-    def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
+    def _keeper(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
+        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+            self._keep_logits(number, module, output)
+
+        leave_out(keep)
+        return keep
+
+    def _keep_logits(self, number: int, module: nn.Module, output: Any) -> None:
+        if isinstance(output, Tensor) and self._counts(module):
+            self._logits[number] = output.detach()
+
+    def _counts(self, module: nn.Module) -> bool:
+        """Whether what a module does now belongs to a step that is recorded."""
         is_due = self._is_due(self._count.upcoming, self._made + 1)
-        if not module.training or not is_due or _is_recomputing():
+        return module.training and is_due and not _is_recomputing()
+
+    def _add(self, number: int, module: nn.Module, inputs: Any, output: Any) -> None:
+        logits = self._logits.pop(number, None)
+        if not self._counts(module):
             return
-        routing = self._routers[number].read(inputs, output, mask=self._mask)
+        router = self._routers[number]
+        routing = router.read(inputs, output, mask=self._mask, logits=logits)
         if routing is None:
             return
         sums = routing_sums(routing)
@@ -226,6 +262,14 @@ class MoeWatch:
                 level="warning",
             )
 
+    def _tell_stepless(self) -> None:
+        self._run.message(
+            "watch_moe: routers ran, but no optimizer of torch.optim that has the model's "
+            "parameters made a step, so nothing was recorded. Step with one, or give what the "
+            "routers compute to moe_stats() and log_moe_stats().",
+            level="warning",
+        )
+
     # -- writing ----------------------------------------------------------------------------------
 
     def _write_arrived(self, *, wait: bool) -> None:
@@ -249,7 +293,7 @@ class MoeWatch:
             return
         place = {"t": taken.at, "step": taken.step}
         self._run.write({"log": "moe", **place, **seen.figures})
-        if number % self._experts_every == 0:
+        if number % self._experts_every == 0 and seen.layers:
             top_k = max(router.top_k for router in self._routers)
             layers, load = list(seen.layers), seen.load
             self._run.write(
@@ -257,7 +301,10 @@ class MoeWatch:
             )
 
     def _read(self, packed: Tensor) -> _Seen | None:
-        """The figures of a step from its sums; layers that routed no token are left out."""
+        """The figures of a step from its sums; layers that routed no token are left out.
+
+        One whose logits are no numbers takes the figures of all with it, but not their load.
+        """
         tables, layers, load = [], [], []
         start = 0
         for router in self._routers:
@@ -271,14 +318,14 @@ class MoeWatch:
                 experts=router.experts,
                 aux_coef=self._aux_coef,
                 z_coef=self._z_coef,
-                has_logits=router.has_logits,
             )
             tables.append(table)
-            layers.append(router.layer)
-            load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
+            if rows_known(row)[0]:
+                layers.append(router.layer)
+                load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
         if not tables:
             return None
-        return _Seen(_figures(torch.cat(tables), self._routers), tuple(layers), load)
+        return _Seen(_figures(torch.cat(tables)), tuple(layers), load)
 
 
 def watch_moe(
@@ -324,14 +371,17 @@ def watch_moe(
     )
 
 
-def _figures(table: Tensor, routers: Sequence[Router]) -> dict[str, float]:
+def _figures(table: Tensor) -> dict[str, float]:
     totals, means = table.sum(0).tolist(), table.mean(0).tolist()
     # A float32 has seven digits; the others would only make the record longer.
     figures = {
         name: float(f"{totals[number] if name in SUMMED else means[number]:.7g}")
         for number, name in enumerate(COLUMNS)
     }
-    if not all(router.has_logits for router in routers):
+    if math.isnan(figures["router_entropy"]):
+        # One figure says that logits are no numbers; the others have no value.
+        return {"router_entropy": math.nan}
+    if math.isnan(figures["z_loss"]):
         del figures["z_loss"]
     return figures
 

@@ -4,7 +4,9 @@ A router is a module named ``gate`` or ``router`` that knows, or whose parent or
 knows, how many experts there are and how many a token goes to. That holds for Mixtral, Qwen MoE,
 OLMoE, DeepSeek, GPT-OSS, Granite and their kin, whether the router is a linear layer, a module that
 gives logits with what it chose, or one that gives only what it chose; and for the gates that
-:class:`FlowBuilder` builds.
+:class:`FlowBuilder` builds. What a router calls its logits are scores in some models, dense or 0
+where a token does not go: then the logits are those of the linear layer inside it, or are computed
+once more from its weight.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from epochal.torch.names import plain_name
 from epochal.torch.routing_sums import (
     Routing,
     Scoring,
+    routing_of_either,
     routing_of_logits,
     routing_of_probs,
     routing_of_weights,
@@ -70,21 +73,29 @@ class Router:
     mixes_all: bool = False
 
     @property
-    def has_logits(self) -> bool:
-        """Whether logits are at hand, and with them a z-loss."""
-        return not (self.gives_probs or self.mixes_all)
+    def inner(self) -> nn.Module | None:
+        """The linear layer inside the router whose output is its logits; None where none is."""
+        if self.mixes_all or self.gives_probs or _makes_logits(self.module, self.experts):
+            return None
+        linear = (part for part in self.module.children() if isinstance(part, nn.Linear))
+        return next((part for part in linear if part.out_features == self.experts), None)
 
-    def read(self, inputs: Any, output: Any, *, mask: Tensor | None) -> Routing | None:
-        """What the router did in one forward pass; None when its output tells nothing."""
+    def read(
+        self, inputs: Any, output: Any, *, mask: Tensor | None, logits: Tensor | None = None
+    ) -> Routing | None:
+        """What the router did in one forward pass; None when its output tells nothing.
+
+        ``logits`` is what :attr:`inner` gave in it.
+        """
         given = list(_tensors(output))
         tables = [t for t in given if t.is_floating_point() and t.shape[-1:] == (self.experts,)]
         if self.mixes_all:
             return routing_of_weights(tables[0]) if tables else None
-        if len(tables) != 1:
-            tables = [logits for logits in (self._logits_again(inputs),) if logits is not None]
-        if not tables:
+        if logits is None and not self._gives_logits:
+            logits = self._logits_again(inputs)
+        table = tables[0] if len(tables) == 1 else logits
+        if table is None:
             return None
-        (table,) = tables
         tokens = table.numel() // self.experts
         facts: dict[str, Any] = {
             "top_k": self.top_k,
@@ -93,7 +104,15 @@ class Router:
         }
         if self.gives_probs:
             return routing_of_probs(table, **facts)
-        return routing_of_logits(table, scoring=self.scoring, **facts)
+        if table is logits or self._gives_logits:
+            return routing_of_logits(table, scoring=self.scoring, **facts)
+        known = logits if logits is not None and logits.numel() == table.numel() else None
+        return routing_of_either(table, logits=known, scoring=self.scoring, **facts)
+
+    @property
+    def _gives_logits(self) -> bool:
+        """Whether the output is a linear layer's and nothing else's."""
+        return type(self.module).forward is nn.Linear.forward
 
     def _chosen(self, given: Sequence[Tensor], tokens: int) -> Tensor | None:
         for tensor in given:
@@ -104,16 +123,19 @@ class Router:
 
     def _logits_again(self, inputs: Any) -> Tensor | None:
         """The logits of a router that keeps them to itself: one small product."""
-        source = _linear_of(self.module, self.experts)
+        parts = () if self.gives_probs else (self.module, *self.module.children())
+        part: Any = next((one for one in parts if _makes_logits(one, self.experts)), None)
         hidden = next(iter(_tensors(inputs)), None)
-        if source is None or hidden is None or hidden.shape[-1] != source[0].shape[-1]:
+        if part is None or hidden is None or hidden.shape[-1:] != part.weight.shape[-1:]:
             return None
-        weight, bias = source
+        weight, bias = part.weight, getattr(part, "bias", None)
+        if weight.device != hidden.device:
+            return None
         with torch.no_grad():
             return nn.functional.linear(
-                hidden.detach().to(torch.float32),
-                weight.detach().to(torch.float32),
-                None if bias is None else bias.detach().to(torch.float32),
+                hidden.detach().to(weight.dtype),
+                weight.detach(),
+                bias.detach().to(weight.dtype) if isinstance(bias, Tensor) else None,
             )
 
 
@@ -129,11 +151,33 @@ def find_routers(
     found = [_router(name, modules, top_k=top_k, is_named=names is not None) for name in wanted]
     routers = _outermost([router for router in found if router is not None])
     if not routers:
-        raise UsageError(
-            f"no router was found in {type(model).__name__}: name them in routers=, for example "
-            "routers=['layers.*.gate'], and give top_k=, how many experts each token goes to."
-        )
+        raise UsageError(_why_none(model, modules, wanted, names=names, top_k=top_k))
     return routers
+
+
+def _why_none(
+    model: nn.Module,
+    modules: dict[str, nn.Module],
+    wanted: Sequence[str],
+    *,
+    names: Sequence[str] | None,
+    top_k: int | None,
+) -> str:
+    kind = type(model).__name__
+    if names is not None and not wanted:
+        given = ", ".join(repr(name) for name in names)
+        some = ", ".join(repr(name) for name in list(modules)[1:4])
+        return f"routers=[{given}] names no module of {kind}; it has modules like {some}."
+    if top_k is not None:
+        for name in wanted:
+            fits = _router(name, modules, top_k=1, is_named=names is not None)
+            if fits is not None and not 1 <= top_k <= fits.experts:
+                most = fits.experts
+                return f"top_k={top_k} must be between 1 and the {most} experts of {name!r}."
+    return (
+        f"no router was found in {kind}: name them in routers=, for example "
+        "routers=['layers.*.gate'], and give top_k=, how many experts each token goes to."
+    )
 
 
 def _is_wanted(name: str, names: Sequence[str] | None) -> bool:
@@ -153,12 +197,14 @@ def _router(
     places = list(_places(module, parent, modules[""]))
     width = _width(module)
     counts = [count for count in (_number(places, _EXPERTS), width) if count is not None]
-    chosen = top_k or _number(places, _TOP_K) or _CHOOSERS.get(_chooser(module))
+    chosen = (
+        top_k if top_k is not None else _number(places, _TOP_K) or _CHOOSERS.get(_chooser(module))
+    )
     is_plausible = is_named or hasattr(parent, "experts") or hasattr(module, "num_experts")
     if not counts or chosen is None or not is_plausible:
         return None
     # A layer as wide as nothing is a gate of another kind: of a shared expert, or of attention.
-    if counts[0] < 2 or chosen > counts[0] or (width is not None and width != counts[0]):
+    if counts[0] < 2 or not 1 <= chosen <= counts[0] or (width is not None and width != counts[0]):
         return None
     return Router(
         layer,
@@ -227,14 +273,14 @@ def _width(module: nn.Module) -> int | None:
     return int(weight.shape[0])
 
 
-def _linear_of(module: nn.Module, experts: int) -> tuple[Tensor, Tensor | None] | None:
-    for part in (module, *module.children()):
-        weight, bias = getattr(part, "weight", None), getattr(part, "bias", None)
-        if not isinstance(weight, Tensor) or hasattr(weight, "to_local"):
-            continue  # one that is sharded would have to be gathered first
-        if weight.dim() == 2 and weight.shape[0] == experts:
-            return weight, bias if isinstance(bias, Tensor) else None
-    return None
+def _makes_logits(module: nn.Module, experts: int) -> bool:
+    """Whether a module's own weight can make logits of hidden states now."""
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor) or weight.dim() != 2 or weight.shape[0] != experts:
+        return False
+    # One that is sharded would have to be gathered first, one of 8 bits or less be scaled.
+    is_whole = not hasattr(weight, "to_local")
+    return is_whole and weight.is_floating_point() and weight.element_size() > 1
 
 
 def _ends_with_softmax(module: nn.Module) -> bool:

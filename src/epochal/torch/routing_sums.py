@@ -3,7 +3,8 @@
 One row per layer, where the router is, and nothing waits for it: for each of ``E`` experts the
 number of assignments, for each the sum of its probabilities, then the sums over tokens of the
 squared log-sum-exp of the logits, of the entropy and of the largest probability, and the number of
-tokens: ``2 E + 4`` numbers.
+tokens: ``2 E + 4`` numbers. The first of those four is NaN where no logits are known; all but the
+last are when a token's logits are no numbers.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ COLUMNS = (
 )
 # Added up over layers; every other column is a mean.
 SUMMED = frozenset({"aux_loss", "z_loss"})
+# What the rows of a 16-bit softmax add up to strays by less than this from 1.
+_ROUNDING = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def routing_of_logits(
 ) -> Routing:
     """A layer's routing from what its router computed, (…, experts)."""
     table = _table(logits, name="router_logits")
-    probs = _shares(table.sigmoid()) if scoring == "sigmoid" else table.softmax(-1)
+    probs = _probs(table, scoring)
     assigned = _assigned(probs, top_k=top_k, expert_index=expert_index)
     return Routing(probs, assigned, logits=table, mask=_flat_mask(mask, len(table)))
 
@@ -77,6 +80,42 @@ def routing_of_probs(
 
 
 @torch.no_grad()
+def routing_of_either(
+    table: Tensor,
+    *,
+    logits: Tensor | None,
+    top_k: int,
+    expert_index: Tensor | None = None,
+    mask: Tensor | None = None,
+    scoring: Scoring = "softmax",
+) -> Routing:
+    """A layer's routing from what may be its logits, or scores that were made of them.
+
+    ``logits`` are those known from elsewhere. The values tell which it is: scores lie between 0 and
+    1. That is found out where the router is, so that nothing waits for it.
+    """
+    given = _table(table, name="router_logits")
+    is_score = ((given >= 0) & (given <= 1)).all()
+    if logits is not None:
+        known = _table(logits, name="logits")
+        return routing_of_logits(
+            torch.where(is_score, known, given),
+            top_k=top_k,
+            expert_index=expert_index,
+            mask=mask,
+            scoring=scoring,
+        )
+    # Few small logits may lie there as well; they neither add up to 1, nor are most of them 0.
+    is_whole = ((given.sum(-1) - 1).abs() < _ROUNDING).all()
+    is_sparse = (((given > 0).sum(-1) <= top_k) & (given.amax(-1) > 0)).all()
+    is_score = is_score & (is_whole | (is_sparse if top_k < given.shape[-1] else is_whole))
+    probs = torch.where(is_score, _shares(given), _probs(given, scoring))
+    assigned = _assigned(probs, top_k=top_k, expert_index=expert_index)
+    known = torch.where(is_score, torch.nan, given)
+    return Routing(probs, assigned, logits=known, mask=_flat_mask(mask, len(given)))
+
+
+@torch.no_grad()
 def routing_of_weights(weights: Tensor) -> Routing:
     """A layer that mixes all its experts: the weights are the assignments."""
     table = _shares(_table(weights, name="weights"))
@@ -90,7 +129,9 @@ def routing_sums(routing: Routing) -> Tensor:
     tokens = len(probs)
     per_token = torch.stack(
         [
-            probs.new_zeros(tokens) if logits is None else logits.logsumexp(-1).square(),
+            probs.new_full((tokens,), torch.nan)
+            if logits is None
+            else logits.logsumexp(-1).square(),
             torch.special.entr(probs).sum(-1),
             probs.amax(-1) if tokens else probs.new_zeros(0),
             probs.new_ones(tokens),
@@ -111,32 +152,43 @@ def wide_dtype(device: torch.device) -> torch.dtype:
 
 @torch.no_grad()
 def statistics_table(
-    sums: Tensor, *, experts: int, aux_coef: float, z_coef: float, has_logits: bool
+    sums: Tensor, *, experts: int, aux_coef: float, z_coef: float
 ) -> tuple[Tensor, Tensor]:
     """A row of statistics for each row of sums, in the order of ``COLUMNS``, and the load shares.
 
-    A layer that saw no token has NaN everywhere: it has no statistics.
+    A layer that saw no token, sent none to any expert, or had logits that are no numbers, has NaN
+    everywhere: it has no statistics.
     """
     counts, probs = sums[:, :experts], sums[:, experts : 2 * experts]
     square, entropy, top, tokens = sums[:, 2 * experts :].unbind(1)
-    load = counts / counts.sum(1, keepdim=True)
+    is_known = rows_known(sums)
+    load = torch.where(is_known.unsqueeze(1), counts / counts.sum(1, keepdim=True), torch.nan)
     mean_probs = probs / tokens.unsqueeze(1)
     used = counts > 0
-    active = torch.where(tokens > 0, used.sum(1).to(sums.dtype), torch.nan)
+    active = used.sum(1).to(sums.dtype)
     highest = load.amax(1)
     columns = [
         aux_coef * experts * (load * mean_probs).sum(1),
-        z_coef * square / tokens if has_logits else torch.full_like(tokens, torch.nan),
+        z_coef * square / tokens,
         active / experts,
         highest * experts,
         active,
         highest,
-        torch.where(tokens > 0, torch.where(used, load, torch.inf).amin(1), torch.nan),
+        torch.where(used, load, torch.inf).amin(1),
         load.std(1, correction=0) * experts,
         entropy / tokens / math.log(experts),
         top / tokens,
     ]
-    return torch.stack(columns, dim=1).to(torch.float32), load.to(torch.float32)
+    table = torch.where(is_known.unsqueeze(1), torch.stack(columns, dim=1), torch.nan)
+    return table.to(torch.float32), load.to(torch.float32)
+
+
+def rows_known(sums: Tensor) -> Tensor:
+    """Which layers have statistics: those whose tokens went somewhere, by logits that are numbers.
+
+    What is not a number is not above 0 either.
+    """
+    return sums[:, : experts_of(sums)].sum(1) > 0
 
 
 def experts_of(sums: Tensor) -> int:
@@ -169,7 +221,13 @@ def _assigned(probs: Tensor, *, top_k: int, expert_index: Tensor | None) -> Tens
     # A place more, for what went nowhere.
     counts = probs.new_zeros(tokens, experts + 1)
     counts.scatter_add_(1, index, torch.ones_like(index, dtype=probs.dtype))
-    return counts[:, :experts]
+    # The largest of several NaN is any of them: where such a token went means nothing.
+    is_lost = probs.isnan().any(-1, keepdim=True)
+    return torch.where(is_lost, torch.nan, counts[:, :experts])
+
+
+def _probs(logits: Tensor, scoring: Scoring) -> Tensor:
+    return _shares(logits.sigmoid()) if scoring == "sigmoid" else logits.softmax(-1)
 
 
 def _flat_mask(mask: Tensor | None, tokens: int) -> Tensor | None:
