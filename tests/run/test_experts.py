@@ -34,6 +34,8 @@ def test_expert_loads_are_one_row_of_shares_for_each_layer(start_run: StartRun) 
         (["h.0"], [[0.5, 0.5], [1.0, 0.0]], "2 rows for 1 layers"),
         (["h.0"], [[math.nan, 1.0]], "must be a finite number"),
         (["h.0"], [0.5], "one row of shares"),
+        (["h.0"], [[30, 10]], "adds up to 40"),
+        (["h.0"], [[0.2, 0.3]], "adds up to 0.5"),
     ],
 )
 def test_a_table_that_does_not_fit_is_refused(
@@ -41,6 +43,12 @@ def test_a_table_that_does_not_fit_is_refused(
 ) -> None:
     with pytest.raises((UsageError, ValueTypeError), match=sentence):
         start_run().log_experts(0, layers, load)
+
+
+def test_a_layer_without_a_token_has_no_shares(start_run: StartRun) -> None:
+    run = start_run()
+    run.log_experts(0, ["h.0"], [[0.0, 0.0]])
+    assert of_kind(run.dir, "experts")[0]["load"] == [[0.0, 0.0]]
 
 
 @dataclass(frozen=True)

@@ -130,10 +130,29 @@ def test_names_of_samples_and_events_must_be_texts(run: Run, name: Any) -> None:
             call()
 
 
-@pytest.mark.parametrize("stats", [3, "x", [3], [{"device": 1}]])
+@pytest.mark.parametrize("stats", [3, "x", [3], [{"device": 1}], [{"name": "weights"}]])
 def test_memory_that_is_no_list_of_segments_is_named(run: Run, stats: Any) -> None:
     with pytest.raises(ValueTypeError, match="segment"):
         run.log_allocator(stats)
+
+
+def test_memory_is_told_in_the_places_where_there_is_any(run: Run) -> None:
+    run.log_allocator([{"name": "weights", "pageable": 4}, {"name": "cache", "pinned": 2}])
+    assert of_kind(run.dir, "allocator")[0]["stats"] == [
+        {"name": "weights", "pinned": 0, "pageable": 4},
+        {"name": "cache", "pinned": 2, "pageable": 0},
+    ]
+
+
+def test_a_reading_that_no_gpu_has_is_named(run: Run) -> None:
+    with pytest.raises(UsageError, match="powr= is no reading of a GPU: use clock, "):
+        run.log_gpu_state(1, powr=3)
+
+
+@pytest.mark.parametrize("estimate", [{"blocks": 1}, 3.0])
+def test_an_estimate_that_is_none_is_named(run: Run, estimate: Any) -> None:
+    with pytest.raises(ValueTypeError, match=r"what epochal\.speed_of_light gives"):
+        run.log_sol_estimate(estimate)
 
 
 def test_a_record_that_cannot_be_stored_is_named(run: Run) -> None:

@@ -15,6 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
+from epochal.record import scalars_of
 from epochal.torch.memory_account import memory_report
 from epochal.torch.memory_advice import memory_advice
 from epochal.torch.memory_watch import watch_memory
@@ -51,9 +52,14 @@ def test_the_segments_of_a_process_are_its_resident_memory() -> None:
 
     model = nn.Linear(8, 8)
     memory = memory_segments(model)
-    resident = sum(s.pageable for s in memory if s.name != "free")
+    resident = sum(s.pageable for s in memory if s.name not in ("system", "free"))
     assert resident == pytest.approx(psutil.Process().memory_info().rss, rel=0.05)
-    assert memory.bytes_of("free") <= memory.capacity
+
+
+def test_the_segments_of_a_cpu_add_up_to_the_machine() -> None:
+    memory = memory_segments(nn.Linear(8, 8))
+    assert sum(segment.pageable for segment in memory) == memory.capacity
+    assert memory.bytes_of("system") > 0
 
 
 def test_tied_weights_and_views_count_once() -> None:
@@ -87,7 +93,8 @@ def test_other_tensors_that_are_alive_are_activations() -> None:
 def test_what_has_no_values_takes_no_memory() -> None:
     with torch.device("meta"):
         model = nn.Linear(8, 8)
-    assert [s.name for s in memory_segments(model)] == ["activations", "other", "free"]
+    names = [s.name for s in memory_segments(model)]
+    assert names == ["activations", "other", "system", "free"]
 
 
 def test_sparse_tensors_count_all_their_parts() -> None:
@@ -127,6 +134,19 @@ def test_a_model_must_be_a_module() -> None:
     wrong: Any = {"weight": torch.zeros(1)}
     with pytest.raises(ValueTypeError, match="model must be a torch module, got dict"):
         memory_segments(wrong)
+
+
+@pytest.mark.parametrize("optimizer", [3, [torch.optim.SGD([torch.ones(1)]), "adam"]])
+def test_an_optimizer_must_be_one(optimizer: Any) -> None:
+    with pytest.raises(ValueTypeError, match="optimizer must be a torch optimizer, or several"):
+        memory_segments(nn.Linear(2, 2), optimizer)
+
+
+def test_places_where_nothing_is_make_no_series(start_run: StartRun) -> None:
+    run, model = start_run(), nn.Linear(8, 8)
+    run.log_allocator(memory_segments(model, trained(model, width=8)))
+    (record,) = of_kind(run.dir, "allocator")
+    assert {name.rpartition("/")[2] for name, _ in scalars_of(record)} == {"pageable"}
 
 
 def test_a_report_names_the_largest_tensors() -> None:
@@ -181,7 +201,7 @@ def test_memory_is_recorded_at_its_cadence(start_run: StartRun) -> None:
     records = of_kind(run.dir, "allocator")
     assert [one["step"] for one in records] == [0, 2, 4]
     names = {segment["name"] for segment in records[0]["stats"]}
-    assert {"weights", "gradients", "optimizer", "activations", "other", "free"} == names
+    assert names == {"weights", "gradients", "optimizer", "activations", "other", "system", "free"}
     assert "id" not in records[0]
 
 

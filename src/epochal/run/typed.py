@@ -12,7 +12,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.record import Record
+from epochal.record import KINDS, Record
 from epochal.values import (
     as_pairs,
     flatten,
@@ -24,6 +24,9 @@ from epochal.values import (
 )
 
 _ALLOCATOR_PLACES = ("device", "managed", "pinned", "pageable")
+_GPU_FIELDS = (*KINDS["gpu"].scalars, "throttle")
+# Shares in half precision add up to one within this.
+_SHARES_TOLERANCE = 0.02
 
 
 def step_record(
@@ -119,6 +122,11 @@ def gpu_record(at: float, *, step: Any, gpu_id: Any, fields: Mapping[str, Any]) 
         record["step"] = plain_int(step, name="step")
     record["id"] = plain_int(gpu_id, name="gpu_id")
     for name, value in own_fields(fields).items():
+        if name not in _GPU_FIELDS:
+            raise UsageError(
+                f"{name}= is no reading of a GPU: use {', '.join(_GPU_FIELDS)}; run.log takes"
+                " figures of any name."
+            )
         if isinstance(value, str):
             record[name] = value
         else:
@@ -136,6 +144,18 @@ def facts_record(kind: str, at: float, fields: Mapping[str, Any]) -> Record:
     return record
 
 
+def sol_record(at: float, estimate: Any, figures: Mapping[str, Any]) -> Record:
+    """The speed of light: an estimate, which has ``fields()``, or the figures themselves."""
+    if estimate is None:
+        return facts_record("sol", at, figures)
+    if not callable(getattr(estimate, "fields", None)):
+        raise ValueTypeError(
+            "estimate must be what epochal.speed_of_light gives, not a"
+            f" {type(estimate).__name__}: figures of your own are named, as in blocks=."
+        )
+    return facts_record("sol", at, estimate.fields())
+
+
 def allocator_record(at: float, *, stats: Any, step: Any, gpu: Any) -> Record:
     """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
 
@@ -145,7 +165,13 @@ def allocator_record(at: float, *, stats: Any, step: Any, gpu: Any) -> Record:
     gpu = getattr(stats, "gpu", None) if gpu is None else gpu
     if gpu is not None:
         record["id"] = plain_int(gpu, name="gpu")
-    record["stats"] = [_segment(item) for item in _segments(stats)]
+    segments = [_segment(item) for item in _segments(stats)]
+    # A place where nothing of any segment is, such as a GPU in a training without one, is absent.
+    empty = [p for p in _ALLOCATOR_PLACES if not any(one.get(p) for one in segments)]
+    kept = [p for p in _ALLOCATOR_PLACES if p not in empty] or ["device"]
+    record["stats"] = [
+        {"name": one["name"], **{place: one.get(place, 0) for place in kept}} for one in segments
+    ]
     return record
 
 
@@ -233,7 +259,15 @@ def _shares(row: Any) -> list[float]:
     values = row.tolist() if hasattr(row, "tolist") else row
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise ValueTypeError("load must hold one row of shares for each layer.")
-    return [finite_float(value, name="load") for value in values]
+    shares = [finite_float(value, name="load") for value in values]
+    total = sum(shares)
+    # A layer without a token has no shares.
+    if shares and total != 0 and abs(total - 1) > _SHARES_TOLERANCE:
+        raise UsageError(
+            f"a row of load adds up to {total:.4g}: give each expert's share of its layer's"
+            " assignments, which add up to 1."
+        )
+    return shares
 
 
 def _segment(item: Any) -> dict[str, Any]:
@@ -244,7 +278,13 @@ def _segment(item: Any) -> dict[str, Any]:
         raise ValueTypeError(f"an allocator segment must be a mapping with a name, not {item!r}.")
     segment: dict[str, Any] = {"name": checked_name(item["name"])}
     for place in _ALLOCATOR_PLACES:
-        segment[place] = plain_int(item.get(place, 0), name=place)
+        if item.get(place) is not None:
+            segment[place] = plain_int(item[place], name=place)
+    if len(segment) == 1:
+        raise ValueTypeError(
+            f"the segment {segment['name']!r} says nowhere how large it is: give its bytes as"
+            f" {', '.join(_ALLOCATOR_PLACES)}."
+        )
     return segment
 
 

@@ -161,8 +161,7 @@ class Vocabulary(ABC):
                 " and attention= with tps= and peaks."
             )
         own = {**parts, "tps": tps, **peaks, "dtype": dtype}
-        fields = own if estimate is None else estimate.fields()
-        self.write(typed.facts_record("sol", now(), fields))
+        self.write(typed.sol_record(now(), estimate, own))
 
     def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
         """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""

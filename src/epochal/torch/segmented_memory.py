@@ -2,9 +2,9 @@
 
 On a GPU the segments add up to what the device has: the tensors of the model and its optimizer,
 ``activations`` (what the peak had beyond them), ``reserved`` (cached by torch beyond the peak),
-``other`` (the CUDA context, libraries, other processes) and ``free``. On a CPU they add up to the
-process's resident memory and what the system has left; there ``activations`` are the other tensors
-that Python can reach at the moment.
+``other`` (the CUDA context, libraries, other processes) and ``free``. On a CPU they add up to what
+the machine has: there ``activations`` are the other tensors that Python can reach at the moment,
+``other`` is the rest of the process, and ``system`` is what other processes and the system use.
 
 Weights of adapters are ``lora``, quantised base weights ``qlora``. Each piece of memory counts
 once. What the model has in main memory beside a GPU stands in the columns ``pinned`` and
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,12 @@ def memory_segments(
     """
     if not isinstance(model, nn.Module):
         raise ValueTypeError(f"model must be a torch module, got {type(model).__name__}.")
+    for one in _several(optimizer):
+        # One that is wrapped may keep its state where nobody can see it, but it steps.
+        if one is not None and not callable(getattr(one, "step", None)):
+            raise ValueTypeError(
+                f"optimizer must be a torch optimizer, or several, got {type(one).__name__}."
+            )
     main = _main_device(model)
     chosen = main if device is None else _as_device(device)
     named = named_tensors(model, optimizer)
@@ -139,15 +145,18 @@ def _parts(name: str, parameter: Tensor) -> Iterator[tuple[str, str, Tensor]]:
 
 def _optimizer_tensors(model: nn.Module, optimizer: Any) -> list[tuple[str, str, Tensor]]:
     names = {id(parameter): name for name, parameter in named_parameters(model)}
-    optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
     found = []
-    for one in optimizers:
+    for one in _several(optimizer):
         states = getattr(one, "state", None)
         for parameter, state in states.items() if isinstance(states, Mapping) else ():
             owner = names.get(id(parameter), "optimizer")
             parts = _inner_tensors(state) if isinstance(state, Mapping) else ()
             found += [(f"{owner}.{part}", "optimizer", value) for part, value in parts]
     return found
+
+
+def _several(optimizer: Any) -> Iterable[Any]:
+    return optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
 
 
 def _inner_tensors(values: Any, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
@@ -205,10 +214,13 @@ def _rest_of_host(
     activations = _other_live_bytes({s.key for _, _, t in named for s in storages_of(t)})
     resident = int(psutil.Process().memory_info().rss)
     machine = psutil.virtual_memory()
+    own = max(resident, tensors + activations)
+    free = min(int(machine.available), max(0, int(machine.total) - own))
     rest = {
         "activations": activations,
-        "other": max(0, resident - tensors - activations),
-        "free": int(machine.available),
+        "other": own - tensors - activations,
+        "system": max(0, int(machine.total) - own - free),
+        "free": free,
     }
     return [Segment(name, pageable=size) for name, size in rest.items()], int(machine.total)
 
