@@ -51,3 +51,11 @@ def test_a_resumed_run_learns_its_speed_anew() -> None:
     records.append({"log": "resume", "t": START + 200, "attempt": 2, "step": 200})
     records += [step(200 + n, tokens_per_second=v) for n, v in enumerate(noisy(400, 0.03, 200))]
     assert opened(ThroughputDrop, records) == []
+
+
+def test_a_pause_before_a_drop_is_not_its_beginning() -> None:
+    speeds = [*noisy(1000, 0.03, 190), 40.0, 30.0, *noisy(1000, 0.03, 8), *noisy(400, 0.03, 60)]
+    (found,) = opened(ThroughputDrop, run(speeds))
+    assert found.steps is not None
+    assert found.steps[0] == 200
+    assert "at step 200" in found.sentence

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from epochal.format import format_count, format_number
+from epochal.format import format_count
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -39,6 +39,7 @@ class ThroughputDrop(Rule):
 
     name: ClassVar[str] = "throughput-drop"
     kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    tells_growth: ClassVar[bool] = True
     every_rank: ClassVar[bool] = False
 
     def __init__(self, thresholds: Thresholds) -> None:
@@ -153,8 +154,18 @@ class ThroughputDrop(Rule):
             self._since = None
             return Verdict(self._source, holds=False)
         if self._since is None:
-            self._since = next(speed.step for speed in self._recent if speed.is_slow)
+            self._since = self._onset()
         return self._described(self._since)
+
+    def _onset(self) -> int:
+        """The record that best parts what was fast from what is slow; one pause before is none."""
+        since, least = self._recent[0].step, math.inf
+        wrong = 0  # records on the wrong side, against calling all of them slow
+        for speed in self._recent:
+            if speed.is_slow and wrong < least:
+                since, least = speed.step, wrong
+            wrong += 1 if speed.is_slow else -1
+        return since
 
     def _has_lasted(self) -> bool:
         limits = self.thresholds.machine
@@ -186,4 +197,4 @@ class ThroughputDrop(Rule):
 
 
 def _shown(value: float) -> str:
-    return format_count(value) if value >= 1000 else format_number(value)
+    return format_count(value) if value >= 1000 else f"{value:.3g}"
