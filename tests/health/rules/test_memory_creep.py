@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from epochal.health.engine import Health
 from epochal.health.rules.memory_creep import MemoryCreep
 from tests.health.machine_records import GIB, gpu, heard, noisy, opened, system
 
@@ -12,7 +13,7 @@ def test_a_leak_is_found_with_its_rate() -> None:
     found, *_ = opened(MemoryCreep, records)
     assert found.series == "system/rss"
     assert 3e9 < float(found.evidence["per_hour_bytes"]) < 4e9
-    assert "keeps growing" in found.sentence
+    assert "without slowing down" in found.sentence
 
 
 def test_a_slow_leak_is_found_within_hours() -> None:
@@ -51,3 +52,13 @@ def test_workers_that_come_and_go_are_no_leak() -> None:
 def test_it_closes_when_the_growth_has_ended() -> None:
     records = [system(n, rss=4 * GIB + min(n, 150) * 10e6) for n in range(600)]
     assert [f.state for f in heard(MemoryCreep, records)] == ["open", "closed"]
+
+
+def test_a_rise_at_an_even_pace_stays_one_finding() -> None:
+    records = [gpu(n, dram_used=(20 + 0.03 * n) * GIB) for n in range(900)]
+    health = Health(rules=[MemoryCreep])
+    told = [f for record in records for f in health.feed(record, writer="telemetry-node")]
+    assert [finding.state for finding in told] == ["open"]
+    (grown,) = health.open_findings
+    assert float(grown.evidence["before_bytes"]) < 21 * GIB
+    assert float(grown.evidence["now_bytes"]) > 45 * GIB

@@ -33,11 +33,13 @@ class MemoryCreep(Rule):
 
     name: ClassVar[str] = "memory-creep"
     kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu", "allocator"})
+    tells_growth: ClassVar[bool] = True
     release = 6
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._watches: dict[str, _TwoWindows] = {}
+        self._began: dict[str, tuple[float, float]] = {}  # when and where what is open began
         self._children: dict[str, float] = {}
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
@@ -47,14 +49,15 @@ class MemoryCreep(Rule):
             return
         for name, value in seen.values.items():
             if name in _HOST or name.endswith(("/dram_used", "/device")):
-                yield self._judge(seen, name, value)
+                yield self._judge(seen, name, value, context)
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew: a new attempt is a new process."""
         self._watches.clear()
+        self._began.clear()
         self._children.clear()
 
-    def _judge(self, seen: Seen, name: str, value: float) -> Verdict:
+    def _judge(self, seen: Seen, name: str, value: float, context: Context) -> Verdict:
         key = f"{seen.rank}/{seen.writer}/{name}"
         subject = name if seen.rank <= 0 else f"{name} of rank {seen.rank}"
         watch = self._watches.get(key)
@@ -62,18 +65,27 @@ class MemoryCreep(Rule):
             watch = self._watches[key] = _TwoWindows(self.thresholds)
         if name == "system/children_rss" and self._has_other_children(key, seen):
             watch.clear()
-        growth = next(filter(self._matters, watch.observe(seen.t, value)), None)
+        is_open = context.is_open(self.name, subject)
+        if not is_open:
+            self._began.pop(key, None)
+        # What has grown by a share of itself goes on as long as it grows at all: at an even pace
+        # a window's rise becomes an ever smaller share.
+        growths = watch.observe(seen.t, value)
+        growth = next((one for one in growths if is_open or self._matters(one)), None)
         if growth is None:
             return Verdict(subject, holds=False)
+        since, before = self._began.setdefault(key, (growth.since, growth.before))
+        if growth.since < since:  # the long window knows more of it
+            since, before = self._began[key] = (growth.since, growth.before)
         hourly = 3600 * growth.per_second
         return Verdict(
             subject,
             holds=True,
-            sentence=f"{_what(name, seen)} grew from {format_bytes(growth.before)} to "
-            f"{format_bytes(growth.after)} within {format_duration(growth.until - growth.since)} "
-            f"and keeps growing, by {format_bytes(hourly)} an hour.",
+            sentence=f"{_what(name, seen)} grew from {format_bytes(before)} to "
+            f"{format_bytes(growth.after)} within {format_duration(growth.until - since)}, "
+            f"by {format_bytes(hourly)} an hour, without slowing down.",
             evidence={
-                "before_bytes": growth.before,
+                "before_bytes": before,
                 "now_bytes": growth.after,
                 "per_hour_bytes": round(hourly),
             },
