@@ -50,6 +50,20 @@ def test_a_companion_that_was_started_again_writes_nothing_twice(tmp_path: Path)
     assert told == []
 
 
+def test_at_the_end_what_is_open_is_said_as_far_as_it_came(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    diagnosis = Diagnosis(charge_of(run.dir))
+    for step in range(6):
+        run.log({"loss": math.nan if step > 1 else 1.0}, step=step)
+    diagnosis.look()
+    run.finish()
+    diagnosis.go_on()
+    assert [(found["state"], found["steps"]) for found in findings_of(run)] == [
+        ("open", [2, 2]),
+        ("open", [2, 5]),
+    ]
+
+
 def test_the_end_of_a_run_is_told(tmp_path: Path) -> None:
     run = started(tmp_path)
     ends: list[dict[str, Any]] = []

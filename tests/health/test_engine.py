@@ -84,6 +84,56 @@ def test_open_findings_are_those_not_closed() -> None:
     assert health.open_findings == []
 
 
+def test_an_open_finding_grows_with_its_fault() -> None:
+    health = Health(rules=[TooHigh])
+    (opened,) = feed(health, [2] * 50)
+    assert opened.steps == (0, 0)
+    (grown,) = health.open_findings
+    assert (grown.steps, grown.sentence) == ((0, 49), "It is 2.0.")
+
+
+def test_a_finding_that_goes_on_is_said_again_ever_more_rarely() -> None:
+    health = Health(rules=[TooHigh])
+    said = []
+    for number in range(2000):
+        health.feed(step(number, 2.0))
+        said += [(f.steps, f.t) for f in health.said_again()]
+    assert said == [((0, 100), 100.0), ((0, 400), 400.0), ((0, 1600), 1600.0)]
+    (last,) = health.said_again(is_over=True)
+    assert (last.state, last.steps) == ("open", (0, 1999))
+    assert health.said_again(is_over=True) == []
+
+
+def test_a_finding_without_steps_is_said_again_by_time() -> None:
+    health = Health(rules=[Ticking])
+    assert len(health.tick(200.0)) == 1
+    assert health.said_again() == []
+    health.tick(290.0)
+    assert health.said_again() == []
+    health.tick(301.0)
+    assert [finding.t for finding in health.said_again()] == [301.0]
+
+
+class Growing(TooHigh):
+    name = "growing"
+    tells_growth = True
+
+
+def test_a_rule_that_tells_growth_has_the_last_word() -> None:
+    health = Health(rules=[Growing])
+    found = feed(health, [2, 3, 4])
+    assert [f.sentence for f in found + health.open_findings] == ["It is 2.0.", "It is 4.0."]
+    (closed,) = feed(health, [0], start=3)
+    assert (closed.sentence, closed.steps) == ("It is 4.0.", (0, 2))
+
+
+def test_milder_words_do_not_replace_graver_ones() -> None:
+    health = Health(rules=[Growing])
+    feed(health, [20, 2])
+    (finding,) = health.open_findings
+    assert (finding.severity, finding.sentence) == ("error", "It is 20.0.")
+
+
 def test_the_same_records_give_the_same_findings() -> None:
     losses = [0, 2, 20, 0, 3, 0]
     first = feed(Health(rules=[TooHigh, Patient]), losses)

@@ -31,7 +31,16 @@ def test_those_a_companion_wrote_are_not_told_twice(tmp_path: Path) -> None:
     Diagnosis(charge_of(run.dir)).look()  # and then it is killed: its file has no end
     run.finish()
     view = LocalStore(tmp_path).run("a")
-    assert [rule for _, rule in found(view)] == ["nonfinite"]
+    assert [rule for _, rule in dict.fromkeys(found(view))] == ["nonfinite"]
+    assert [e.record["steps"] for e in view.findings()] == [[3, 3], [3, 4]]
+
+
+def test_what_is_open_has_come_as_far_as_was_read(tmp_path: Path) -> None:
+    run = sick_run(tmp_path)
+    (entry,) = LocalStore(tmp_path).run("a").findings()
+    assert entry.record["steps"] == [3, 4]
+    assert entry.record["evidence"]["records"] == 2
+    run.finish()
 
 
 def test_a_finished_file_of_findings_is_the_last_word(tmp_path: Path) -> None:
@@ -39,7 +48,8 @@ def test_a_finished_file_of_findings_is_the_last_word(tmp_path: Path) -> None:
     run.finish()
     Diagnosis(charge_of(run.dir)).go_on()
     written = LocalStore(tmp_path).run("a")
-    assert [rule for _, rule in found(written)] == ["nonfinite"]
+    assert [rule for _, rule in dict.fromkeys(found(written))] == ["nonfinite"]
+    assert written.findings()[-1].record["steps"] == [3, 4]
     assert all(e.position.writer == "findings" for e in written.findings())
 
 

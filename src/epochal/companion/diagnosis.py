@@ -52,7 +52,7 @@ class Diagnosis:
         self._on_finish = on_finish
         self._on_records = on_records
         self._clock = clock
-        self._written: set[tuple[str, str, str]] = set()
+        self._written: set[tuple[str, ...]] = set()
         self._ranks: dict[str, int] = {}
         self._phase: str | None = None
         self._is_behind = True
@@ -75,12 +75,14 @@ class Diagnosis:
             self._is_behind = self._read_on()
         if not self._is_behind:
             self._take(self._health.tick(self._clock()))
+            self._say(self._health.said_again())
 
     def go_on(self) -> bool:
         """Read on after the run has ended; false when all of it has been seen."""
         self._is_behind = self._read_on()
         if not self._is_behind:
             self._take(self._health.close())
+            self._say(self._health.said_again(is_over=True))
             self._journal.close()
         return self._is_behind
 
@@ -99,6 +101,11 @@ class Diagnosis:
             if batch.part.writer == FINDINGS:
                 for record in batch.records:
                     self._remember(record)
+            elif batch.records and batch.part.attempt == self._charge.attempt:
+                # The header stands first in its file, though what follows may be older by its time.
+                self._ranks.setdefault(
+                    batch.part.writer, _rank(batch.part.writer, batch.records[0])
+                )
         for writer, records in self._in_order(found):
             self._feed(writer, records)
         return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
@@ -120,9 +127,7 @@ class Diagnosis:
             yield writer, [record for _, record in group]
 
     def _feed(self, writer: str, records: list[Record]) -> None:
-        rank = self._ranks.get(writer)
-        if rank is None:
-            rank = self._ranks[writer] = _rank(writer, records[0])
+        rank = self._ranks[writer]
         for record in self._health.thin(records, rank=rank):
             self._take(self._health.judge(record, rank=rank, writer=writer))
             self._note_phase(record)
@@ -137,10 +142,11 @@ class Diagnosis:
             self._phase = str(record.get("phase"))
 
     def _take(self, findings: Iterable[Finding]) -> None:
+        self._say(one for one in findings if told_as(one.record()) not in self._written)
+
+    def _say(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             record = finding.record()
-            if told_as(record) in self._written:
-                continue
             self._written.add(told_as(record))
             fields = {name: value for name, value in record.items() if name not in ("log", "t")}
             self._journal.write("finding", fields, at=finding.t)

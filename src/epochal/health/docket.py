@@ -8,15 +8,31 @@ from epochal.health.context import Context
 from epochal.health.finding import Finding, finding_id, is_graver
 from epochal.health.rule import Rule, Verdict
 
+# An open finding that goes on is said again when it has lasted several times as long as was said:
+# a dozen times in a run of a million steps.
+_TIMES = 4
+_LEAST_STEPS = 100.0
+_LEAST_S = 100.0
+
 
 class Docket:
     """What is known of one rule and one subject: verdicts in a row, and the finding if one is open.
 
     It opens after ``patience`` verdicts that hold, and closes after ``release`` that do not; after
-    closing it stays shut for ``cooldown_steps``.
+    closing it stays shut for ``cooldown_steps``. ``finding`` is what was said last.
     """
 
-    __slots__ = ("_began", "_clear", "_closed_at", "_holding", "_last_held", "_rule", "finding")
+    __slots__ = (
+        "_began",
+        "_clear",
+        "_closed_at",
+        "_held",
+        "_holding",
+        "_last_held",
+        "_last_t",
+        "_rule",
+        "finding",
+    )
 
     def __init__(self, rule: Rule) -> None:
         self.finding: Finding | None = None
@@ -24,7 +40,9 @@ class Docket:
         self._holding = 0
         self._clear = 0
         self._began: tuple[int | None, float] = (None, 0.0)
+        self._held: Verdict | None = None
         self._last_held: int | None = None
+        self._last_t = 0.0
         self._closed_at: int | None = None
 
     def hear(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
@@ -36,12 +54,42 @@ class Docket:
         if self._holding == 1:
             first = verdict.steps[0] if verdict.steps is not None else step
             self._began = (first, t)
+        self._held, self._last_t = verdict, t
         self._last_held = verdict.steps[1] if verdict.steps is not None else step
         if self.finding is not None:
             return self._grow(verdict, t)
         if self._holding < self._rule.patience or self._is_cooling(step):
             return None
         self.finding = self._opened(verdict, t)
+        return self.finding
+
+    @property
+    def grown(self) -> Finding | None:
+        """The open finding as far as it has come: where it was seen last, and what is so by now."""
+        finding = self.finding
+        if finding is None or self._held is None:
+            return finding
+        steps = finding.steps
+        if steps is not None and self._last_held is not None:
+            steps = (steps[0], max(steps[1], self._last_held))
+        held = self._held
+        if not self._rule.tells_growth or is_graver(finding.severity, held.severity):
+            return replace(finding, steps=steps)
+        return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
+
+    def said_again(self, *, is_over: bool) -> Finding | None:
+        """The finding, where it has grown to several times what was said; any growth at the end."""
+        told, grown = self.finding, self.grown
+        if told is None or grown is None:
+            return None
+        if told.steps is not None and grown.steps is not None:
+            first, before, now = float(told.steps[0]), float(told.steps[1]), float(grown.steps[1])
+            least = _LEAST_STEPS
+        else:
+            first, before, now, least = self._began[1], told.t, self._last_t, _LEAST_S
+        if now <= before or not (is_over or now - first >= max(_TIMES * (before - first), least)):
+            return None
+        self.finding = replace(grown, t=self._last_t)
         return self.finding
 
     def cut(self, step: int, *, t: float) -> Finding | None:
@@ -64,12 +112,11 @@ class Docket:
         return self._close(self.finding, t)
 
     def _close(self, finding: Finding, t: float) -> Finding:
-        steps = finding.steps
-        if steps is not None and self._last_held is not None:
-            steps = (steps[0], max(steps[1], self._last_held))
-            self._closed_at = steps[1]
-        self.finding, self._clear = None, 0
-        return replace(finding, state="closed", steps=steps, t=t)
+        grown = self.grown or finding
+        if grown.steps is not None:
+            self._closed_at = grown.steps[1]
+        self.finding, self._held, self._clear = None, None, 0
+        return replace(grown, state="closed", t=t)
 
     def _opened(self, verdict: Verdict, t: float) -> Finding:
         first, began_t = self._began
@@ -136,6 +183,22 @@ class Dockets:
         news = docket.hear(verdict, step=step, t=t)
         if news is not None:
             self._keep(key, docket)
+        return news
+
+    def grown(self) -> list[Finding]:
+        """The open findings as far as they have come, the oldest first."""
+        found = (self._dockets[key].grown for key in self._context.open)
+        return [finding for finding in found if finding is not None]
+
+    def said_again(self, *, is_over: bool) -> list[Finding]:
+        """The open findings that have grown so much that they are to be said again."""
+        news: list[Finding] = []
+        for key in list(self._context.open):
+            docket = self._dockets[key]
+            finding = docket.said_again(is_over=is_over)
+            if finding is not None:
+                self._keep(key, docket)
+                news.append(finding)
         return news
 
     def cut(self, step: int, *, t: float) -> list[Finding]:

@@ -56,8 +56,8 @@ class Health:
 
     @property
     def open_findings(self) -> list[Finding]:
-        """What is open now, the oldest first."""
-        return list(self.context.open.values())
+        """What is open now, as far as it has come, the oldest first."""
+        return self._dockets.grown()
 
     @property
     def phase(self) -> str:
@@ -102,6 +102,14 @@ class Health:
             if verdicts:
                 news.extend(self._heard(rule, verdicts, step=self.context.step, t=now))
         return news
+
+    def said_again(self, *, is_over: bool = False) -> list[Finding]:
+        """Open findings that go on, with their steps and figures by now; ask now and then.
+
+        Each is given when it has lasted several times as long as was said last; with ``is_over``,
+        when nothing more will be read, wherever it has grown at all.
+        """
+        return self._dockets.said_again(is_over=is_over)
 
     def close(self) -> list[Finding]:
         """The run has ended: what rules have to say last. What is open stays open."""

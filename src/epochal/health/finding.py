@@ -78,9 +78,11 @@ class Finding:
         )
 
 
-def told_as(record: Record) -> tuple[str, str, str]:
-    """What makes a finding another one than was told: that it closed or grew graver."""
-    return str(record.get("id")), str(record.get("state")), str(record.get("severity"))
+def told_as(record: Record) -> tuple[str, str, str, str]:
+    """What makes a finding another one than was told: that it closed, grew graver or went on."""
+    steps = record.get("steps")
+    until = steps[-1] if isinstance(steps, (list, tuple)) and steps else None
+    return str(record.get("id")), str(record.get("state")), str(record.get("severity")), str(until)
 
 
 def finding_id(rule: str, subject: str, opened: float) -> str:

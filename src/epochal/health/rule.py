@@ -46,6 +46,9 @@ class Rule(ABC):
     patience: int = 1  # verdicts in a row that must hold before a finding opens
     release: int = 1  # verdicts in a row that must not hold before it closes
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again
+    # Whether its newest sentence and evidence tell of the fault from its beginning to now, so that
+    # they replace the first ones; otherwise only the steps of a finding grow.
+    tells_growth: ClassVar[bool] = False
 
     def __init__(self, thresholds: Thresholds) -> None:
         self.thresholds = thresholds

@@ -42,7 +42,7 @@ class Diagnosis:
         for number in sorted({part.name.attempt for part in state.parts} - covered):
             attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
             attempt.read_on(state.parts, most=most)
-            found += [entry for entry in attempt.found if told_as(entry.record) not in written]
+            found += [entry for entry in attempt.found() if told_as(entry.record) not in written]
         ending = None if is_live else bad_ending(state, now=time.time())
         if ending is not None:
             place = Position(_WRITER, state.attempts, _ENDING_PART, 0)
@@ -58,7 +58,7 @@ class _Attempt:
         self._health = Health(config=config)
         self._next: dict[tuple[str, int], int] = {}
         self._is_closed = False
-        self.found: list[Entry] = []
+        self._found: list[Finding] = []
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> None:
         """Read what was not read before."""
@@ -76,6 +76,17 @@ class _Attempt:
             self._is_closed = True
             self._take(self._health.close())
 
+    def found(self) -> list[Entry]:
+        """What was found, as it was told; what is open as far as it has come."""
+        grown = {finding.id: finding for finding in self._health.open_findings}
+        last = {finding.id: place for place, finding in enumerate(self._found)}
+        for identity, finding in grown.items():
+            self._found[last[identity]] = finding
+        return [
+            Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
+            for place, finding in enumerate(self._found)
+        ]
+
     def _is_mine(self, part: Part) -> bool:
         return part.name.attempt == self._number and part.name.writer != FINDINGS
 
@@ -83,9 +94,7 @@ class _Attempt:
         return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
 
     def _take(self, findings: Iterable[Finding]) -> None:
-        for finding in findings:
-            position = Position(_WRITER, self._number, 0, len(self.found))
-            self.found.append(Entry(position, 0, finding.record()))
+        self._found.extend(findings)
 
 
 def _covered(state: RunState, *, is_live: bool) -> set[int]:
@@ -99,7 +108,7 @@ def _covered(state: RunState, *, is_live: bool) -> set[int]:
     }
 
 
-def _written(state: RunState) -> set[tuple[str, str, str]]:
+def _written(state: RunState) -> set[tuple[str, ...]]:
     return {
         told_as(record)
         for part in state.parts

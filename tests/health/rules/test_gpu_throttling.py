@@ -51,7 +51,10 @@ def test_it_closes_when_the_clock_is_back() -> None:
         work(n, 1000 if 20 <= n < 30 else 1975, "thermal cap" if 20 <= n < 30 else "")
         for n in range(40)
     ]
-    assert [f.state for f in heard(GpuThrottling, records)] == ["open", "closed"]
+    opening, closing = heard(GpuThrottling, records)
+    assert (opening.state, closing.state) == ("open", "closed")
+    assert opening.sentence.endswith("for 20s.")
+    assert closing.sentence.endswith("for 1m 40s.")
 
 
 def test_each_gpu_has_its_own_finding() -> None:

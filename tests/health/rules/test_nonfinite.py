@@ -1,5 +1,6 @@
 from typing import Any
 
+from epochal.health.engine import Health
 from epochal.health.rules.nonfinite import NonFinite
 from epochal.record import Record
 from tests.health.curve_records import falling, steps
@@ -22,6 +23,19 @@ def test_it_closes_when_numbers_are_back() -> None:
     records = steps(falling(20))
     records[5] = bad(records[5], "loss", "inf")
     assert [finding.state for finding in heard(NonFinite, records)] == ["open", "closed"]
+
+
+def test_one_that_stays_tells_since_when_and_for_how_long() -> None:
+    records = steps(falling(40))
+    records[12:] = [bad(record, "loss") for record in records[12:]]
+    records[20] = steps(falling(40))[20]  # one number in between ends nothing
+    health = Health(rules=[NonFinite])
+    for record in records:
+        health.feed(record)
+    (found,) = health.open_findings
+    assert (found.steps, found.evidence["records"]) == ((12, 39), 27)
+    assert "became NaN at step 12; the last number was" in found.sentence
+    assert "at step 11." in found.sentence
 
 
 def test_a_skipped_step_of_a_loss_scaler_is_a_note() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from epochal.format import format_duration
 from epochal.health.finding import Severity
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
@@ -50,6 +51,7 @@ class GpuThrottling(Rule):
 
     name: ClassVar[str] = "gpu-throttling"
     kinds: ClassVar[frozenset[str]] = frozenset({"gpu", "event"})
+    tells_growth: ClassVar[bool] = True
     release = 2
 
     def __init__(self, thresholds: Thresholds) -> None:
@@ -166,8 +168,8 @@ def _described(
         subject,
         holds=True,
         severity=severity,
-        sentence=f"GPU {gpu} is held back by {reason}{heat}: it runs at {clock:.0f} MHz{cost}, for "
-        f"{seen.t - since:.0f} s so far.",
+        sentence=f"GPU {gpu} is held back by {reason}{heat}: it has run at {clock:.0f} MHz{cost}, "
+        f"for {format_duration(seen.t - since)}.",
         evidence=evidence,
         advice=_ADVICE.get(word, _OTHER_ADVICE),
     )

@@ -21,6 +21,7 @@ class LowSol(Rule):
 
     name: ClassVar[str] = "low-sol"
     kinds: ClassVar[frozenset[str]] = frozenset({"step"})
+    tells_growth: ClassVar[bool] = True
     every_rank: ClassVar[bool] = False
     patience = 5
     release = 5

@@ -38,6 +38,7 @@ class MemoryFull(Rule):
 
     name: ClassVar[str] = "memory-full"
     kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu"})
+    tells_growth: ClassVar[bool] = True
     release = 3
 
     def __init__(self, thresholds: Thresholds) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -18,6 +19,15 @@ _MOST_NAMED = 4
 _LASTING = 3  # a loss scaler finds its scale within a step or two
 
 
+@dataclass(slots=True)
+class _Beginning:
+    """Where a series stopped having numbers, its last number, and in how many records since."""
+
+    step: int | None
+    last: tuple[float, int | None] | None
+    records: int = 0
+
+
 class NonFinite(Rule):
     """NaN or infinity in any series, said in the record it first appears in.
 
@@ -28,11 +38,13 @@ class NonFinite(Rule):
     name = "nonfinite"
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
+    tells_growth = True
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._last: dict[str, tuple[float, int | None]] = {}  # the last number, by subject
         self._in_row: dict[str, int] = {}  # records in a row without one, of what ever had none
+        self._began: dict[str, _Beginning] = {}  # of what is open, by subject
         self._tensor: str | None = None  # the first tensor known to be bad, and where
         self._tensors: dict[str, None] = {}  # those known to be bad, in order
 
@@ -89,10 +101,11 @@ class NonFinite(Rule):
 
     def _bad(self, subject: str, names: list[str], seen: Seen, context: Context) -> Verdict:
         in_row = self._in_row[subject] = self._in_row.get(subject, 0) + 1
-        last = self._last.get(subject)
+        began = self._beginning(subject, seen, context)
+        last = began.last
         value = seen.values[names[0]]
         word = "NaN" if math.isnan(value) else "infinite"
-        where = f" at step {seen.step:,}" if seen.step is not None else ""
+        where = f" at step {began.step:,}" if began.step is not None else ""
         who = _title(names[0], context)
         sentence = f"{who} became {word}{where}{_rank(seen.rank)}"
         if len(names) > 1:
@@ -103,7 +116,9 @@ class NonFinite(Rule):
         if self._tensor is not None and not names[0].startswith(_FAMILIES):
             sentence += f". First seen in {self._tensor}"
         evidence: dict[str, float | int | str] = {"value": str(value), "series": names[0]}
-        evidence["count"] = len(names)
+        evidence["records"] = began.records
+        if len(names) > 1:
+            evidence["alike"] = len(names)
         if self._tensors:
             evidence["tensors"] = _listed(list(self._tensors))
         return Verdict(
@@ -114,6 +129,14 @@ class NonFinite(Rule):
             evidence=evidence,
             advice=_advice(names[0], context),
         )
+
+    def _beginning(self, subject: str, seen: Seen, context: Context) -> _Beginning:
+        """Where what is seen now began; a number in between does not end it at once."""
+        began = self._began.get(subject)
+        if began is None or not context.is_open(self.name, subject):
+            began = self._began[subject] = _Beginning(seen.step, self._last.get(subject))
+        began.records += 1
+        return began
 
 
 def _listed(names: list[str]) -> str:
