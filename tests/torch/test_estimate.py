@@ -77,6 +77,7 @@ def test_a_dtype_the_device_lacks_has_no_speed(on_an_h200: Peak) -> None:
     assert sol.tps is None
     assert sol.sol(1, 1.0) is None
     assert "tps" not in sol.fields()
+    assert "no rate of fp4" in sol.fields()["note"]
 
 
 def test_the_record_carries_what_explains_it(on_an_h200: Peak, start_run: StartRun) -> None:
@@ -93,6 +94,7 @@ def test_the_record_carries_what_explains_it(on_an_h200: Peak, start_run: StartR
 def test_a_cpu_is_known_only_as_measured() -> None:
     plain = speed_of_light(GPT2, sequence_length=64, dtype="fp32", device="cpu")
     assert plain.tps is None
+    assert "calibrate=True measures it" in plain.fields()["note"]
     measured = speed_of_light(GPT2, sequence_length=64, dtype="fp32", device="cpu", calibrate=True)
     assert measured.measured is not None
     assert measured.tps == pytest.approx(measured.measured.tflops * 1e12 / measured.flops.total)

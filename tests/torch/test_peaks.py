@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from typing import Any
 
 import pytest
 import torch
@@ -94,6 +95,27 @@ def test_an_unknown_part_is_scaled_within_its_architecture_and_says_so() -> None
     assert peak.of("bf16") == pytest.approx(80 * 2550e6 * 512 / 1e12, rel=0.01)
     assert peak.note is not None
     assert "not in the table" in peak.note
+
+
+@pytest.mark.parametrize(
+    ("name", "facts", "expected"),
+    [
+        ("NVIDIA B100", {"sm_count": 148, "clock_mhz": 1440, "capability": (10, 0)}, 1746),
+        ("NVIDIA B399", {"sm_count": 160, "clock_mhz": 2000, "capability": (10, 3)}, 2621),
+        ("NVIDIA GB10", {"sm_count": 48, "clock_mhz": 2418, "capability": (12, 1)}, 118.8),
+    ],
+)
+def test_unknown_parts_of_the_newest_architectures_are_scaled(
+    name: str, facts: dict[str, Any], expected: float
+) -> None:
+    peak = peak_of(name, **facts)
+    assert peak is not None
+    assert peak.of("bf16") == pytest.approx(expected, rel=0.01)
+    assert peak.note is not None
+    is_related = facts["capability"] in ((10, 3), (12, 1))
+    assert ("a related architecture" in peak.note) is is_related
+    # what four bits do per clock differs between them
+    assert (peak.of("fp4") is None) is is_related
 
 
 def test_nothing_is_made_up_for_an_architecture_nobody_knows() -> None:

@@ -47,6 +47,16 @@ class SpeedOfLight:
         """The main dtype, that of the blocks."""
         return self.dtypes[0]
 
+    @property
+    def note(self) -> str | None:
+        """What was assumed, or how to know more where the speed is not known."""
+        if self.peak is None:
+            return "nobody tells what this device can do: calibrate=True measures it"
+        missing = [dtype for dtype in self.dtypes if self.peak.of(dtype) is None]
+        if missing:
+            return f"no rate of {missing[0]} is known for this device: choose another dtype"
+        return self.peak.note
+
     def sol(self, tokens: float, duration_ms: float) -> float | None:
         """Percent of the speed of light of a step; None where it cannot be known."""
         return _percent(tokens, duration_ms, self.tps)
@@ -73,8 +83,8 @@ class SpeedOfLight:
         }
         if peak is not None:
             rates = {f"{name}_peak": peak.tflops[name] for name in DTYPES if name in peak.tflops}
-            more = {"peak_clock": peak.clock_mhz, "source": peak.source, "note": peak.note}
-            facts |= rates | more
+            facts |= rates | {"peak_clock": peak.clock_mhz, "source": peak.source}
+        facts["note"] = self.note
         if self.measured is not None:
             facts["measured_peak"] = self.measured.tflops
         return {name: value for name, value in facts.items() if value is not None}

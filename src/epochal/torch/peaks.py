@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from epochal.errors import UsageError
 from epochal.torch.peak_table import ROWS, Line, Row
@@ -21,6 +21,9 @@ _LONG_NAMES = {
     "nvfp4": "fp4",
     "mxfp8": "fp8",
 }
+# Architectures of which no part's clock is known, and one whose multiprocessors do the same per
+# clock, but for four bits.
+_RELATED = {(10, 3): (10, 0), (12, 1): (12, 0)}
 # A slice of a GPU has fewer multiprocessors; a few disabled ones more or less are the same part.
 _SAME_PART = 0.03
 
@@ -119,20 +122,32 @@ def _scaled_from_kin(
 ) -> Peak | None:
     if not sm_count or not clock_mhz or capability is None or _is_amd(name):
         return None
-    line = _line_of(name)
-    kin = [row for row in ROWS if row.capability == capability and row.sm_count and row.clock_mhz]
-    row = next((row for row in kin if row.line == line), None)
-    row = row or next((row for row in kin if row.line != "limited"), None)
+    row = _kin(name, capability)
+    related = None
+    if row is None and capability in _RELATED:
+        related = _RELATED[capability]
+        row = _kin(name, related)
     if row is None:
         return None
     assert row.sm_count
     assert row.clock_mhz
     factor = sm_count * clock_mhz / (row.sm_count * row.clock_mhz)
+    whose = "the same architecture" if related is None else "a related architecture"
     note = (
         f"not in the table: scaled to {sm_count} multiprocessors at {clock_mhz:.0f} MHz from"
-        f" {row.sm_count} at {row.clock_mhz} MHz of the same architecture; calibrate() measures it"
+        f" {row.sm_count} at {row.clock_mhz} MHz of {whose}; calibrate() measures it"
     )
+    if related is not None:
+        row = replace(row, fp4=None)
     return _peak(name, row, factor=factor, clock_mhz=clock_mhz, note=note)
+
+
+def _kin(name: str, capability: tuple[int, int]) -> Row | None:
+    """A part of this architecture, of the name's line if there is one, whose rate can be scaled."""
+    line = _line_of(name)
+    kin = [row for row in ROWS if row.capability == capability and row.sm_count and row.clock_mhz]
+    row = next((row for row in kin if row.line == line), None)
+    return row or next((row for row in kin if row.line != "limited"), None)
 
 
 def _line_of(name: str) -> Line:
