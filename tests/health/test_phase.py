@@ -1,3 +1,4 @@
+import math
 import random
 
 import pytest
@@ -40,6 +41,58 @@ def test_a_rising_loss_diverges() -> None:
     assert phase_of([a + b for a, b in zip(course, noise(3, 0.1, 350), strict=True)]) == "diverging"
 
 
+@pytest.mark.parametrize("slope", [0.0002, 0.002, 0.01])
+def test_a_loss_that_climbs_steadily_goes_on_diverging(slope: float) -> None:
+    detector = PhaseDetector()
+    around = noise(6, 0.02, 4000)
+    course = [2 + 8 * (step + 10) ** -0.4 for step in range(1000)]
+    course += [2.5 + step * slope for step in range(3000)]
+    phases = [detector.observe(step, loss + around[step]) for step, loss in enumerate(course)]
+    assert phases[2000:].count("diverging") > 0.9 * 2000
+
+
+def test_a_loss_that_stays_far_up_diverges_until_it_falls() -> None:
+    detector = PhaseDetector()
+    around = noise(7, 0.05, 2000)
+    course = [2 + 8 * (step + 10) ** -0.4 for step in range(700)] + [5.0] * 500
+    course += [5.0 - step / 400 for step in range(800)]
+    phases = [detector.observe(step, loss + around[step]) for step, loss in enumerate(course)]
+    assert set(phases[720:1200]) == {"diverging"}
+    assert set(phases[1300:]) == {"converging"}
+
+
+def test_swings_that_are_undone_again_and_again_are_no_divergence() -> None:
+    detector = PhaseDetector()
+    around = noise(8, 0.02, 4000)
+    swings = [1 + 0.3 * math.sin(step / 60) + around[step] for step in range(4000)]
+    phases = [detector.observe(step, loss) for step, loss in enumerate(swings)]
+    assert phases[1500:].count("diverging") < 0.02 * 2500
+
+
+@pytest.mark.parametrize("factor", [2, 4, 100])
+def test_losses_that_stand_out_singly_change_nothing(factor: int) -> None:
+    spiky, plain = PhaseDetector(), PhaseDetector()
+    around = noise(9, 0.02, 1000)
+    for step in range(1000):
+        loss = 2 + 8 * (step + 10) ** -0.4 + around[step]
+        is_spike = step in (300, 400, 500, 600)
+        assert spiky.observe(step, loss * factor if is_spike else loss) == plain.observe(step, loss)
+
+
+def test_losses_that_stand_out_often_are_unstable() -> None:
+    around = noise(9, 0.02, 600)
+    losses = [2 + value for value in around]
+    losses[560::10] = [8.0] * 4
+    assert phase_of(losses) == "unstable"
+
+
+def test_a_bend_without_noise_is_not_unstable() -> None:
+    detector = PhaseDetector()
+    course = [2 + 8 * (step + 10) ** -0.4 for step in range(1000)]
+    course += [course[-1] + step * 0.002 for step in range(1000)]
+    assert "unstable" not in {detector.observe(step, loss) for step, loss in enumerate(course)}
+
+
 def test_noise_far_beyond_the_usual_is_unstable() -> None:
     assert phase_of([1 + n for n in noise(4, 0.01, 400)] + [1 + n for n in noise(5, 0.1, 50)]) in (
         "unstable",
@@ -49,6 +102,10 @@ def test_noise_far_beyond_the_usual_is_unstable() -> None:
 
 def test_a_loss_that_is_not_finite_diverges() -> None:
     assert phase_of([1.0] * 5 + [float("nan")]) == "diverging"
+
+
+def test_a_single_loss_that_is_not_finite_is_soon_forgotten() -> None:
+    assert phase_of([1.0] * 5 + [float("nan"), 1.0]) == "warm-up"
 
 
 def test_a_cut_forgets_what_came_after() -> None:

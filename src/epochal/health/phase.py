@@ -5,97 +5,170 @@ from __future__ import annotations
 import math
 from collections import deque
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 from epochal.health.thresholds_phase import PhaseThresholds
 
 Phase = Literal["warm-up", "converging", "plateau", "unstable", "diverging"]
 PHASES: tuple[str, ...] = get_args(Phase)
 
-# The mean distance of neighbours in normal noise is 2/sqrt(pi) standard deviations; unlike the
-# deviation from a mean it hardly grows when the curve has a slope.
-_DEVIATION_PER_DISTANCE = math.sqrt(math.pi) / 2
+# The mean distance of neighbours in normal noise is 2/sqrt(pi) standard deviations; without the
+# farthest twelfth of them it is 0.86 of that. Unlike the deviation from a mean it hardly grows when
+# the curve has a slope.
+_DEVIATION_PER_DISTANCE = math.sqrt(math.pi) / 2 / 0.86
+_POINTS_PER_OUTLIER = 24
+# A level leaves out more than the noise does: often enough, such points are a noise of their own.
+_POINTS_PER_LEFT_OUT = 8
+
+
+class _Change(NamedTuple):
+    """From the older half of the short window to the newer one."""
+
+    rise: float
+    points: int
+    deviation: float
 
 
 class PhaseDetector:
     """Compares the two halves of a window of losses with each other and with the run's noise.
 
-    A rise shows in a short window or is none to be told of. A slow fall under noise shows only in a
-    longer one, which grows with the run. No number is held against the loss itself, so that its
-    scale and sign do not matter.
+    A fast change shows in a short window, a slow one under noise only in a longer one, which grows
+    with the run. A rise is measured from the lowest level of the run, and lasts for as long as the
+    loss stays far up and does not fall. Single losses that stand out are left out of every mean. No
+    number is held against the loss itself, so that its scale and sign do not matter.
     """
 
     def __init__(self, thresholds: PhaseThresholds | None = None) -> None:
         self._thresholds = thresholds or PhaseThresholds()
-        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.long_window)
+        # Judged once per block; the blocks are the points of the longer window.
+        self._block = max(1, self._thresholds.window // 10)
+        self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.window)
+        self._blocks: deque[tuple[int, float]] = deque(
+            maxlen=self._thresholds.long_window // self._block
+        )
         self._num_points = 0
         self._usual_noise: float | None = None
-        self._highest: float | None = None
-        self._lowest: float | None = None
+        self._highest = -math.inf
+        self._lowest: tuple[int, float] | None = None
+        self._gained = 0.0
+        self._top = 0.0
+        self._undone = [0.0, 0.0]  # the two largest rises that the run came back from
+        self._rising_since: int | None = None
+        self._judged: Phase = "warm-up"
         self.phase: Phase = "warm-up"
 
     def observe(self, step: int, loss: float) -> Phase:
-        """Take in one loss and say the phase; a loss that is not finite makes it diverging."""
+        """Take in one loss and say the phase; it is diverging while a loss is not finite."""
         if not math.isfinite(loss):
             self.phase = "diverging"
             return self.phase
         self._window.append((step, loss))
         self._num_points += 1
-        half = self._thresholds.window // 2
-        settled = self._num_points >= self._thresholds.warmup + half
-        if settled and self._num_points % max(1, half // 5) == 0:
-            self.phase = self._judge()
+        if self._num_points % self._block == 0:
+            newest = [value for _, value in list(self._window)[-self._block :]]
+            self._blocks.append((step, _mean(newest, outliers=self._block // 10)))
+            if self._num_points >= self._thresholds.warmup + self._thresholds.window // 2:
+                self._judged = self._judge()
+        self.phase = self._judged
         return self.phase
 
     def cut(self, step: int) -> None:
         """Forget the losses from ``step`` on."""
         while self._window and self._window[-1][0] >= step:
             self._window.pop()
+        while self._blocks and self._blocks[-1][0] >= step:
+            self._blocks.pop()
+        if self._lowest is not None and self._lowest[0] >= step:
+            self._lowest = None
+        self._rising_since = None
 
     def _judge(self) -> Phase:
         thresholds = self._thresholds
-        every = [value for _, value in self._window]
-        values = every[-thresholds.window :]
+        values = [value for _, value in self._window]
         half = len(values) // 2
         older, recent = values[:half], values[half:]
         if half < 2:
-            return self.phase
+            return self._judged
         noise = _noise(recent)
         usual = self._learn_noise(noise)
-        rise = _mean(recent) - _mean(older)
-        gained = self._gained(_mean(older), _mean(recent))
-        deviation = max(_noise(older), min(noise, usual))
-        certain = thresholds.deviations * deviation
-        if rise > max(certain, thresholds.rise_share * gained):
+        level = _level(recent)
+        change = _Change(
+            rise=level - _level(older), points=half, deviation=max(_noise(older), min(noise, usual))
+        )
+        if self._diverges(change, self._height(level)):
             return "diverging"
-        if noise > thresholds.noise_ratio * usual > 0:
+        if noise > max(thresholds.noise_ratio * usual, thresholds.noise_share * self._gained):
             return "unstable"
-        falls = -rise > certain or self._falls(every, deviation, newest=-rise / half)
-        return "converging" if falls else "plateau"
+        return "converging" if self._falls(change) else "plateau"
 
-    def _falls(self, values: list[float], deviation: float, *, newest: float) -> bool:
-        """Whether a longer window falls by more than noise would, and has not just stopped to.
+    def _diverges(self, change: _Change, height: float) -> bool:
+        thresholds = self._thresholds
+        # What happened twice and was undone is the nature of this run (warm restarts, a game).
+        bar = max(
+            thresholds.deviations * change.deviation,
+            thresholds.rise_share * self._gained,
+            self._undone[0],
+        )
+        if height <= bar:
+            self._rising_since = None
+            return False
+        if self._moves(change, up=True):
+            if self._rising_since is None:
+                self._rising_since = self._num_points
+            return True
+        # It rises no more: the word stays for as long as the loss stays far up.
+        is_far = height > thresholds.stay_share * self._gained
+        if self._rising_since is None or not is_far or self._falls(change):
+            self._rising_since = None
+            return False
+        return True
 
-        ``newest`` is the fall per point in the short window. Less keeps a fall going.
+    def _falls(self, change: _Change) -> bool:
+        return self._moves(change, up=False)
+
+    def _moves(self, change: _Change, *, up: bool) -> bool:
+        """Whether the short window changes by more than noise would, or a longer one does.
+
+        The longer one must not just have stopped to. Less keeps a movement going.
         """
         thresholds = self._thresholds
-        short = thresholds.window // 2
-        count = int(thresholds.long_share * self._num_points)
-        half = min(len(values) // 2, max(short, count // 2))
-        fall = _mean(values[-2 * half : -half]) - _mean(values[-half:])
-        goes_on = self.phase == "converging"
-        errors = thresholds.stay_errors if goes_on else thresholds.fall_errors
-        if fall <= errors * deviation * math.sqrt(2 / half):
+        sign = 1 if up else -1
+        if sign * change.rise > thresholds.deviations * change.deviation:
+            return True
+        means = self._longer_window(up=up)
+        half = len(means) // 2
+        if not half:
             return False
-        # At half the pace of the longer window the short one would have come so much lower.
-        missing = short * (fall / half / 2 - newest)
-        return missing <= thresholds.stop_errors * deviation * math.sqrt(2 / short)
+        moved = sign * (_level(means[-half:]) - _level(means[-2 * half : -half]))
+        goes_on = self._judged == ("diverging" if up else "converging")
+        errors = thresholds.stay_errors if goes_on else thresholds.fall_errors
+        points = half * self._block
+        if moved <= errors * change.deviation * math.sqrt(2 / points):
+            return False
+        # At half the pace of the longer window the short one would have come so much farther.
+        missing = change.points * moved / points / 2 - sign * change.rise
+        return missing <= thresholds.stop_errors * change.deviation * math.sqrt(2 / change.points)
 
-    def _gained(self, *levels: float) -> float:
-        """How far the loss came down over the run: from its highest level to its lowest."""
-        known = [level for level in (*levels, self._highest, self._lowest) if level is not None]
-        self._highest, self._lowest = max(known), min(known)
-        return self._highest - self._lowest
+    def _longer_window(self, *, up: bool) -> list[float]:
+        """The newest means: of the last part of the run; for a fall after a rise, only since."""
+        count = int(self._thresholds.long_share * self._num_points)
+        if not up and self._rising_since is not None:
+            count = min(count, self._num_points - self._rising_since)
+        means = [mean for _, mean in self._blocks]
+        return means[-max(self._thresholds.window, count) // self._block :]
+
+    def _height(self, level: float) -> float:
+        """How far a level stands above the lowest; what was gained is counted up to that one."""
+        self._highest = max(self._highest, level)
+        if self._lowest is None or level < self._lowest[1]:
+            self._lowest = (self._window[-1][0], level)
+            self._gained = self._highest - level
+        height = level - self._lowest[1]
+        self._top = max(self._top, height)
+        if height < self._top / 2:
+            self._undone = sorted((*self._undone, self._top))[1:]
+            self._top = height
+        return height
 
     def _learn_noise(self, noise: float) -> float:
         """The noise usual so far, without the newest; it follows slowly, upwards slower still."""
@@ -105,10 +178,19 @@ class PhaseDetector:
         return usual
 
 
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)
+def _level(values: list[float]) -> float:
+    """The mean without the points that stand out."""
+    return _mean(values, outliers=len(values) // _POINTS_PER_LEFT_OUT)
+
+
+def _mean(values: list[float], *, outliers: int) -> float:
+    """The mean without so many points at either end."""
+    kept = sorted(values)[outliers : len(values) - outliers]
+    return math.fsum(kept) / len(kept)
 
 
 def _noise(values: list[float]) -> float:
-    distances = [abs(b - a) for a, b in pairwise(values)]
-    return _mean(distances) * _DEVIATION_PER_DISTANCE
+    """A standard deviation; a point that stands out is in two distances."""
+    distances = sorted(abs(b - a) for a, b in pairwise(values))
+    kept = distances[: len(distances) - 2 * (len(values) // _POINTS_PER_OUTLIER)]
+    return math.fsum(kept) / len(kept) * _DEVIATION_PER_DISTANCE

@@ -28,5 +28,9 @@ class PhaseThresholds:
     stop_errors: float = 2.0
     # A rise must also undo a noticeable part of what was gained: otherwise it is a plateau's drift.
     rise_share: float = 0.1
+    # So much of it gone is a training that is lost, even once the loss rises no more.
+    stay_share: float = 0.3
     # Noise this many times what it was through the run so far is no longer the same regime.
     noise_ratio: float = 3.0
+    # Of what was gained: less is the bend of a curve without noise.
+    noise_share: float = 0.01
