@@ -3,8 +3,9 @@ import random
 from collections.abc import Callable
 
 import pytest
+import torch
 
-from epochal.errors import UsageError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.early_stopping import EarlyStopping
 
 Curve = Callable[[int, random.Random], float]
@@ -63,7 +64,47 @@ def test_a_loss_that_rises_for_long_stops() -> None:
     stopping = EarlyStopping()
     for step in range(1500):
         stopping.observe(step, 4 * 0.99**step if step < 300 else 0.2 * 1.01 ** (step - 300))
-    assert (stopping.reason or "").startswith("the loss rises since step")
+    assert (stopping.reason or "").startswith("the loss has risen since step")
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.005, 0.05])
+@pytest.mark.parametrize("slope", [0.0002, 0.002, 0.01])
+def test_a_loss_that_climbs_steadily_stops_in_time(noise: float, slope: float) -> None:
+    rng, stopping = random.Random(1), EarlyStopping()
+    for step in range(2500):
+        fall, climb = 2 + 8 * (step + 10) ** -0.4, 2.5 + (step - 1000) * slope
+        stopping.observe(step, (fall if step < 1000 else climb) * (1 + noise * rng.gauss(0, 1)))
+    assert "has risen since step 1" in (stopping.reason or "")
+
+
+def test_a_loss_that_jumped_and_stays_up_stops() -> None:
+    rng, stopping = random.Random(4), EarlyStopping()
+    for step in range(1400):
+        level = 2 + 8 * (step + 10) ** -0.4 if step < 1000 else 6.0
+        stopping.observe(step, level * (1 + 0.02 * rng.gauss(0, 1)))
+    assert "has risen since step 10" in (stopping.reason or "")
+
+
+def test_a_loss_that_falls_again_from_a_jump_never_stops() -> None:
+    rng, stopping = random.Random(3), EarlyStopping()
+    for step in range(6000):
+        loss = 2 + 4 * (step % 1500 + 10) ** -0.3
+        assert stopping.observe(step, loss * (1 + 0.02 * rng.gauss(0, 1))) is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_is_called_so(value: float) -> None:
+    stopping = EarlyStopping()
+    for step in range(10):
+        stopping.observe(step, 3.0)
+    reasons = [stopping.observe(step, value) for step in range(10, 31)]
+    assert reasons[-2:] == [None, f"the loss is {value} since step 10"]
+
+
+def test_single_losses_that_are_no_numbers_are_passed_over() -> None:
+    stopping = EarlyStopping()
+    for step in range(900):
+        assert stopping.observe(step, math.nan if step % 10 == 0 else 5 * 0.999**step) is None
 
 
 def test_what_was_seen_survives_a_resume() -> None:
@@ -81,3 +122,22 @@ def test_what_was_seen_survives_a_resume() -> None:
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         EarlyStopping(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["x", "1.0", None, [1.0]])
+def test_a_loss_must_be_a_number(wrong: object) -> None:
+    with pytest.raises(ValueTypeError, match="loss must be one number"):
+        EarlyStopping().observe(0, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueTypeError, match="metric must be one number"):
+        EarlyStopping().observe_eval(0, wrong)  # type: ignore[arg-type]
+
+
+def test_numbers_of_other_libraries_are_numbers() -> None:
+    stopping = EarlyStopping()
+    stopping.observe_eval(torch.tensor(3), torch.tensor([0.5]))  # type: ignore[arg-type]
+    assert (stopping.best, stopping.best_step) == (0.5, 3)
+
+
+def test_a_foreign_state_is_refused() -> None:
+    with pytest.raises(UsageError, match="lacks reason, best, best_step"):
+        EarlyStopping().load_state_dict({})

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal.errors import UsageError
+from epochal.errors import UsageError, ValueTypeError
 from epochal.torch.loss_guard import LossGuard
 from epochal.torch.schedules import ConstantLR
 from tests.doubles.journals import of_kind
@@ -98,3 +98,16 @@ def test_a_cut_is_an_event_of_the_run(tmp_path: Path) -> None:
 def test_what_makes_no_sense_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         guard(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [(0, "x"), (0, 1.0, "x"), ("x", 1.0), (0.5, 1.0)])
+def test_what_is_observed_must_be_numbers(wrong: tuple[object, ...]) -> None:
+    with pytest.raises(ValueTypeError, match="must be"):
+        guard().observe(*wrong)  # type: ignore[arg-type]
+
+
+def test_a_foreign_state_is_refused() -> None:
+    with pytest.raises(UsageError, match="lacks losses, norms, quiet_until, cuts"):
+        guard().load_state_dict({})
+    with pytest.raises(ValueTypeError, match="got list"):
+        guard().load_state_dict([])  # type: ignore[arg-type]

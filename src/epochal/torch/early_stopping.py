@@ -1,8 +1,9 @@
 """Says when a training may stop, from its losses and evaluations; it stops nothing itself.
 
-Four reasons, each of which can be switched off: evaluations that no longer beat the best one, a
+Five reasons, each of which can be switched off: evaluations that no longer beat the best one, a
 loss that gained next to nothing over the last part of all steps, one that diverges, one that stays
-on a plateau. A curve that still falls, however slowly and however noisily, gives none of them.
+on a plateau, one that is no number. A curve that still falls, however slowly and however noisily,
+gives none of them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any, Literal, get_args
 
 from epochal.errors import UsageError
 from epochal.health.phase import PhaseDetector
+from epochal.torch.observed import check_state, observed_number, observed_step
 from epochal.torch.schedule import check_length
 
 Goal = Literal["min", "max"]
 # Means of so many equal stretches of the run tell how much the last part of it gained.
 _NUM_BLOCKS = 64
+_LENGTHS = ("patience", "gain_after", "diverging_steps", "plateau_steps", "nonfinite_steps")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +32,8 @@ class EarlyStopping:
     `patience` evaluations in a row that do not beat the best by `min_delta` (a share of it) are one
     reason. Another: over the last `gain_share` of all steps, `gain_after` of them at least, the
     mean loss fell by less than `least_gain` of itself. `diverging_steps` and `plateau_steps` are
-    how long either phase must last. 0 switches a reason off.
+    how long either phase must last, `nonfinite_steps` how long the loss must be NaN or infinite. 0
+    switches a reason off.
     """
 
     patience: int = 5
@@ -40,17 +44,19 @@ class EarlyStopping:
     gain_after: int = 1000
     diverging_steps: int = 200
     plateau_steps: int = 2000
+    nonfinite_steps: int = 20
     reason: str | None = field(default=None, init=False)
     best: float | None = field(default=None, init=False)
     best_step: int | None = field(default=None, init=False)
     _num_bad: int = field(default=0, init=False, repr=False)
     _phase: PhaseDetector = field(default_factory=PhaseDetector, init=False, repr=False)
     _phase_since: tuple[str, int] | None = field(default=None, init=False, repr=False)
+    _nonfinite_since: int | None = field(default=None, init=False, repr=False)
     _blocks: list[tuple[int, float, int]] = field(default_factory=list, init=False, repr=False)
     _block_steps: int = field(default=1, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("patience", "gain_after", "diverging_steps", "plateau_steps"):
+        for name in _LENGTHS:
             check_length(getattr(self, name), name=name, least=0)
         if self.goal not in get_args(Goal):
             raise UsageError(f"goal must be 'min' or 'max', got {self.goal!r}.")
@@ -66,13 +72,15 @@ class EarlyStopping:
 
     def observe(self, step: int, loss: float) -> str | None:
         """Take in one step's training loss; returns the reason to stop, once there is one."""
-        value = float(loss)
+        step, value = observed_step(step), observed_number(loss, name="loss")
+        if not math.isfinite(value):
+            return self._observe_nonfinite(step, value)
+        self._nonfinite_since = None
         phase = self._phase.observe(step, value)
         if self._phase_since is None or self._phase_since[0] != phase:
             self._phase_since = (phase, step)
         if self.reason is None:
-            if math.isfinite(value):
-                self._add(step, value)
+            self._add(step, value)
             self._stop_for(self._lasting_phase(step) or self._no_gain(step), step)
         return self.reason
 
@@ -81,7 +89,7 @@ class EarlyStopping:
 
         A value that is not finite is never the best one.
         """
-        value = float(metric)
+        step, value = observed_step(step), observed_number(metric, name="metric")
         if self._is_better(value):
             self.best, self.best_step, self._num_bad = value, step, 0
         else:
@@ -104,10 +112,18 @@ class EarlyStopping:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave."""
+        check_state(state, needed=self.state_dict(), owner="EarlyStopping")
         self.reason, self.best = state["reason"], state["best"]
         self.best_step, self._num_bad = state["best_step"], int(state["num_bad"])
         self._blocks = [(int(start), float(total), int(n)) for start, total, n in state["blocks"]]
         self._block_steps = int(state["block_steps"])
+
+    def _observe_nonfinite(self, step: int, value: float) -> str | None:
+        since = step if self._nonfinite_since is None else self._nonfinite_since
+        self._nonfinite_since = since
+        if self.nonfinite_steps and step - since >= self.nonfinite_steps:
+            self._stop_for(f"the loss is {value} since step {since}", step)
+        return self.reason
 
     def _is_better(self, value: float) -> bool:
         if not math.isfinite(value):
@@ -126,7 +142,7 @@ class EarlyStopping:
         if not limit or step - since < limit:
             return None
         if phase == "diverging":
-            return f"the loss rises since step {since}"
+            return f"the loss has risen since step {since} and has not come back"
         # A phase looks at some hundred losses: noise can hide in them what more of them show.
         return None if self._gained(since) is None else f"the loss stands still since step {since}"
 

@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any, Literal
 
 from epochal.errors import UsageError
+from epochal.torch.observed import check_state, observed_number, observed_step
 from epochal.torch.schedule import Scheduler, check_factor, check_inner, check_length
 from epochal.torch.schedule_wrappers import PermanentReduction, TemporaryOverride
 
@@ -89,9 +90,11 @@ class LossGuard(Scheduler):
         The next step's rate has it. Values are Python numbers: reading them from a GPU waits for
         it, so guard every few steps there.
         """
-        reason = self._jump(float(loss), None if norm is None else float(norm), step)
+        step, loss = observed_step(step), observed_number(loss, name="loss")
+        norm = None if norm is None else observed_number(norm, name="norm")
+        reason = self._jump(loss, norm, step)
         if reason is None:
-            self._learn(float(loss), norm)
+            self._learn(loss, norm)
             return None
         return self._cut(step, reason)
 
@@ -108,6 +111,7 @@ class LossGuard(Scheduler):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what :meth:`state_dict` gave."""
+        check_state(state, needed=self.state_dict(), owner="LossGuard")
         self._losses = deque(state["losses"], maxlen=self.window)
         self._norms = deque(state["norms"], maxlen=self.window)
         self._quiet_until = int(state["quiet_until"])
@@ -137,7 +141,7 @@ class LossGuard(Scheduler):
     def _learn(self, loss: float, norm: float | None) -> None:
         self._losses.append(loss)
         if norm is not None:
-            self._norms.append(float(norm))
+            self._norms.append(norm)
 
     def _cut(self, step: int, reason: str) -> Cut | None:
         num_temporary = sum(cut.kind == "temporary" for cut in self.cuts)
