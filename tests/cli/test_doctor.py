@@ -8,6 +8,8 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
+from epochal.companion.diagnosis import Diagnosis
+from tests.doubles.companions import charge_of
 
 
 def record(folder: Path, losses: list[float]) -> None:
@@ -101,3 +103,33 @@ def test_a_run_that_went_on_and_finished_is_well_again(
     run.finish()
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
     assert "Nothing was found" in capsys.readouterr().out
+
+
+def test_the_list_and_the_doctor_count_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
+    for step in range(40):
+        run.log({"loss": math.nan if step == 20 else 1.0}, step=step)
+    run.finish("failed", reason="ValueError: x")
+    Diagnosis(charge_of(run.dir)).go_on()
+    assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["errors"] == 2
+    main(["--dir", str(tmp_path), "ls", "errors == 2"])
+    assert "2 errors (1 open)" in capsys.readouterr().out
+    main(["--dir", str(tmp_path), "show", "a"])
+    assert "findings      2 errors (1 open) (epochal doctor p/a)" in capsys.readouterr().out
+
+
+def test_what_an_attempt_before_had_is_over(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, [2.0, math.nan])
+    again = epochal.init(
+        "p", "a", dir=tmp_path, console=False, companion=False, resume="must", resume_step=1
+    )
+    again.log({"loss": 1.5}, step=1)
+    again.finish()
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
+    assert "(over)" in capsys.readouterr().out
+    assert main(["--dir", str(tmp_path), "doctor", "a", "--open"]) == 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import epochal
 from epochal.store.local import LocalStore, load_run
 from tests.store.journals import Journal, settle
 
@@ -28,13 +29,19 @@ def counts(journal: Journal) -> tuple[int | None, int | None]:
     return info.errors, info.warnings
 
 
-def test_findings_that_still_hold_are_counted_by_severity(tmp_path: Path) -> None:
+def held(journal: Journal) -> tuple[int | None, int | None]:
+    info = load_run(journal.folder.path).info
+    return info.open_errors, info.open_warnings
+
+
+def test_findings_are_counted_by_severity_and_by_whether_they_hold(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     journal.add(finding("a", "warning"), finding("b", "warning"), writer="findings")
     journal.add(finding("a", "error"), finding("c", "info"), writer="findings")
-    assert counts(journal) == (1, 1)
+    assert counts(journal) == held(journal) == (1, 1)
     journal.add(finding("b", "warning", "closed"), writer="findings")
-    assert counts(journal) == (1, 0)
+    assert counts(journal) == (1, 1)
+    assert held(journal) == (1, 0)
 
 
 def test_where_nobody_looked_nothing_is_known(tmp_path: Path) -> None:
@@ -45,7 +52,21 @@ def test_where_nobody_looked_nothing_is_known(tmp_path: Path) -> None:
 def test_what_an_attempt_before_had_is_over(tmp_path: Path) -> None:
     journal = Journal(tmp_path).metrics(1, loss=1.0).add(finding("a", "error"), writer="findings")
     journal.metrics(1, attempt=2, loss=0.9).add(writer="findings", attempt=2)
-    assert counts(journal) == (0, 0)
+    assert counts(journal) == (1, 0)
+    assert held(journal) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [("failed", (1, 0)), ("terminated", (0, 1)), ("interrupted", (0, 0)), ("finished", (0, 0))],
+)
+def test_how_a_run_ended_counts(tmp_path: Path, status: str, expected: tuple[int, int]) -> None:
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
+    run.finish(status)
+    info = load_run(run.dir).info
+    assert (info.errors or 0, info.warnings or 0) == expected
+    found = LocalStore(tmp_path).runs("errors > 0 or warnings > 0")
+    assert len(found) == (expected != (0, 0))
 
 
 @pytest.mark.parametrize(("last", "expected"), [("nan", True), ("-inf", True), (None, False)])

@@ -10,6 +10,7 @@ from typing import Any
 from epochal.cli.command import add_json, add_run, print_json, run_of
 from epochal.format import format_number
 from epochal.health.finding import Finding
+from epochal.store.standing import as_they_stand
 from epochal.store.store import RunView
 
 _WIDTH = 96
@@ -45,12 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
 def newest_of_each(view: RunView) -> list[Finding]:
     """Every finding as it stands now, the gravest first, then by step."""
-    by_id: dict[str, Finding] = {}
-    for entry in view.findings(most=None):
-        finding = Finding.from_record(entry.record)
-        if finding is not None:
-            by_id[finding.id] = finding
-    return sorted(by_id.values(), key=_order)
+    told = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
+    return sorted(as_they_stand(told, attempts=view.info.attempts), key=_order)
 
 
 def _order(finding: Finding) -> tuple[int, bool, float]:

@@ -126,8 +126,8 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
 
 
 def _marked(line: str, info: RunInfo) -> tuple[Span, ...]:
-    """A line of the table, its count of errors in red, of warnings in yellow."""
-    style = "bad" if info.errors else "warn" if info.warnings else ""
+    """A line of the table, its count of errors in red, of warnings in yellow where they hold."""
+    style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
     if not style:
         return (Span(line),)
     before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)

@@ -172,7 +172,7 @@ def _steps(info: RunInfo) -> str | None:
 
 
 def _findings(info: RunInfo) -> str | None:
-    """What still holds, and the command that tells more where there is more to tell."""
+    """How much was found, and the command that tells more where there is more to tell."""
     found = findings_text(info)
     finite = ["the last loss is not finite"] if info.nonfinite else []
     words = ", ".join([*([] if found in (None, "none") else [found or ""]), *finite])

@@ -30,20 +30,28 @@ def epochs_text(info: RunInfo, *, between: str = "/") -> str | None:
 
 
 def findings_text(info: RunInfo) -> str | None:
-    """How many findings still hold, ``2 errors, 1 warning``; None where nobody looked for any."""
-    if info.errors is None or info.warnings is None:
+    """How much was found, ``2 errors, 1 warning (over)``; None where nobody looked."""
+    if info.errors is None:
         return None
-    counts = ((info.errors, "error"), (info.warnings, "warning"))
-    return ", ".join(_counted(number, word) for number, word in counts if number) or "none"
+    return ", ".join(text for text in _counts(info) if text) or "none"
 
 
 def gravest_text(info: RunInfo) -> str | None:
     """The same in short: the errors, or the warnings where there are no errors."""
-    for number, word in ((info.errors, "error"), (info.warnings, "warning")):
-        if number:
-            return _counted(number, word)
-    return None if info.errors is None else "none"
+    return next((text for text in _counts(info) if text), None if info.errors is None else "none")
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+def _counts(info: RunInfo) -> tuple[str, str]:
+    return (
+        _counted(info.errors or 0, info.open_errors or 0, "error"),
+        _counted(info.warnings or 0, info.open_warnings or 0, "warning"),
+    )
+
+
+def _counted(number: int, num_open: int, word: str) -> str:
+    if not number:
+        return ""
+    words = f"{number} {word}" if number == 1 else f"{number} {word}s"
+    if num_open == number:
+        return words
+    return f"{words} ({num_open} open)" if num_open else f"{words} (over)"

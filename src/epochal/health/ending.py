@@ -29,6 +29,11 @@ _PLACE = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 _LONGEST = 200  # characters of a reason: some errors are pages long
 
 
+def ending_severity(state: str) -> Severity | None:
+    """How grave it is that a run stands like this; None for one that goes on or ended well."""
+    return next((_SEVERITIES[how] for how in BAD_ENDINGS if how == state), None)
+
+
 def ending_finding(
     how: BadEnding,
     *,

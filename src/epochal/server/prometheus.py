@@ -65,7 +65,7 @@ def _samples(run: RunView) -> Iterator[_Sample]:
     ):
         if value is not None:
             yield _Sample(f"epochal_run_{name}", about, float(value))
-    for severity, count in (("error", info.errors), ("warning", info.warnings)):
+    for severity, count in (("error", info.open_errors), ("warning", info.open_warnings)):
         if count is not None:
             yield _Sample("epochal_run_findings", (*about, ("severity", severity)), float(count))
     left = MAX_SAMPLES_A_RUN

@@ -42,8 +42,8 @@ def run_row(
         notes=info.notes,
         hidden=info.hidden,
         problem=info.problem,
-        errors=info.errors,
-        warnings=info.warnings,
+        errors=info.open_errors,
+        warnings=info.open_warnings,
         nonfinite=info.nonfinite,
         config=dict(info.config) if with_config else None,
         summary={

@@ -62,9 +62,9 @@ class RunInfo:
     ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
     are the highest of rank 0's newest attempt; ``damaged`` counts lines that could not be read;
     ``problem`` is a sentence about a run that cannot be read, wholly or in part; ``tracker`` is
-    whose files a run that is not ours is read from. ``errors`` and ``warnings`` count the findings
-    of the newest attempt that still hold, None where nobody looked for any; ``nonfinite`` says that
-    the last loss is nan or infinite.
+    whose files a run that is not ours is read from. ``errors`` and ``warnings`` count what was
+    found, over or not, and how the run ended; ``open_errors`` and ``open_warnings`` what of it
+    still holds. All are None where nobody looked. ``nonfinite``: the last loss is nan or infinite.
     """
 
     id: str
@@ -89,6 +89,8 @@ class RunInfo:
     tracker: str | None = None
     errors: int | None = None
     warnings: int | None = None
+    open_errors: int | None = None
+    open_warnings: int | None = None
     nonfinite: bool = False
 
     @property

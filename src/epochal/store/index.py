@@ -21,7 +21,7 @@ from epochal.store.row import Row
 T = TypeVar("T")
 
 # Part of the file's name: an older Epochal goes on with its own.
-VERSION = 3
+VERSION = 4
 _LOCKED_FOR_S = 0.25
 _TABLE = """
 create table if not exists runs (path text primary key, signature text not null, row blob not null)

@@ -7,12 +7,13 @@ from typing import Any
 
 import msgspec
 
+from epochal.health.ending import ending_severity
 from epochal.record import Axis, Position
 from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number
 from epochal.store.entries import entries_of
-from epochal.store.standing import ends_nonfinite, open_findings
+from epochal.store.standing import NOTHING, Found, ends_nonfinite, found_in
 from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
@@ -26,8 +27,8 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
     ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone) and
     ``source`` (where another tracker's run lies, or was copied from) are what its status is derived
-    from. ``summaries`` fills up with
-    those that were asked for; it is the only field that changes.
+    from. ``found`` does not count how the run ended: that is known with its status. ``summaries``
+    fills up with those that were asked for; it is the only field that changes.
     """
 
     id: str
@@ -54,13 +55,13 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     source: dict[str, Any] | None
     end: dict[str, Position]
     metrics: list[Metric]
-    errors: int | None
-    warnings: int | None
+    found: Found | None
     nonfinite: bool
     summaries: dict[str, list[Any]] = {}
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
         """The row as it is handed out, under the id that its store knows the run by."""
+        found = self.found_by(status)
         return RunInfo(
             id=run_id,
             name=self.name,
@@ -82,10 +83,19 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             config=self.config,
             problem=self.problem,
             tracker=self.tracker,
-            errors=self.errors,
-            warnings=self.warnings,
+            errors=None if found is None else found.errors,
+            warnings=None if found is None else found.warnings,
+            open_errors=None if found is None else found.open_errors,
+            open_warnings=None if found is None else found.open_warnings,
             nonfinite=self.nonfinite,
         )
+
+    def found_by(self, status: Status) -> Found | None:
+        """How much was found, with how the run ended where it did not end well."""
+        ending = ending_severity(status.state)
+        if ending is None or "pid" not in (self.process or {}):
+            return self.found
+        return (self.found or NOTHING).and_one(ending)
 
     @property
     def tracker(self) -> str | None:
@@ -131,7 +141,6 @@ def make_row(
     process, finish, source = state.header or said or None, state.finish, told.get("source")
     if "pid" in (process or {}):  # taken up again here, whoever began it
         source = None
-    found = open_findings(state)
     return Row(
         id=own_id,
         name=brief.name,
@@ -157,8 +166,7 @@ def make_row(
         source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
         end=end,
         metrics=state.metrics,
-        errors=None if found is None else found.errors,
-        warnings=None if found is None else found.warnings,
+        found=found_in(state),
         nonfinite=ends_nonfinite(state),
     )
 

@@ -66,12 +66,19 @@ _PLAIN: dict[str, Reading] = {
     "records": lambda run: run.row.records,
     "damaged": lambda run: run.row.damaged,
     "problem": lambda run: run.row.problem,
-    "errors": lambda run: run.row.errors,
-    "warnings": lambda run: run.row.warnings,
+    "errors": lambda run: _found(run, "errors"),
+    "warnings": lambda run: _found(run, "warnings"),
+    "open_errors": lambda run: _found(run, "open_errors"),
+    "open_warnings": lambda run: _found(run, "open_warnings"),
     "nonfinite": lambda run: run.row.nonfinite,
 }
 _NESTED = ("config", "summary", "best")
 FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
+
+
+def _found(run: Subject, which: str) -> int | None:
+    found = run.row.found_by(run.status)
+    return None if found is None else getattr(found, which)
 
 
 def parse_query(text: str) -> Callable[[Subject], bool]:

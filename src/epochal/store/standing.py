@@ -1,4 +1,4 @@
-"""How a run looks from a list: what still holds of its findings, and whether its loss is a number.
+"""How a run looks from a list: how much was found, what of it holds, whether its loss is a number.
 
 Only what stands in the run's files counts: no rule is run for a list.
 """
@@ -6,37 +6,71 @@ Only what stands in the run's files counts: no rule is run for a list.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 from epochal.errors import FormatError
-from epochal.health.finding import Finding
+from epochal.health.finding import Finding, Severity
 from epochal.journal.layout import FINDINGS
+from epochal.record import Record
 from epochal.store.columns import SeriesKey
 from epochal.store.state import RunState
 
 
-class OpenFindings(NamedTuple):
-    """How many findings of the newest attempt are not over."""
+class Found(NamedTuple):
+    """How many findings a run has, over or not, and how many of them still hold."""
 
     errors: int
     warnings: int
+    open_errors: int
+    open_warnings: int
+
+    def and_one(self, severity: Severity | None) -> Found:
+        """With one more that holds."""
+        is_error, is_warning = severity == "error", severity == "warning"
+        return Found(
+            self.errors + is_error,
+            self.warnings + is_warning,
+            self.open_errors + is_error,
+            self.open_warnings + is_warning,
+        )
 
 
-def open_findings(state: RunState) -> OpenFindings | None:
-    """Counted by severity, each finding as it was told last; None where nobody looked for any."""
+NOTHING = Found(0, 0, 0, 0)
+
+
+def as_they_stand(told: Iterable[tuple[int, Record]], *, attempts: int) -> list[Finding]:
+    """Each finding as it was told last; ``told`` are records in order, with their attempts.
+
+    What an attempt before the newest had is over: the run was taken up again after it.
+    """
     by_id: dict[str, Finding] = {}
+    for attempt, record in told:
+        finding = Finding.from_record(record)
+        if finding is not None:
+            is_past = attempt < attempts and finding.state == "open"
+            by_id[finding.id] = replace(finding, state="closed") if is_past else finding
+    return list(by_id.values())
+
+
+def found_in(state: RunState) -> Found | None:
+    """What was found in all attempts; None where nobody looked in the newest."""
+    told: list[tuple[int, Record]] = []
     was_watched = False
-    for part in state.parts:
-        if part.name.attempt != state.attempts:
-            continue
+    for part in sorted(state.parts, key=lambda part: part.name.attempt):
         places = list(part.places("finding"))
-        was_watched |= bool(places) or part.name.writer == FINDINGS
-        told = map(Finding.from_record, part.read("finding", places))
-        by_id |= {finding.id: finding for finding in told if finding is not None}
+        if part.name.attempt == state.attempts:
+            was_watched |= bool(places) or part.name.writer == FINDINGS
+        told += [(part.name.attempt, record) for record in part.read("finding", places)]
     if not was_watched:
         return None
-    severities = [finding.severity for finding in by_id.values() if finding.state == "open"]
-    return OpenFindings(severities.count("error"), severities.count("warning"))
+    findings = as_they_stand(told, attempts=state.attempts)
+    every = [finding.severity for finding in findings]
+    held = [finding.severity for finding in findings if finding.state == "open"]
+    return Found(
+        every.count("error"), every.count("warning"), held.count("error"), held.count("warning")
+    )
 
 
 def ends_nonfinite(state: RunState) -> bool:

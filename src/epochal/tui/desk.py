@@ -273,9 +273,9 @@ def _row(run: RunView) -> RunRow:
 
 
 def _alarm(info: RunInfo) -> Literal["error", "warning"] | None:
-    if info.errors or info.nonfinite:
+    if info.open_errors or info.nonfinite:
         return "error"
-    return "warning" if info.warnings else None
+    return "warning" if info.open_warnings else None
 
 
 def _pattern(text: str) -> re.Pattern[str] | None:
