@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from epochal.torch.moe import moe_stats
 from epochal.torch.moe_watch import watch_moe
+from epochal.torch.routers import find_routers
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -52,7 +54,24 @@ _MODELS: dict[str, dict[str, Any]] = {
     "DeepseekV3": {"n_routed_experts": 8, **_LATENT},
     "GraniteMoe": {"num_local_experts": 8},
     "Phimoe": {"num_local_experts": 8},
+    "FlexOlmo": {"num_experts": 8},
+    "GptOss": {"num_local_experts": 8, "head_dim": 8},
 }
+# These score by sigmoids and choose among them.
+_SIGMOID = ("DeepseekV3",)
+
+
+def small_model(name: str) -> Any:
+    torch.manual_seed(0)
+    if not hasattr(transformers, f"{name}Config"):
+        pytest.skip(f"this version of transformers has no {name}")
+    config = getattr(transformers, f"{name}Config")(**_SHAPE, **_MODELS[name])
+    model = getattr(transformers, f"{name}ForCausalLM")(config).train()
+    for parameter_name, parameter in model.named_parameters():
+        if parameter_name.endswith(("gate.weight", "router.weight")):
+            # Some start from 0, where logits and scores of every kind are the same.
+            torch.nn.init.normal_(parameter, std=0.5)
+    return model
 
 
 @pytest.mark.parametrize("name", list(_MODELS))
@@ -60,9 +79,7 @@ _MODELS: dict[str, dict[str, Any]] = {
 def test_the_routers_of_a_model_are_found_and_counted_once(
     start_run: StartRun, name: str, recompute: bool
 ) -> None:
-    torch.manual_seed(0)
-    config = getattr(transformers, f"{name}Config")(**_SHAPE, **_MODELS[name])
-    model = getattr(transformers, f"{name}ForCausalLM")(config).train()
+    model = small_model(name)
     if recompute:
         model.gradient_checkpointing_enable()
     run = start_run()
@@ -86,3 +103,40 @@ def test_the_routers_of_a_model_are_found_and_counted_once(
         assert sum(row) == pytest.approx(1.0, abs=1e-4)
         counts = [share * assignments for share in row]
         assert counts == pytest.approx([round(count) for count in counts], abs=1e-2)
+
+
+@pytest.mark.parametrize("name", list(_MODELS))
+def test_the_figures_are_those_of_the_logits(start_run: StartRun, name: str) -> None:
+    model = small_model(name)
+    run = start_run()
+    watch_moe(model, run)
+    logits: list[torch.Tensor] = []
+
+    def compute(module: torch.nn.Module, inputs: Any) -> None:
+        weight, bias = linear_of(module)
+        hidden = inputs[0].detach().reshape(-1, weight.shape[-1])
+        logits.append(torch.nn.functional.linear(hidden, weight, bias))
+
+    for router in find_routers(model):
+        router.module.register_forward_pre_hook(compute)
+    words = torch.randint(3, 97, (2, 12))
+    model(words, labels=words).loss.backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    run.finish()
+    (record,) = of_kind(run.dir, "moe")
+    shares = [one.sigmoid() if name in _SIGMOID else one.softmax(-1) for one in logits]
+    expected = moe_stats(probs=shares, top_k=2).get()
+    square = sum(one.logsumexp(-1).square().mean().item() for one in logits)
+    assert record["z_loss"] == pytest.approx(0.001 * square, rel=1e-3)
+    for figure in ("router_entropy", "router_confidence"):
+        assert record[figure] == pytest.approx(expected[figure], rel=1e-3)
+
+
+def linear_of(router: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """A router's weight and bias, its own or those of the linear layer in it."""
+    for part in (router, *router.children()):
+        weight = getattr(part, "weight", None)
+        if isinstance(weight, torch.Tensor) and weight.dim() == 2:
+            bias = getattr(part, "bias", None)
+            return weight.detach(), bias if bias is None else bias.detach()
+    raise AssertionError(f"{type(router).__name__} has no weight")
