@@ -61,6 +61,12 @@ def test_a_loss_that_stays_far_up_diverges_until_it_falls() -> None:
     assert set(phases[1300:]) == {"converging"}
 
 
+def test_a_loss_that_fell_by_decades_diverges_when_it_triples() -> None:
+    falling = [10 * 0.99**step for step in range(1000)]
+    rising = [falling[-1] * (1 + step / 100) for step in range(200)]
+    assert phase_of(falling + rising) == "diverging"
+
+
 def test_swings_that_are_undone_again_and_again_are_no_divergence() -> None:
     detector = PhaseDetector()
     around = noise(8, 0.02, 4000)

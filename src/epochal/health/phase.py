@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
@@ -29,13 +30,21 @@ class _Change(NamedTuple):
     deviation: float
 
 
+@dataclass(slots=True)
+class _Rise:
+    """One that was found: at which point, and how high the loss has come since."""
+
+    since: int
+    top: float = 0.0
+
+
 class PhaseDetector:
     """Compares the two halves of a window of losses with each other and with the run's noise.
 
     A fast change shows in a short window, a slow one under noise only in a longer one, which grows
     with the run. A rise is measured from the lowest level of the run, and lasts for as long as the
-    loss stays far up and does not fall. Single losses that stand out are left out of every mean. No
-    number is held against the loss itself, so that its scale and sign do not matter.
+    loss stays far up and does not fall. Single losses that stand out are left out of every mean.
+    Only what the run itself has shown is held against a loss: its scale and sign do not matter.
     """
 
     def __init__(self, thresholds: PhaseThresholds | None = None) -> None:
@@ -53,7 +62,8 @@ class PhaseDetector:
         self._gained = 0.0
         self._top = 0.0
         self._undone = [0.0, 0.0]  # the two largest rises that the run came back from
-        self._rising_since: int | None = None
+        self._smallest = math.inf
+        self._rise: _Rise | None = None
         self._judged: Phase = "warm-up"
         self.phase: Phase = "warm-up"
 
@@ -64,6 +74,7 @@ class PhaseDetector:
             return self.phase
         self._window.append((step, loss))
         self._num_points += 1
+        self._smallest = min(self._smallest, loss)
         if self._num_points % self._block == 0:
             newest = [value for _, value in list(self._window)[-self._block :]]
             self._blocks.append((step, _mean(newest, outliers=self._block // 10)))
@@ -80,7 +91,7 @@ class PhaseDetector:
             self._blocks.pop()
         if self._lowest is not None and self._lowest[0] >= step:
             self._lowest = None
-        self._rising_since = None
+        self._rise = None
 
     def _judge(self) -> Phase:
         thresholds = self._thresholds
@@ -104,24 +115,29 @@ class PhaseDetector:
     def _diverges(self, change: _Change, height: float) -> bool:
         thresholds = self._thresholds
         # What happened twice and was undone is the nature of this run (warm restarts, a game).
-        bar = max(
-            thresholds.deviations * change.deviation,
-            thresholds.rise_share * self._gained,
-            self._undone[0],
-        )
-        if height <= bar:
-            self._rising_since = None
+        least = max(thresholds.deviations * change.deviation, self._undone[0])
+        if height <= max(least, self._of_gain(thresholds.rise_share)):
+            self._rise = None
             return False
         if self._moves(change, up=True):
-            if self._rising_since is None:
-                self._rising_since = self._num_points
+            if self._rise is None:
+                self._rise = _Rise(since=self._num_points)
+            self._rise.top = max(self._rise.top, height)
             return True
-        # It rises no more: the word stays for as long as the loss stays far up.
-        is_far = height > thresholds.stay_share * self._gained
-        if self._rising_since is None or not is_far or self._falls(change):
-            self._rising_since = None
+        if self._rise is None:
             return False
-        return True
+        # It rises no more: the word stays for as long as the loss stays far up.
+        is_far = height > self._of_gain(thresholds.stay_share)
+        if not is_far or height < thresholds.back_share * self._rise.top:
+            self._rise = None
+        return self._rise is not None and not self._falls(change)
+
+    def _of_gain(self, share: float) -> float:
+        """A share of what was gained, or of the lowest level where that is less and above zero."""
+        lowest = self._lowest[1] if self._lowest is not None else 0.0
+        if self._smallest <= 0 or lowest <= 0:
+            return share * self._gained
+        return min(share * self._gained, self._thresholds.rise_most * lowest)
 
     def _falls(self, change: _Change) -> bool:
         return self._moves(change, up=False)
@@ -152,8 +168,8 @@ class PhaseDetector:
     def _longer_window(self, *, up: bool) -> list[float]:
         """The newest means: of the last part of the run; for a fall after a rise, only since."""
         count = int(self._thresholds.long_share * self._num_points)
-        if not up and self._rising_since is not None:
-            count = min(count, self._num_points - self._rising_since)
+        if not up and self._rise is not None:
+            count = min(count, self._num_points - self._rise.since)
         means = [mean for _, mean in self._blocks]
         return means[-max(self._thresholds.window, count) // self._block :]
 

@@ -30,6 +30,10 @@ class PhaseThresholds:
     rise_share: float = 0.1
     # So much of it gone is a training that is lost, even once the loss rises no more.
     stay_share: float = 0.3
+    # Until it came down from the top of the rise by so much.
+    back_share: float = 0.75
+    # Where a loss above zero fell by orders of magnitude, twice its lowest level is enough.
+    rise_most: float = 1.0
     # Noise this many times what it was through the run so far is no longer the same regime.
     noise_ratio: float = 3.0
     # Of what was gained: less is the bend of a curve without noise.
