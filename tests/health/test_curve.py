@@ -49,3 +49,35 @@ def test_a_cut_forgets_the_points_from_there_on() -> None:
     assert curve.count == 60
     assert curve.points[-1] == (59, 59.0)
     assert curve.blocks[-1].last == 59
+
+
+def falling_by_decades(count: int) -> list[float]:
+    return [1e3 * 0.993**n * (1 + around) for n, around in enumerate(noise(count, 0.05))]
+
+
+def test_noise_shrinks_with_a_loss_that_falls_by_decades() -> None:
+    curve = curve_of(falling_by_decades(1000))
+    assert curve.level is not None
+    assert curve.width == pytest.approx(0.05 * curve.level, rel=0.35)
+    assert curve.width_at(1.0) == pytest.approx(0.05, rel=0.35)
+
+
+def test_a_spike_near_the_floor_of_such_a_loss_stands_out() -> None:
+    values = falling_by_decades(1000)
+    assert curve_of([*values, 1.8 * values[-1]]).stands_out
+    assert not curve_of([*values, 1.1 * values[-1]]).stands_out
+
+
+def test_noise_that_stays_while_the_level_falls_is_not_taken_for_less() -> None:
+    curve = curve_of([0.5 + 10 * 0.95**n + abs(a) for n, a in enumerate(noise(600, 0.1))])
+    assert curve.width is not None
+    assert curve.width > 0.04
+
+
+def test_a_curve_that_reaches_zero_keeps_the_noise_it_has_shown() -> None:
+    curve = curve_of([1 + around for around in noise(300, 0.1)] + [-0.5, 1.0])
+    assert curve.width == pytest.approx(0.1, rel=0.3)
+
+
+def test_the_first_distances_say_nothing_about_noise() -> None:
+    assert not curve_of([4 + 0.2 * n for n in range(22)]).stands_out

@@ -35,7 +35,8 @@ def test_a_missing_warm_up_is_named_before_the_loss_is_lost(tmp_path: Path) -> N
     shock, loss = of_rule(found, "no-warmup"), of_rule(found, "nonfinite")
     assert shock.steps is not None
     assert loss.steps is not None
-    assert shock.steps[1] < loss.steps[0]
+    assert found.index(shock) < found.index(loss)
+    assert shock.steps[0] < loss.steps[0]
 
 
 def test_a_layer_no_optimizer_has_is_named(tmp_path: Path) -> None:

@@ -13,11 +13,9 @@ from collections import deque
 from itertools import islice
 
 from epochal.health.blocks import Blocks
+from epochal.health.noise import Noise
 from epochal.health.recent import Recent
 from epochal.health.thresholds_curves import CurveThresholds
-
-# The median distance from the middle of normal noise is 0.6745 standard deviations.
-_DEVIATION_PER_MEDIAN = 1.4826
 
 
 class Curve:
@@ -51,8 +49,7 @@ class Curve:
         self.outliers: deque[bool] = deque(maxlen=thresholds.spike_lasting_of)
         self._thresholds = thresholds
         self._settled = Recent(thresholds.level_points)
-        self._distances = Recent(thresholds.memory)
-        self._sizes = Recent(thresholds.memory)
+        self._noise = Noise(thresholds)
         self._first: list[float] = []
         self._row_of_outliers = 0
         self._grace = 0
@@ -113,13 +110,25 @@ class Curve:
 
         A share of the level where the curve never reached zero; else of the range it covered.
         """
+        thresholds = self._thresholds
         covered = self.highest - self.lowest
         if self.lowest > 0:
-            return max(
-                self._thresholds.material_share * level,
-                self._thresholds.material_of_range * covered,
-            )
-        return self._thresholds.material_share * covered
+            seen = min(thresholds.material_of_range * covered, thresholds.material_most * level)
+            return max(thresholds.material_share * level, seen)
+        return thresholds.material_share * covered
+
+    def width_at(self, level: float) -> float:
+        """The width that the noise of the run has at a level, also one it has left since."""
+        return self._noise.lasting_width(self._unit(level))
+
+    def of_gain(self, share: float, best: float, *, most: float) -> float:
+        """A share of what was gained from the start to the best level.
+
+        Where a loss above zero fell by orders of magnitude, nothing of that gain matters to it any
+        more: ``most`` is the share of the best level that is enough.
+        """
+        gained = share * max(0.0, (best if self.start is None else self.start) - best)
+        return min(gained, most * best) if self.lowest > 0 else gained
 
     # -- judging and learning ---------------------------------------------------------------------
 
@@ -131,15 +140,17 @@ class Curve:
             return
         level = self._settled.median()
         self.level, self.distance = level, scaled - level
-        self.width = self._sizes.median() * _DEVIATION_PER_MEDIAN if len(self._sizes) else 0.0
+        unit = self._unit(level)
+        self.width = self._noise.width(unit)
         least = 0.0 if self.is_log else self.material(level)
-        tail = self._distances.highest() if len(self._distances) else 0.0
+        tail = self._noise.tail(unit)
         # Few distances have not shown their tail yet.
-        caution = 1 + thresholds.spike_caution / max(1, len(self._distances))
+        caution = 1 + thresholds.spike_caution / max(1, len(self._noise))
         self.bar = max(
             thresholds.spike_widths * self.width, thresholds.spike_over_tail * tail * caution, least
         )
-        self.stands_out = self._grace == 0 and self.distance > self.bar > 0
+        is_known = len(self._noise) >= thresholds.noise_least
+        self.stands_out = is_known and self._grace == 0 and self.distance > self.bar > 0
 
     def _learn(self, scaled: float) -> None:
         self._grace = max(0, self._grace - 1)
@@ -155,9 +166,13 @@ class Curve:
     def _remember(self, distance: float) -> None:
         """Keep a distance; of several points that stand out together only the first."""
         if not (self.stands_out and any(self.outliers)):
-            self._distances.push(distance)
-            self._sizes.push(abs(distance))
+            assert self.level is not None
+            self._noise.remember(distance, unit=self._unit(self.level))
         self.outliers.append(self.stands_out)
+
+    def _unit(self, level: float) -> float | None:
+        """The level that noise is a share of: none for logarithms and for what reached zero."""
+        return level if not self.is_log and self.lowest > 0 else None
 
 
 def _median(values: list[float]) -> float:

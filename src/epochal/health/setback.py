@@ -66,7 +66,7 @@ class Setback:
             return None
         if self.rise.best_at >= jump.position:
             return None
-        thresholds, width = self._thresholds, curve.width or 0.0
+        thresholds, width = self._thresholds, curve.width_at(best)
         gained = curve.start - best
         if gained <= thresholds.jump_gain_widths * width:
             return None

@@ -20,6 +20,10 @@ class CurveThresholds:
     level_least: int = 20
     # Heavy tails show themselves once in some hundred points, so that many are remembered.
     memory: int = 1000
+    # Noise that does not shrink with the level shows as a growing share of it, in so many points.
+    noise_points: int = 150
+    # Of fewer distances nothing is known about noise at all.
+    noise_least: int = 5
     # Blocks of ten points keep a whole run: 512 of them, then twice as long ones.
     block: int = 10
     # The level a run starts from: a handful of points, since it may fall at once.
@@ -28,6 +32,8 @@ class CurveThresholds:
     material_share: float = 0.1
     # ...nor one that nobody would see in a picture of the whole run.
     material_of_range: float = 0.005
+    # ...though near the floor of a loss that fell by orders of magnitude the eye needs a log scale.
+    material_most: float = 0.45
     # After the rate jumped (a warm restart) the loss may take so many points to its new level.
     grace: int = 100
     rate_jump: float = 1.5
@@ -55,8 +61,10 @@ class CurveThresholds:
     divergence_least: int = 80
     # A fifth above the best level is beyond what batches and schedules do to it...
     divergence_share: float = 0.2
-    # ...as is a quarter of all that was gained...
+    # ...as is a quarter of all that was gained: an error, or, where the loss fell so far that
+    # 80 % of what is left is less than that, a warning...
     divergence_of_gain: float = 0.25
+    divergence_most: float = 0.8
     # ...and five widths, and half as much again as any rise the run recovered from.
     divergence_widths: float = 5.0
     # So many points in a row, time for a harder stage of the data to show that it is learned...
@@ -83,10 +91,9 @@ class CurveThresholds:
     explosion_grave: float = 100.0
     # A growth too slow for a jump is an explosion when it is so many times the usual of the run.
     explosion_over_run: float = 30.0
-    # Norms fall two- or threefold as a run settles, not thirtyfold.
+    # Norms fall two- or threefold as a run settles, not thirtyfold; or as the loss does, since a
+    # model that is right has no gradient.
     vanishing_share: float = 0.03
-    # Unless the loss fell with them: a model that is right has no gradient.
-    vanishing_loss_share: float = 0.5
     # The slope of the log of the norm over so many points...
     acceleration_window: int = 60
     # ...must multiply it by 2.5 within them...
@@ -153,6 +160,7 @@ class CurveThresholds:
     # thirty points never strays by; for so many points in a row.
     peak_rise: float = 0.15
     peak_of_gain: float = 0.1
+    peak_most: float = 0.2
     peak_widths: float = 1.6
     peak_wait: int = 30
 
@@ -179,6 +187,8 @@ class CurveThresholds:
     # Next to perfect in the first evaluations: nobody learns that fast.
     too_good_accuracy: float = 0.99
     too_good_loss: float = 0.02
+    # A loss that falls fiftyfold evenly on a log scale is seven times as high halfway.
+    too_good_halfway: float = 3.0
     too_good_evals: int = 3
 
     # -- repeated-data ----------------------------------------------------------------------------
@@ -186,7 +196,8 @@ class CurveThresholds:
     # a cliff from twenty. A bar is about four standard errors of the difference.
     cliff_points: tuple[int, int] = (20, 60)
     cliff_widths: tuple[float, float] = (1.5, 0.9)
-    cliff_share: float = 0.08
+    # Three epochs over the same text leave stairs of up to a tenth in good fine-tunings.
+    cliff_share: float = 0.12
     # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses less
     # than a fifth of it within the points looked at.
     cliff_rate_cut: float = 0.7

@@ -21,3 +21,8 @@ def test_a_loss_that_fell_at_once_and_then_no_more_is_fine() -> None:
 def test_rewards_need_not_fall() -> None:
     found = opened(NeverFell, steps(noise(4000, 0.3)))
     assert [finding for finding in found if finding.severity != "info"] == []
+
+
+def test_a_loss_that_fell_and_came_back_is_another_fault() -> None:
+    losses = falling(200) + [2.5 + n * 0.02 for n in range(400)]
+    assert opened(NeverFell, steps(losses)) == []

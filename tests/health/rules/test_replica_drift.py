@@ -48,3 +48,13 @@ def test_two_ranks_give_one_finding() -> None:
         for rank in range(2)
     ]
     assert len(opened(ReplicaDrift, entries)) == 1
+
+
+def test_a_rank_that_comes_nearer_does_not_drift() -> None:
+    apart = [(0.6 if n < 60 else 0.05) for n in range(200)]
+    entries: list[Entry] = [
+        (rank, step(n, loss=2.0 + 0.01 * ((7 * n + rank) % 5) + apart[n] * (rank == 2)))
+        for n in range(200)
+        for rank in range(4)
+    ]
+    assert [f for f in opened(ReplicaDrift, entries) if "rank 2" in (f.series or "")] == []

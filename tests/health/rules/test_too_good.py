@@ -31,3 +31,15 @@ def test_a_loss_blown_up_at_the_start_is_not_what_it_is_measured_by() -> None:
 def test_nothing_is_too_good_while_training_is_worse_than_at_its_beginning() -> None:
     losses = [2.0, *([50.0] * 99)]
     assert opened(TooGood, in_order(steps(losses), evals([0.03], every=50))) == []
+
+
+def test_an_error_that_falls_by_decades_all_along_took_its_time() -> None:
+    losses = [100 * 0.95**n for n in range(200)]
+    records = in_order(steps(losses), evals([losses[99], losses[199]], every=100))
+    assert opened(TooGood, records) == []
+
+
+def test_one_that_is_gone_at_once_did_not() -> None:
+    losses = [max(100 * 0.5**n, 0.01) for n in range(200)]
+    records = in_order(steps(losses), evals([0.01], every=100))
+    assert len(opened(TooGood, records)) == 1

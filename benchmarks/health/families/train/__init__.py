@@ -18,6 +18,7 @@ from benchmarks.health.families.train.curves import (
     warm_restarts,
 )
 from benchmarks.health.families.train.later import (
+    decades,
     growing_batches,
     high_floor,
     shards,
@@ -91,6 +92,7 @@ FAMILIES = {
         high_floor,
         growing_batches,
         slow_start,
+        decades,
     )
 }
 

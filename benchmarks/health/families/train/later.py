@@ -75,6 +75,24 @@ def slow_start(rng: Generator, rows: int) -> Sketch:
     return assemble("slow-start", rng, loss=loss, lr=lr, norm=_norms(rng, place))
 
 
+def decades(rng: Generator, rows: int) -> Sketch:
+    """An error that can be learned away: it falls by orders of magnitude, gradients with it."""
+    place = np.arange(rows)
+    along = place / rows
+    depth = rng.uniform(1.5, 5) * np.log(10)
+    bent = rng.uniform(0, 0.7)  # steep at first, or even on a log scale
+    fall = bent * (1 - np.exp(-6 * along)) + (1 - bent) * along
+    smooth = within(rng, 1e-3, 1e3) * np.exp(-depth * fall)
+    noise = np.exp(parts.gaussian(rng, rows, width=within(rng, 0.02, 0.25), memory=0.3))
+    norm = _norms(rng, place) * (smooth / smooth[0]) ** rng.uniform(0.3, 0.7)
+    peak = within(rng, 1e-4, 1e-2)
+    if rng.random() < 0.5:
+        lr = parts.warmup_cosine(place, peak=peak, warmup=100, total=rows, floor=0.01)
+    else:
+        lr = np.full(rows, peak)
+    return assemble("decades", rng, loss=smooth * noise, lr=lr, norm=norm)
+
+
 def _falling(rng: Generator, place: Rows) -> Column:
     smooth = parts.power_law(
         place,

@@ -66,10 +66,11 @@ class Divergence(Rule):
     def _rose(self, curve: Curve) -> Verdict:
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
+        is_grave = rise.height > self.thresholds.curves.divergence_of_gain * self._gained(curve)
         return Verdict(
             curve.name,
             True,
-            "error",
+            "error" if is_grave else "warning",
             f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
             f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not come back.",
             steps=steps_of(curve, rise.best_at, position),
@@ -127,7 +128,7 @@ class Divergence(Rule):
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.divergence_share * size,
-            thresholds.divergence_of_gain * self._gained(curve),
-            thresholds.divergence_widths * (curve.width or 0.0),
+            curve.of_gain(thresholds.divergence_of_gain, best, most=thresholds.divergence_most),
+            thresholds.divergence_widths * curve.width_at(best),
             thresholds.divergence_over_worst * self._rise.worst,
         )

@@ -39,9 +39,8 @@ class GradientVanishing(Rule):
             self._usual = curve.blocks.former_median()
         usual = self._usual
         now = curve.recent_level(10)
-        if now > self.thresholds.curves.vanishing_share * usual:
-            return (Verdict(curve.name, False),)
-        if self._is_learned(context.curves.get("loss")):
+        learned = self._learned(context.curves.get("loss"))
+        if now > self.thresholds.curves.vanishing_share * usual * learned:
             return (Verdict(curve.name, False),)
         position = curve.points[-1][0]
         ratio = usual / now if now > 0 else math.inf
@@ -51,7 +50,8 @@ class GradientVanishing(Rule):
                 True,
                 "warning",
                 f"The gradient norm fell to {format_number(now)} at {place(curve, position)}, "
-                f"{_share(ratio)} the usual {format_number(usual)}; the loss did not fall with it.",
+                f"{_share(ratio)} the usual {format_number(usual)}; the loss did not fall "
+                "by nearly as much.",
                 evidence={"norm": now, "usual": usual},
                 advice=(
                     "Look for saturated activations, a detached graph or a loss scale that "
@@ -60,12 +60,12 @@ class GradientVanishing(Rule):
             ),
         )
 
-    def _is_learned(self, loss: Curve | None) -> bool:
-        """Whether the loss came so close to its floor that it has no gradient left to give."""
+    def _learned(self, loss: Curve | None) -> float:
+        """The share of the loss that is left: a model that is right has no gradient to give."""
         if loss is None or len(loss.blocks) < _LEAST_BLOCKS or loss.lowest <= 0:
-            return False
-        share = self.thresholds.curves.vanishing_loss_share
-        return loss.recent_level(10) < share * loss.blocks.former_median()
+            return 1.0
+        former = loss.blocks.former_median()
+        return min(1.0, loss.recent_level(10) / former) if former > 0 else 1.0
 
 
 def _share(ratio: float) -> str:

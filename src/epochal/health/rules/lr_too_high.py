@@ -74,8 +74,8 @@ class LearningRateTooHigh(Rule):
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.peak_rise * size,
-            thresholds.peak_of_gain * max(0.0, (curve.start or best) - best),
-            thresholds.peak_widths * (curve.width or 0.0),
+            curve.of_gain(thresholds.peak_of_gain, best, most=thresholds.peak_most),
+            thresholds.peak_widths * curve.width_at(best),
             thresholds.divergence_over_worst * self._rise.worst,
         )
 

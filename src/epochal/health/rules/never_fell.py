@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -71,9 +72,8 @@ class NeverFell(Rule):
             return True
         # What fell within the first points is seen by the very first ones only.
         start = curve.start if curve.start is not None else fall.first
-        return start - fall.now > max(
-            thresholds.never_fell_start_widths * (curve.width or 0.0), least
-        )
+        bar = max(thresholds.never_fell_start_widths * curve.width_at(start), least)
+        return start - fall.now > bar or start - _best(curve) > bar
 
     def _severity(self, fall: _Fall, curve: Curve) -> Severity:
         thresholds = self.thresholds.curves
@@ -114,3 +114,9 @@ def _fall(curve: Curve) -> _Fall:
     # Blocks of ten points have little left of what one point has in common with the next.
     error = math.sqrt(squares / max(1, 2 * third - 2) * 2 / third)
     return _Fall(first_mean, last_mean, error)
+
+
+def _best(curve: Curve) -> float:
+    """The lowest level of two neighbouring blocks: what fell may have come back since."""
+    levels = [curve.blocks[index].level for index in range(len(curve.blocks))]
+    return min(((a + b) / 2 for a, b in pairwise(levels)), default=levels[0])

@@ -87,8 +87,13 @@ class NoWarmup(Rule):
 
 
 def _roughness(values: list[float], apart: int) -> float:
-    """The usual ratio of two values so many points apart, as a logarithm."""
-    return median(abs(math.log(b / a)) for a, b in zip(values, values[apart:], strict=False))
+    """How much the ratios of values so many points apart differ, as logarithms.
+
+    A steady rise makes them all alike, and is no noise.
+    """
+    ratios = [math.log(b / a) for a, b in zip(values, values[apart:], strict=False)]
+    usual = median(ratios)
+    return median(abs(ratio - usual) for ratio in ratios)
 
 
 def _has_leapt(norm: Curve, points: int, times: float) -> bool:

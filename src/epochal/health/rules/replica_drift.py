@@ -140,21 +140,23 @@ class ReplicaDrift(Rule):
         self, subject: str, rank: int, early: list[float], recent: deque[float], num_ranks: int
     ) -> Verdict:
         limits = self.thresholds.machine
-        move = fmean(recent) - fmean(early)
+        apart, at_first = fmean(recent), fmean(early)
+        move = apart - at_first
         stray = (_variance(early) / len(early) + _variance(recent) / len(recent)) ** 0.5
         level = fmean(self._levels)
         bar = max(limits.drift_deviations * stray, limits.drift_share * level)
         # Of two ranks each stands as far from the other: the one above is the one that suffers.
-        if abs(move) <= bar or (num_ranks == 2 and move < 0):
+        is_nearer = abs(apart) <= abs(at_first)
+        if abs(move) <= bar or is_nearer or (num_ranks == 2 and move < 0):
             return Verdict(subject, holds=False)
-        more = "above" if move > 0 else "below"
+        more = "above" if apart > 0 else "below"
         return Verdict(
             subject,
             holds=True,
             sentence=f"Rank {rank} drifts away from the others: its loss is on average "
-            f"{format_number(abs(fmean(recent)))} {more} theirs over the last "
-            f"{limits.drift_window} records; at first it was {format_number(abs(fmean(early)))}.",
-            evidence={"apart": fmean(recent), "at_first": fmean(early), "level": level},
+            f"{format_number(abs(apart))} {more} theirs over the last "
+            f"{limits.drift_window} records; at first it was {format_number(abs(at_first))}.",
+            evidence={"apart": apart, "at_first": at_first, "level": level},
             advice=_ADVICE,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from epochal.format import format_number
 from epochal.health.context import Context
+from epochal.health.curve import Curve
 from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
@@ -22,6 +23,8 @@ _ADVICE = (
     "Look for labels among the inputs, evaluation samples among the training data, and a mask that "
     "hides the wrong side."
 )
+
+_LEAST_BLOCKS = 4
 
 
 class TooGood(Rule):
@@ -79,7 +82,7 @@ class TooGood(Rule):
             return Verdict(name, False)
         start = min(train.start, train.start if train.first is None else train.first)
         bar = self.thresholds.curves.too_good_loss * start
-        if value > bar or train.points[-1][1] > start:
+        if value > bar or train.points[-1][1] > start or self._took_its_time(train, value):
             return Verdict(name, False)
         return Verdict(
             name,
@@ -91,3 +94,15 @@ class TooGood(Rule):
             evidence={"loss": value, "start": start, "evaluation": self._counts[name]},
             advice=_ADVICE,
         )
+
+    def _took_its_time(self, train: Curve, value: float) -> bool:
+        """Whether the training loss was still on its way down halfway, and explains the other.
+
+        An error that can be learned away falls by orders of magnitude all along; what is given
+        away is known after a few batches.
+        """
+        if len(train.blocks) < _LEAST_BLOCKS:
+            return False
+        now = train.recent_level(10)
+        halfway = train.blocks[(len(train.blocks) - 1) // 2].level
+        return halfway > self.thresholds.curves.too_good_halfway * now and value > now / 10
