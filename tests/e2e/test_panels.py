@@ -136,6 +136,20 @@ def test_the_time_of_a_step_is_shown_by_phase(site: str, open_page: OpenPage) ->
     assert "p-phases-step=" in page.url
 
 
+def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
+    site: str, open_page: OpenPage
+) -> None:
+    page = open_page(site + "#panel=performance")
+    section = page.locator("[data-title='What it is lost to']")
+    section.get_by_text("steps 380–399 · 2000.0 ms a step · newest").wait_for()
+    bar = section.locator(".chart-stack-track")
+    told = bar.get_attribute("aria-label") or ""
+    assert told.startswith("useful 1560.4 ms, 78%, ")
+    assert re.search(r"input wait \d+\.\d ms, \d+%, communication \d+\.\d ms", told), told
+    point_at(page, section.locator("canvas"), 0.4)
+    section.locator(".chart-tooltip").get_by_text("2000.0 ms in all").wait_for()
+
+
 def test_phases_are_downloaded_as_they_were_recorded(site: str, open_page: OpenPage) -> None:
     page = open_page(site + "#panel=performance")
     section = page.locator("[data-title='Where the time of a step goes']")
@@ -151,7 +165,7 @@ def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: O
     section.get_by_text("GPU 0 idle 4.6 s (data), GPU 1 idle 4.6 s (data).").wait_for()
     lanes = section.locator("canvas")
     point_at(page, lanes, 0.5, down=0.36)
-    section.locator(".chart-tooltip").get_by_text("data · step 356").wait_for()
+    section.locator(".chart-tooltip").get_by_text("data · after step 356").wait_for()
     drag(page, lanes, 0.4, 0.6)
     section.get_by_role("button", name="Reset zoom").click()
     section.get_by_role("combobox").select_option("The whole run")

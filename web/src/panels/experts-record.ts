@@ -69,3 +69,8 @@ export function overSteps(loads: readonly ExpertLoad[], layer: string): { readon
   });
   return { numExperts, values };
 }
+
+/** A layer's name in a sentence, where a number alone would be read as one. */
+export function layerTitle(layer: string): string {
+  return /^\d+$/.test(layer) ? `layer ${layer}` : layer;
+}

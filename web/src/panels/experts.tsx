@@ -11,7 +11,7 @@ import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { RunRow } from "../wire.ts";
-import { expertLoadOf, layerSummaries, overSteps, relativeLoad } from "./experts-record.ts";
+import { expertLoadOf, layerSummaries, layerTitle, overSteps, relativeLoad } from "./experts-record.ts";
 import type { ExpertLoad, LayerSummary } from "./experts-record.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
@@ -94,7 +94,7 @@ function Loads({ page, loads, total }: { readonly page: Page; readonly loads: re
   };
   const history = useMemo(() => overSteps(loads, layer), [loads, layer]);
   const time: HeatmapOptions = {
-    label: `Load of the experts of ${layer} over ${loads.length} steps`,
+    label: `Load of the experts of ${layerTitle(layer)} over ${loads.length} steps`,
     rowNames: Array.from({ length: history.numExperts }, (_, expert) => `expert ${expert}`),
     columns: { x: steps, format: "step" },
     values: history.values,
@@ -112,7 +112,7 @@ function Loads({ page, loads, total }: { readonly page: Page; readonly loads: re
         <Section title="Layers and experts" note="× an even share; a click chooses the layer">
           <Drawn options={matrix} height={mapHeight(current.layers.length)} />
         </Section>
-        <Section title={`${layer} over steps`} note={note}>
+        <Section title={`${layerTitle(layer)} over steps`} note={note}>
           <Drawn options={time} height={mapHeight(history.numExperts)} />
         </Section>
       </div>
@@ -145,7 +145,7 @@ function sentence({ step, topK }: ExpertLoad, layers: readonly LayerSummary[], w
   const all = layers.reduce((sum, { numExperts }) => sum + numExperts, 0);
   const routed = topK === null ? "" : `, ${topK} experts a token`;
   const unused = idle === 0 ? "Every expert is in use." : `${idle} of ${all} experts get less than a tenth of an even share.`;
-  return `Step ${step}${routed}: the busiest is expert ${worst.busiest} of ${worst.layer} with ${worst.imbalance.toFixed(2)} times an even share. ${unused}`;
+  return `Step ${step}${routed}: the busiest is expert ${worst.busiest} of ${layerTitle(worst.layer)} with ${worst.imbalance.toFixed(2)} times an even share. ${unused}`;
 }
 
 interface LayerTableProps {

@@ -7,6 +7,13 @@ export interface StepPhases {
   /** How many steps it is the mean of; they end at `step`. */
   readonly steps: number;
   readonly wallMs: number | null;
+  /** The same step at the speed of light. */
+  readonly idealMs: number | null;
+  /** The share of steps in which the GPU had caught up with the host. */
+  readonly hostBound: number | null;
+  /** Unix seconds of the first step's beginning and of the last one's end. */
+  readonly from: number;
+  readonly to: number;
   /** Milliseconds by the phase's name. */
   readonly ms: ReadonlyMap<string, number>;
 }
@@ -18,15 +25,22 @@ const KNOWN: readonly string[] = ["data", "forward", "backward", "optimizer", "s
 const SLOTS: Readonly<Record<string, number>> = { data: 1, forward: 0, backward: 4, optimizer: 2, sync: 3, eval: 6, save: 7, log: 8, other: 11 };
 
 /** Null for a record without a step or without phases. */
-export function phasesOf({ record, step }: Pick<EntryRow, "record" | "step">): StepPhases | null {
-  const { m, steps, wall_ms: wall } = record ?? {};
+export function phasesOf({ record, step, t }: Pick<EntryRow, "record" | "step" | "t">): StepPhases | null {
+  const { m, steps: given, wall_ms: wall, ideal_ms: ideal, host_bound: bound } = record ?? {};
   if (step === null || typeof m !== "object" || m === null) return null;
   const ms = new Map<string, number>();
   for (const [name, value] of Object.entries(m)) {
     if (typeof value === "number" && value >= 0) ms.set(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name, value);
   }
   if (ms.size === 0) return null;
-  return { step, ms, steps: typeof steps === "number" && steps >= 1 ? steps : 1, wallMs: typeof wall === "number" ? wall : null };
+  const steps = typeof given === "number" && given >= 1 ? given : 1;
+  const wallMs = numberOf(wall);
+  const to = t ?? NaN;
+  return { step, ms, steps, wallMs, idealMs: numberOf(ideal), hostBound: numberOf(bound), from: to - ((wallMs ?? 0) * steps) / 1000, to };
+}
+
+function numberOf(value: unknown): number | null {
+  return typeof value === "number" ? value : null;
 }
 
 /** Every phase that occurs: known ones in the order of a step, then others by name; last what nobody timed. */
@@ -55,7 +69,8 @@ export function meanPhases(all: readonly StepPhases[]): StepPhases | null {
   if (last === undefined || steps === 0) return null;
   const ms = new Map<string, number>();
   for (const one of all) for (const [name, value] of one.ms) ms.set(name, (ms.get(name) ?? 0) + (value * one.steps) / steps);
-  const walls = all.filter(({ wallMs }) => wallMs !== null);
-  const wallMs = walls.length < all.length ? null : walls.reduce((sum, one) => sum + (one.wallMs! * one.steps) / steps, 0);
-  return { step: last.step, steps, wallMs, ms };
+  const mean = (field: "wallMs" | "idealMs" | "hostBound"): number | null => (
+    all.reduce<number | null>((sum, one) => (sum === null || one[field] === null ? null : sum + (one[field] * one.steps) / steps), 0)
+  );
+  return { step: last.step, steps, wallMs: mean("wallMs"), idealMs: mean("idealMs"), hostBound: mean("hostBound"), from: all[0]!.from, to: last.to, ms };
 }

@@ -176,6 +176,16 @@ function deviceMarks(findings: readonly Finding[], devices: readonly Device[], {
   });
 }
 
+/** What memory is free is no fault: colours of their own for the purposes that the program itself names. */
+const SEGMENT_SLOTS: Readonly<Record<string, number>> = { weights: 0, gradients: 1, optimizer: 2, lora: 3, activations: 4, qlora: 6, reserved: 7, system: 8, other: 10, free: 11 };
+
+const OWN_SLOTS = [9, 5, 6, 3];
+
+function segmentSlot(label: string, before: readonly Segment[]): number {
+  const numOwn = before.filter((segment) => SEGMENT_SLOTS[segment.label] === undefined).length;
+  return SEGMENT_SLOTS[label] ?? OWN_SLOTS[numOwn % OWN_SLOTS.length]!;
+}
+
 /** The latest word of the training on what its memory holds. */
 function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
   const names = detail.metrics.filter(({ name, axis }) => axis === "step" && name.startsWith("memory/")).map(({ name }) => name);
@@ -189,7 +199,7 @@ function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JS
     const gpu = /^gpu\d+$/.test(path[0] ?? "") ? path.shift()! : "";
     const title = [kind, gpu.replace("gpu", "GPU ")].filter((word) => word !== "").join(", ");
     const segments = groups.get(title) ?? [];
-    if (value !== null && value > 0) segments.push({ label: path.join("/"), value, text: formatBytes(value), slot: segments.length });
+    if (value !== null && value > 0) segments.push({ label: path.join("/"), value, text: formatBytes(value), slot: segmentSlot(path.join("/"), segments) });
     groups.set(title, segments);
   });
   const known = [...groups].filter(([, segments]) => segments.length > 0);

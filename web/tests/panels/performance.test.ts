@@ -75,7 +75,7 @@ test("lanes are epochs, spans, devices and their gaps, from the start of the run
   const lanes = lanesOf({ spans: [span], stretches: [STRETCH], marks, origin: 90, created: 90 });
   expect(lanes.map(({ name }) => name)).toEqual(["epochs", "save · rank 1", "GPU 0", "CPU", "GPU 0 idle"]);
   expect(lanes[0]!.spans).toMatchObject([{ from: 0, to: 8, label: "epoch 1" }]);
-  expect(lanes[1]!.spans).toMatchObject([{ from: 9, to: 9.5, label: "save · step 4" }]);
+  expect(lanes[1]!.spans).toMatchObject([{ from: 9, to: 9.5, label: "save · after step 4" }]);
 });
 
 test("files have every record, and names that need quotes have them", () => {

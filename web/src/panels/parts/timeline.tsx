@@ -125,7 +125,7 @@ export function lanesOf({ spans, stretches, marks, origin, created }: LanesReque
 }
 
 function placed(happenings: readonly Happening[], origin: number, slot: (one: Happening) => number): readonly Span[] {
-  return happenings.map((one): Span => ({ from: one.from - origin, to: one.to - origin, label: one.step === null ? one.label : `${one.label} · step ${one.step}`, slot: slot(one) }))
+  return happenings.map((one): Span => ({ from: one.from - origin, to: one.to - origin, label: one.step === null ? one.label : `${one.label} · after step ${one.step}`, slot: slot(one) }))
     .sort((one, other) => one.from - other.from);
 }
 

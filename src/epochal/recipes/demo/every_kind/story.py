@@ -15,6 +15,8 @@ NUM_STEPS = 400
 STEPS_PER_EPOCH = 100
 NUM_EPOCHS = NUM_STEPS // STEPS_PER_EPOCH
 BATCH_TOKENS = 65_536
+# Tokens per second at the speed of light.
+LIGHT_TPS = 4.2e4
 SECONDS_PER_STEP = 2.0
 # Between the death of the first attempt and the first step of the second.
 PAUSE_S = 90.0

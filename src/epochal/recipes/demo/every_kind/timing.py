@@ -36,7 +36,8 @@ def phases_record(at: float, told: Step, *, seed: int) -> Record:
     shares["forward"] -= 0.09 * told.step / story.NUM_STEPS
     means = {f"phase/{name}": round(wall_ms * share, 3) for name, share in shares.items()}
     record: Record = {"log": "phases", "t": at, "step": told.step, "steps": PHASE_STEPS}
-    return {**record, "wall_ms": wall_ms, "m": means}
+    ideal_ms = round(1000 * story.BATCH_TOKENS / story.LIGHT_TPS, 4)
+    return {**record, "wall_ms": wall_ms, "m": means, "ideal_ms": ideal_ms}
 
 
 def span_records(at: float, step: int) -> Iterator[Record]:
