@@ -33,10 +33,23 @@ def test_the_top_k_of_sampling_is_not_that_of_a_router() -> None:
     assert routing({"num_experts": 8, "top_k": 50}).largest_imbalance is None
 
 
-@pytest.mark.parametrize(("experts", "top_k"), [(4, 2), (8, 1), (8, 2), (64, 4), (128, 8), (8, 8)])
+@pytest.mark.parametrize(
+    ("experts", "top_k"), [(4, 2), (8, 1), (8, 2), (64, 4), (128, 4), (128, 8), (256, 8), (8, 8)]
+)
 def test_bars_can_be_reached(experts: int, top_k: int) -> None:
     poor, grave = routing({"num_experts": experts, "top_k": top_k}).bars(MachineThresholds())
     assert 1 <= poor <= grave <= experts / top_k
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "expected"),
+    [(8, 2, 3.2), (64, 4, 10.0), (128, 4, 10.0), (128, 8, 12.8), (256, 8, 20.0)],
+)
+def test_an_imbalance_is_poor_by_experts_and_choices(
+    experts: int, top_k: int, expected: float
+) -> None:
+    poor, _ = routing({"num_experts": experts, "top_k": top_k}).bars(MachineThresholds())
+    assert poor == pytest.approx(expected)
 
 
 def test_a_layer_tells_its_busiest_expert() -> None:

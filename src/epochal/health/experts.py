@@ -55,10 +55,23 @@ class Routing:
         """The imbalances from which it is poor, and from which it is grave."""
         largest = self.largest_imbalance
         if largest is None:
-            return thresholds.moe_imbalance_unknown, 2 * thresholds.moe_imbalance_unknown
+            poor = thresholds.moe_imbalance_unknown
+            return poor, thresholds.moe_imbalance_twice * poor
         share = max(thresholds.moe_imbalance_least, thresholds.moe_imbalance_share * largest)
-        poor = min(share, thresholds.moe_imbalance_cap * largest)
-        return max(poor, 1.0), max(thresholds.moe_imbalance_grave * largest, 1.0)
+        many = thresholds.moe_imbalance_per_choice * (self.top_k or 0.0)
+        many = max(thresholds.moe_imbalance_many, many)
+        poor = max(1.0, min(share, many, thresholds.moe_imbalance_cap * largest))
+        grave = thresholds.moe_imbalance_twice * many
+        return poor, max(poor, min(grave, thresholds.moe_imbalance_grave * largest))
+
+
+def is_collapsed(
+    use: float, *, imbalance: float | None, entropy: float | None, thresholds: MachineThresholds
+) -> bool:
+    """Whether a router has given up on its idle experts, rather than being unevenly loaded."""
+    is_uneven = imbalance is not None and imbalance >= thresholds.moe_collapse_imbalance
+    is_certain = entropy is not None and entropy <= thresholds.moe_entropy
+    return use < thresholds.moe_utilization_grave and (is_uneven or is_certain)
 
 
 def layer_loads(record: Record) -> list[LayerLoad]:

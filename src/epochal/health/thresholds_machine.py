@@ -181,6 +181,14 @@ class MachineThresholds:
     moe_imbalance_share: float = 0.8
     moe_imbalance_cap: float = 0.9
     moe_imbalance_grave: float = 0.95
+    # With many experts that most is far away: 64 or 128 of them with 4 per token show 3 to 6 in
+    # health, 128 with 8 per token twice that. So poor is two and a half times the experts per
+    # token, from 10 on, and grave twice as much.
+    moe_imbalance_many: float = 10.0
+    moe_imbalance_per_choice: float = 2.5
+    moe_imbalance_twice: float = 2.0
+    # Once poor, it must fall by a tenth of the bar to be well again, or noise would open it anew.
+    moe_imbalance_release: float = 0.9
     # Without knowing experts and top-k: beyond what 128 experts with 8 per token show in health.
     moe_imbalance_unknown: float = 13.0
     moe_utilization: float = 0.8
@@ -195,6 +203,9 @@ class MachineThresholds:
     moe_climb_blocks: int = 5
     # Moves below this imbalance are between one healthy state and another.
     moe_move_floor: float = 1.8
+    # The balancing loss is at its least when the load is even, and there it is its weight times
+    # the layers: three times the least that was seen is far from even, whatever the weight.
+    moe_aux_factor: float = 3.0
     # With half of the experts idle the others get twice the mean at least.
     moe_collapse_imbalance: float = 2.2
     # Entropy over ln(experts): a router that hardly doubts no longer explores.

@@ -1,3 +1,4 @@
+from epochal.health.engine import Health
 from epochal.health.rules.moe_collapse import MoeCollapse
 from epochal.record import Record
 from tests.health.machine_records import START, heard, opened
@@ -21,6 +22,24 @@ def test_a_router_that_left_experts_out_is_found() -> None:
     (found,) = opened(MoeCollapse, records)
     assert found.severity == "error"
     assert "only 25 % of the experts get tokens" in found.sentence
+
+
+def test_the_layer_that_uses_least_is_named() -> None:
+    load = [[0.25] * 4, [0.7, 0.3, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]]
+    layers = {"log": "experts", "layers": ["h.0", "h.1", "h.2"], "load": load, "top_k": 1}
+    records = [{**layers, "t": START, "step": 0}, *(collapsed(n) for n in range(30))]
+    (found,) = opened(MoeCollapse, records)
+    assert found.evidence["worst_layer"] == "h.2"
+
+
+def test_a_sudden_collapse_is_one_error_of_all_rules() -> None:
+    health = Health(config={"num_experts": 8, "num_experts_per_tok": 1})
+    news = []
+    for n in range(120):
+        news += health.feed(healthy(n) if n < 60 else collapsed(n))
+    assert [(one.rule, one.severity) for one in news if one.state == "open"] == [
+        ("moe-collapse", "error")
+    ]
 
 
 def test_a_sure_router_that_uses_all_experts_is_healthy() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from operator import itemgetter
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
-from epochal.format import format_number
+from epochal.health.experts import is_collapsed, layer_loads
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -26,7 +27,7 @@ class MoeCollapse(Rule):
     """
 
     name: ClassVar[str] = "moe-collapse"
-    kinds: ClassVar[frozenset[str]] = frozenset({"moe", "step"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"moe", "step", "experts"})
     every_rank: ClassVar[bool] = False
     patience = 2
     release = 5
@@ -37,11 +38,16 @@ class MoeCollapse(Rule):
         self._recent = {
             name: deque[float](maxlen=thresholds.machine.moe_recent) for name in _FIGURES
         }
+        self._idlest: tuple[str, float] | None = None  # the layer that uses least, and how much
         self._count = 0
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge by the medians of the last records."""
         limits = self.thresholds.machine
+        if seen.kind == "experts":
+            uses = [(load.layer, load.utilization) for load in layer_loads(seen.record)]
+            self._idlest = min(uses, key=itemgetter(1), default=None)
+            return
         found = {name: seen.values.get(f"moe/{name}") for name in _FIGURES}
         if all(value is None for value in found.values()):
             return
@@ -58,6 +64,7 @@ class MoeCollapse(Rule):
         """Forget the last records."""
         for kept in self._recent.values():
             kept.clear()
+        self._idlest = None
 
     def _level(self, name: str) -> float | None:
         kept = self._recent[name]
@@ -65,18 +72,18 @@ class MoeCollapse(Rule):
 
     def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
         limits = self.thresholds.machine
-        is_uneven = imbalance is not None and imbalance >= limits.moe_collapse_imbalance
-        is_certain = entropy is not None and entropy <= limits.moe_entropy
-        if use >= limits.moe_utilization_grave or not (is_uneven or is_certain):
+        if not is_collapsed(use, imbalance=imbalance, entropy=entropy, thresholds=limits):
             return Verdict(_SUBJECT, holds=False)
         evidence: dict[str, float | int | str] = {"utilization": use}
         parts = []
         if imbalance is not None:
             evidence["imbalance"] = imbalance
-            parts.append(f"the busiest gets {format_number(imbalance)} times the mean load")
+            parts.append(f"the busiest gets {imbalance:.3g} times the mean load")
         if entropy is not None:
             evidence["router_entropy"] = entropy
-            parts.append(f"the router's entropy is {format_number(entropy)} of what it could be")
+            parts.append(f"the router's entropy is {100 * entropy:.0f} % of what it could be")
+        if self._idlest is not None and self._idlest[1] < limits.moe_utilization_grave:
+            evidence["worst_layer"], evidence["worst_utilization"] = self._idlest
         return Verdict(
             _SUBJECT,
             holds=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from itertools import pairwise
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
 from epochal.health.ailing import Ailing
-from epochal.health.experts import LayerLoad, Routing, layer_loads
+from epochal.health.experts import LayerLoad, Routing, is_collapsed, layer_loads
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.rule import Rule, Verdict
@@ -18,12 +19,14 @@ from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from epochal.health.context import Context
 
 _IMBALANCE = "moe/load_imbalance"
 _UTILIZATION = "moe/expert_utilization"
+_ENTROPY = "moe/router_entropy"
+_AUX_LOSS = "moe/aux_loss"
 _ADVICE = (
     "Raise the balancing loss's weight, or use a balancing bias; add noise to the router, lower "
     "its learning rate, and check that its logits are computed in 32 bits."
@@ -34,7 +37,8 @@ class MoeImbalance(Rule):
     """A load imbalance that is large for the number of experts, or moves up; idle experts.
 
     The imbalance is the most loaded expert over the mean. It cannot exceed experts over top-k, so
-    that is what it is measured by.
+    that is what it is measured by while there are few experts. A balancing loss far above the least
+    it was speaks where the load does not. All of them are silent in a collapse, which has a rule.
     """
 
     name: ClassVar[str] = "moe-imbalance"
@@ -52,6 +56,10 @@ class MoeImbalance(Rule):
         self._before: deque[float] = deque(maxlen=limits.moe_window)
         self._ails = False
         self._use: deque[float] = deque(maxlen=limits.moe_recent)
+        self._entropy: deque[float] = deque(maxlen=limits.moe_recent)
+        self._aux: deque[float] = deque(maxlen=limits.moe_window_min)
+        self._least_aux: float | None = None
+        self._has_collapsed = False
         self._layers = Ailing(needed=3)
         self._loads: dict[str, LayerLoad] = {}
         self._count = 0
@@ -65,31 +73,71 @@ class MoeImbalance(Rule):
                 self._step = seen.step
                 yield from self._see_layers(seen)
             return
-        imbalance, use = seen.values.get(_IMBALANCE), seen.values.get(_UTILIZATION)
-        if imbalance is None and use is None:
+        names = (_IMBALANCE, _UTILIZATION, _ENTROPY, _AUX_LOSS)
+        found = {name: seen.values[name] for name in names if name in seen.values}
+        if not found:
             return
         self._routing.learn(seen.values, seen.record, context.config)
         self._count += 1
-        if self._count <= self.thresholds.machine.moe_skip:
-            return
-        if imbalance is not None:
-            verdict = self._see_imbalance(imbalance)
-            self._ails = verdict is not None and verdict.holds
-            if verdict is not None:
-                yield verdict
-        if use is not None:
-            self._use.append(use)
-            if len(self._use) == self.thresholds.machine.moe_recent:
-                yield self._judge_use(median(self._use))
+        if self._count > self.thresholds.machine.moe_skip:
+            yield from self._see_figures({k: v for k, v in found.items() if math.isfinite(v)})
 
     def cut(self, step: int, context: Context) -> None:
         """Learn anew what is usual."""
         self._recent.clear()
         self._before.clear()
         self._use.clear()
+        self._entropy.clear()
+        self._aux.clear()
+        self._least_aux = None
         self._layers.forget()
 
     # -- all layers together ----------------------------------------------------------------------
+
+    def _see_figures(self, found: Mapping[str, float]) -> list[Verdict]:
+        verdicts = []
+        for name, kept in ((_UTILIZATION, self._use), (_ENTROPY, self._entropy)):
+            if name in found:
+                kept.append(found[name])
+        if _IMBALANCE in found:
+            verdict = self._see_imbalance(found[_IMBALANCE])
+            self._ails = verdict is not None and verdict.holds
+            verdicts += [verdict] if verdict is not None else []
+        use = _level(self._use)
+        if _UTILIZATION in found and use is not None:
+            verdicts.append(self._judge_use(use))
+        if _AUX_LOSS in found:
+            is_told = any(verdict.holds for verdict in verdicts)
+            verdicts.append(self._see_aux(found[_AUX_LOSS], is_told=is_told))
+        self._has_collapsed = use is not None and is_collapsed(
+            use,
+            imbalance=_level(self._recent),
+            entropy=_level(self._entropy),
+            thresholds=self.thresholds.machine,
+        )
+        if self._has_collapsed:
+            return [Verdict(verdict.subject, holds=False) for verdict in verdicts]
+        return verdicts
+
+    def _see_aux(self, aux: float, *, is_told: bool) -> Verdict:
+        limits = self.thresholds.machine
+        self._aux.append(aux)
+        least = self._least_aux
+        if len(self._aux) == limits.moe_window_min:
+            usual = median(self._aux)
+            self._least_aux = usual if least is None else min(least, usual)
+        level = median(list(self._aux)[-limits.moe_recent :])
+        if is_told or least is None or not 0 < limits.moe_aux_factor * least <= level:
+            return Verdict(_AUX_LOSS, holds=False)
+        return Verdict(
+            _AUX_LOSS,
+            holds=True,
+            sentence=f"The balancing loss is {format_number(level)}, {level / least:.3g} times the "
+            f"least it was, {format_number(least)}.",
+            evidence={"aux_loss": level, "least": least},
+            advice="The routers' probabilities move to experts that are loaded already, unless its "
+            "weight or the number of micro-steps was raised. " + _ADVICE,
+        )
 
     def _see_imbalance(self, imbalance: float) -> Verdict | None:
         limits = self.thresholds.machine
@@ -102,13 +150,13 @@ class MoeImbalance(Rule):
         level = median(self._recent)
         poor, grave = self._routing.bars(limits)
         severity: Severity = "error" if level >= grave else "warning"
-        if level >= poor:
-            return self._poor(level, severity, f"from {format_number(poor)} on it is poor")
+        if level >= (poor * limits.moe_imbalance_release if self._ails else poor):
+            return self._poor(level, severity, f"from {poor:.3g} on it is poor")
         if len(self._before) < limits.moe_window_min or level < limits.moe_move_floor:
             return Verdict(_IMBALANCE, holds=False)
         usual = median(self._before)
         if level >= limits.moe_doubling * usual:
-            return self._poor(level, severity, f"it was {format_number(usual)} before")
+            return self._poor(level, severity, f"it was {usual:.3g} before")
         if self._climbs():
             return self._poor(level, severity, "it has been rising steadily")
         return Verdict(_IMBALANCE, holds=False)
@@ -129,13 +177,12 @@ class MoeImbalance(Rule):
         bound = ""
         if most is not None:
             evidence["largest"] = most
-            bound = f"; {format_number(most)} is the most there can be"
+            bound = f"; {most:.3g} is the most there can be"
         return Verdict(
             _IMBALANCE,
             holds=True,
             severity=severity,
-            sentence=f"The busiest expert gets {format_number(level)} times the mean load: "
-            f"{why}{bound}.",
+            sentence=f"The busiest expert gets {level:.3g} times the mean load: {why}{bound}.",
             evidence=evidence,
             advice=_ADVICE,
         )
@@ -160,7 +207,8 @@ class MoeImbalance(Rule):
         poor, _ = self._routing.bars(limits)
         for load in layer_loads(seen.record):
             self._loads[load.layer] = load
-            ails = load.imbalance >= poor or load.utilization < limits.moe_utilization_grave
+            is_poor = load.imbalance >= poor or load.utilization < limits.moe_utilization_grave
+            ails = is_poor and not self._has_collapsed
             self._layers.note(load.layer, ails=ails, step=self._step)
         yield from self._layers.verdicts(_layer_subject, self._describe_layers)
 
@@ -184,3 +232,7 @@ class MoeImbalance(Rule):
 
 def _layer_subject(layer: str) -> str:
     return f"experts of {layer}"
+
+
+def _level(kept: deque[float]) -> float | None:
+    return median(kept) if len(kept) == kept.maxlen else None
