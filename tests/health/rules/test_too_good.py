@@ -43,3 +43,9 @@ def test_one_that_is_gone_at_once_did_not() -> None:
     losses = [max(100 * 0.5**n, 0.01) for n in range(200)]
     records = in_order(steps(losses), evals([0.01], every=100))
     assert len(opened(TooGood, records)) == 1
+
+
+def test_what_is_no_number_is_not_good() -> None:
+    nan = float("nan")
+    records = in_order(steps(falling(100)), evals([nan], every=50, accuracy=[nan]))
+    assert opened(TooGood, records) == []

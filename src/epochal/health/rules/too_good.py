@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -51,7 +52,7 @@ class TooGood(Rule):
         for name, value in seen.values.items():
             if not is_evaluation(name, seen.kind):
                 continue
-            if name != loss_name and not is_accuracy(name):
+            if not math.isfinite(value) or (name != loss_name and not is_accuracy(name)):
                 continue
             self._counts[name] += 1
             if self._counts[name] > self.thresholds.curves.too_good_evals:
