@@ -9,10 +9,10 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING, ClassVar
 
-from epochal.format import format_number
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
+from epochal.health.words import times
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -113,7 +113,7 @@ class AdviceRateRoom(Rule):
             "further.",
             steps=(step, step),
             evidence={"fall_pct": round(fall, 1), "lr": self._lr or 0.0},
-            advice=f"Try a peak rate of {format_number(limits.advice_room_factor)} times this one "
+            advice=f"Try a peak rate of {times(limits.advice_room_factor)} times this one "
             "in the next run.",
         )
 
