@@ -165,7 +165,7 @@ def test_the_timeline_shows_a_slow_stretch_and_its_cause(site: str, open_page: O
     section.get_by_text("GPU 0 idle 4.6 s (data), GPU 1 idle 4.6 s (data).").wait_for()
     lanes = section.locator("canvas")
     point_at(page, lanes, 0.5, down=0.36)
-    section.locator(".chart-tooltip").get_by_text("data · after step 356").wait_for()
+    section.locator(".chart-tooltip").get_by_text("data · after step 355").wait_for()
     drag(page, lanes, 0.4, 0.6)
     section.get_by_role("button", name="Reset zoom").click()
     section.get_by_role("combobox").select_option("The whole run")

@@ -47,8 +47,8 @@ def span_records(at: float, step: int) -> Iterator[Record]:
 
 
 def stall_span(at: float) -> Record:
-    """The wait of the slow step, which ends with a hasty rest of the step."""
-    return _span("data", at - story.SLOW_S - 1.9, story.SLOW_S, story.SLOW_STEP)
+    """The wait of the slow step, which ends with a hasty rest of the step; not logged as yet."""
+    return _span("data", at - story.SLOW_S - 1.9, story.SLOW_S, story.SLOW_STEP - 1)
 
 
 def timeline_record(attempt: Attempt, *, began: float, seed: int) -> Record:
