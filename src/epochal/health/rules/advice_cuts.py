@@ -2,22 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+import math
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from epochal.format import format_number
+from epochal.health.blocks import Blocks
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
-from epochal.health.signals import Signals
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
 
 _ROLE = "lr"  # the series it is shown at
+_BLOCK = 10  # points; their median hides up to four that jumped
+# Standard errors by which two levels must differ: less comes by chance once in seven hundred.
+_SURE = 3.0
+# Of the loss or of what was gained: a smaller difference is not worth a word, and a standstill that
+# may hide a larger one is none.
+_MATERIAL = 0.02
+_HIGHER = (
+    "The rate is not the cause. Go back to a checkpoint from before the first cut and look at the "
+    "data there, at precision (bf16 or loss scaling) and at the model."
+)
+_STANDS = (
+    "A lower rate alone does not help. Look at the data and the model, or raise the rate again "
+    "slowly; if the loss is as low as you hoped, stop."
+)
+
+
+class _Level(NamedTuple):
+    """The middle of some blocks, and its standard error."""
+
+    value: float
+    error: float
 
 
 class AdviceCuts(Rule):
-    """The rate was cut for good several times, and the loss has not fallen since the last cut."""
+    """The rate was cut for good several times, and the loss has not fallen since the last cut.
+
+    A note where the loss stands still; a warning where it stands higher than before the first cut.
+    """
 
     name: ClassVar[str] = "advice-cuts"
     kinds: ClassVar[frozenset[str]] = frozenset({"event", "step", "metrics"})
@@ -25,43 +54,97 @@ class AdviceCuts(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._signals = Signals(points=2)
-        self._cuts: list[int] = []
-        self._points = 0
+        self._recent: deque[float] = deque(maxlen=thresholds.machine.advice_cut_points)
+        self._cuts: list[tuple[int, _Level | None]] = []  # the step, and the loss before it
+        self._since = Blocks(size=_BLOCK)
+        self._has_helped = False
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
-        """Count the cuts; judge so many points after the last."""
-        limits = self.thresholds.machine
+        """Count the cuts; judge so many points after the last, and then with every few more."""
         if seen.kind == "event":
             if seen.record.get("name") == "lr-cut" and seen.record.get("kind") == "permanent":
-                at = seen.record.get("at_step", context.step)
-                self._cuts.append(at if isinstance(at, int) else 0)
-                self._points = 0
-            return
-        if len(self._cuts) < limits.advice_num_cuts or seen.step is None:
-            return
-        if not self._signals.observe(seen, context):
-            return
-        self._points += 1
-        subject = context.role_names.get(_ROLE, _ROLE)
-        if context.phase == "converging":
-            yield Verdict(subject, holds=False)
-            return
-        if self._points < limits.advice_cut_points:
-            return
-        yield Verdict(
-            subject,
-            holds=True,
-            sentence=f"The rate has been cut for good {len(self._cuts)} times, last at step "
-            f"{self._cuts[-1]:,}, and the loss still does not fall: it is {context.phase}.",
-            steps=(self._cuts[0], seen.step),
-            evidence={"cuts": len(self._cuts), "points": self._points, "phase": context.phase},
-            advice="The rate is not the cause. Go back to a checkpoint from before the first cut "
-            "and look at the data there, at precision (bf16 or loss scaling) and at the model.",
-        )
+                self._count(seen, context)
+            return ()
+        loss = seen.roles.get("loss")
+        if seen.step is None or loss is None or not math.isfinite(loss):
+            return ()
+        self._recent.append(loss)
+        if not self._cuts or not self._since.push(seen.step, loss) or self._has_helped:
+            return ()
+        return self._judge(seen.step, context)
 
     def cut(self, step: int, context: Context) -> None:
         """Forget the cuts that are void."""
-        self._cuts = [at for at in self._cuts if at < step]
-        self._signals.forget()
-        self._points = 0
+        self._cuts = [one for one in self._cuts if one[0] < step]
+        self._recent.clear()
+        self._begin()
+
+    def _count(self, seen: Seen, context: Context) -> None:
+        at = seen.record.get("at_step", context.step)
+        blocks = Blocks(size=_BLOCK)
+        for position, loss in enumerate(self._recent):
+            blocks.push(position, loss)
+        before = _level([block.level for block in blocks.all()])
+        self._cuts.append((at if isinstance(at, int) else 0, before))
+        self._recent.clear()
+        self._begin()
+
+    def _begin(self) -> None:
+        self._since = Blocks(size=_BLOCK)
+        self._has_helped = False
+
+    def _judge(self, step: int, context: Context) -> Iterable[Verdict]:
+        limits, levels = self.thresholds.machine, [block.level for block in self._since.all()]
+        half = len(levels) // 2
+        early, now = _level(levels[:half]), _level(levels[half:])
+        if now is None or early is None or len(self._cuts) < limits.advice_num_cuts:
+            return ()
+        subject = context.role_names.get(_ROLE, _ROLE)
+        known = [before for _, before in self._cuts if before is not None]
+        if any(self._is_lower(now, than=level) for level in (early, *known[-1:])):
+            self._has_helped = True
+            return (Verdict(subject, holds=False),)
+        if len(levels) * self._since.size < limits.advice_cut_points:
+            return ()
+        before = known[0] if known else early
+        material = _MATERIAL * max(abs(before.value), self._gained(before, context))
+        error = _SURE * math.hypot(before.error, now.error)
+        is_higher = now.value - before.value > max(material, error)
+        if not is_higher and error > material:
+            return ()
+        return (self._described(subject, step, before, now, is_higher=is_higher),)
+
+    @staticmethod
+    def _is_lower(level: _Level, *, than: _Level) -> bool:
+        return than.value - level.value > _SURE * math.hypot(than.error, level.error)
+
+    @staticmethod
+    def _gained(level: _Level, context: Context) -> float:
+        curve = context.curves.get("loss")
+        return 0.0 if curve is None or curve.start is None else curve.start - level.value
+
+    def _described(
+        self, subject: str, step: int, before: _Level, now: _Level, *, is_higher: bool
+    ) -> Verdict:
+        steps = [at for at, _ in self._cuts]
+        outcome = "is higher than before the first" if is_higher else "has not fallen since"
+        return Verdict(
+            subject,
+            holds=True,
+            severity="warning" if is_higher else "info",
+            sentence=f"The rate has been cut for good {len(steps)} times, last at step "
+            f"{steps[-1]:,}, and the loss {outcome}: {format_number(before.value)} before step "
+            f"{steps[0]:,}, {format_number(now.value)} now.",
+            steps=(steps[0], step),
+            evidence={"cuts": len(steps), "before": before.value, "now": now.value},
+            advice=_HIGHER if is_higher else _STANDS,
+        )
+
+
+def _level(levels: Sequence[float]) -> _Level | None:
+    """None where there are too few blocks to know their noise."""
+    if len(levels) < 4:
+        return None
+    # The distance of neighbours is sqrt(2) deviations; a median strays a quarter more than a mean.
+    deviation = 1.4826 * median(abs(b - a) for a, b in pairwise(levels)) / math.sqrt(2)
+    return _Level(median(levels), 1.25 * deviation / math.sqrt(len(levels)))
