@@ -14,7 +14,7 @@ for step in range(40):
     run.log({"loss": float("nan") if sys.argv[2] == "nan" and step > 20 else 1.0}, step=step)
 deadline = time.monotonic() + 30
 findings = run.dir / "journal"
-while sys.argv[2] == "nan" and time.monotonic() < deadline:
+while sys.argv[2] == "nan" and "hurried" not in sys.argv and time.monotonic() < deadline:
     if any(b'"nonfinite"' in p.read_bytes() for p in findings.glob("findings*")):
         break
     time.sleep(0.05)
@@ -22,8 +22,8 @@ run.finish()
 """
 
 
-def said(folder: Path, kind: str) -> str:
-    command = [sys.executable, "-c", PROGRAM, str(folder), kind]
+def said(folder: Path, *kind: str) -> str:
+    command = [sys.executable, "-c", PROGRAM, str(folder), *kind]
     environment = {**os.environ, "EPOCHAL_COMPANION": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return done.stderr
@@ -32,6 +32,12 @@ def said(folder: Path, kind: str) -> str:
 def test_the_last_line_counts_what_was_found(tmp_path: Path) -> None:
     last = said(tmp_path, "nan").splitlines()[-1]
     assert last == f"epochal: 1 error was found: epochal doctor {tmp_path / 'p' / 'a'}"
+
+
+def test_a_run_that_is_over_before_its_companion_looks_is_told_as_well(tmp_path: Path) -> None:
+    lines = said(tmp_path, "nan", "hurried").splitlines()
+    assert sum("The loss became NaN at step 21" in line for line in lines) == 1
+    assert lines[-1] == f"epochal: 1 error was found: epochal doctor {tmp_path / 'p' / 'a'}"
 
 
 def test_nothing_is_said_where_nothing_was_found(tmp_path: Path) -> None:

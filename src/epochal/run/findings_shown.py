@@ -1,24 +1,29 @@
 """Prints what the companion finds while the training runs: each finding once, with what to try.
 
 Read from the findings' own file at most once a second, between two records of the training. When
-the run ends, one line says how many there were and which command tells them.
+the run ends, one line says how many there were and which command tells them. A run so short that
+the companion has not come to its end looks at its own records then.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
 
 from epochal.errors import FormatError
 from epochal.health.finding import Finding
-from epochal.journal.layout import FINDINGS, PartName
-from epochal.journal.reader import PartReader
+from epochal.journal.layout import FINDINGS, LOOP, PartName
+from epochal.journal.reader import PartReader, read_part
+from epochal.record import Record
 from epochal.run.run import Run
 
 _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
 _WAIT_S = 0.3
 _PAUSE_S = 0.02
+# Some thousand records; a run with more has had a companion beside it for a while.
+_JUDGE_FOR_S = 0.3
 # Somebody who stops a training wants it to stop.
 _IMPATIENT = frozenset({"interrupted", "terminated"})
 
@@ -44,19 +49,20 @@ class FindingsShown:
         """Print what was found since."""
         if os.getpid() != self._pid:
             return
-        for finding in self._news():
-            if finding.severity in _SHOWN and finding.state == "open":
-                self._say(finding)
+        self._show(self._news())
 
     def sum_up(self, status: str) -> None:
         """The run has finished: look once more, and say how much was found."""
         if os.getpid() != self._pid:
             return
-        deadline_s = time.monotonic() + (0.0 if status in _IMPATIENT else _WAIT_S)
+        is_patient = status not in _IMPATIENT
+        deadline_s = time.monotonic() + (_WAIT_S if is_patient else 0.0)
         self.look()
         while self._reader is not None and not self._has_ended and time.monotonic() < deadline_s:
             time.sleep(_PAUSE_S)
             self.look()
+        if is_patient and not self._has_ended:
+            self._judge_here()
         severities = list(self._told.values())
         counts = [(word, severities.count(word)) for word in _SHOWN]
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
@@ -65,6 +71,27 @@ class FindingsShown:
             self._run.console.line(
                 f"epochal: {' and '.join(said)} {were} found: epochal doctor {self._run.dir}"
             )
+
+    def _judge_here(self) -> None:
+        """Have the rules look at the records of this process, for a moment at most."""
+        from epochal.health.engine import Health
+
+        health = Health(config=self._run.config)
+        deadline_s = time.monotonic() + _JUDGE_FOR_S
+        for record in self._own_records():
+            self._show(health.feed(record))
+            if time.monotonic() >= deadline_s:
+                return
+        self._show(health.close())
+
+    def _own_records(self) -> Iterator[Record]:
+        for part in self._run.folder.parts():
+            if part[:2] == (LOOP, self._run.attempt):
+                try:
+                    for _, record in read_part(self._run.folder.part_path(part), part):
+                        yield record
+                except (OSError, FormatError):
+                    return  # sealed, or the folder has gone: the journal says so itself
 
     def _news(self) -> list[Finding]:
         name = PartName(FINDINGS, self._run.attempt, self._part)
@@ -83,6 +110,11 @@ class FindingsShown:
         if self._run.folder.part_path(name._replace(part=self._part + 1)).exists():
             self._part += 1
         return [finding for finding in found if finding is not None]
+
+    def _show(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if finding.severity in _SHOWN and finding.state == "open":
+                self._say(finding)
 
     def _say(self, finding: Finding) -> None:
         is_told = finding.id in self._told
