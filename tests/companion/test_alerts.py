@@ -2,6 +2,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -29,10 +30,15 @@ def finding(name: str = "a", severity: Severity = "error") -> Finding:
 class Sent:
     def __init__(self, failure: str | None = None) -> None:
         self.bodies: list[str] = []
+        self.severities: list[Severity] = []
         self.failure = failure
 
-    def __call__(self, title: str, body: str) -> str | None:
+    def check(self) -> str | None:
+        return None
+
+    def __call__(self, title: str, body: str, severity: Severity) -> str | None:
         self.bodies.append(body)
+        self.severities.append(severity)
         return self.failure
 
 
@@ -78,6 +84,25 @@ def test_the_end_says_how() -> None:
     alerts.finished({"status": "failed", "reason": "ValueError: x", "last_step": 7})
     finish(alerts)
     assert sent.bodies == ["the run has failed after step 7: ValueError: x"]
+
+
+def test_a_message_is_as_grave_as_the_gravest_in_it() -> None:
+    sent = Sent()
+    alerts = Alerts(sent, run="p/a", least="info")
+    for one in (finding("a", "warning"), finding("b"), finding("c", "info")):
+        alerts.finding(one)
+    finish(alerts)
+    alerts.finished({"status": "finished"})
+    finish(alerts)
+    assert sent.severities == ["error", "info"]
+
+
+def test_that_alerts_fail_is_not_sent_as_an_alert() -> None:
+    sent = Sent()
+    alerts = Alerts(sent, run="p/a")
+    alerts.finding(replace(finding(), rule="alert-failed"))
+    finish(alerts)
+    assert sent.bodies == []
 
 
 def test_a_failure_is_said_once() -> None:
@@ -133,6 +158,7 @@ def test_a_webhook_receives_it() -> None:
     assert failures == []
     assert received[0]["title"] == "Epochal: p/a"
     assert "is no number" in received[0]["message"]
+    assert received[0]["type"] == "failure"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -145,3 +171,15 @@ def test_an_address_nobody_knows_is_said_without_its_secret() -> None:
     assert len(failures) == 1
     assert "nowhere" in failures[0]
     assert "secret" not in failures[0]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_an_address_nobody_knows_is_said_before_there_is_anything_to_send() -> None:
+    pytest.importorskip("apprise")
+    failures: list[str] = []
+    alerts = open_alerts(["nowhere://secret"], run="p/a", least="error", on_failure=failures.append)
+    alerts.look()
+    finish(alerts)
+    assert failures == [
+        "alerts cannot be sent (nowhere: the address is not one that apprise knows)"
+    ]

@@ -30,3 +30,38 @@ def test_each_attempt_has_an_ending_of_its_own() -> None:
         ending_finding("failed", run="a", attempt=n, step=3, t=5.0, reason="E") for n in (1, 2)
     )
     assert first.id != second.id
+
+
+def test_memory_that_ran_out_is_said_in_plain_words() -> None:
+    found = ending_finding(
+        "failed",
+        run="a",
+        attempt=1,
+        step=4,
+        t=5.0,
+        reason="RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you …",
+        memory={"device": "cpu", "asked": 4 * 1024**3, "where": "train.py:9 in main", "free": 1024},
+        has_checkpoint=False,
+    )
+    assert found.sentence == (
+        "The run failed after step 4: memory ran out on cpu when 4.0 GB more were asked for at "
+        "train.py:9 in main."
+    )
+    assert found.evidence == {"asked": "4.0 GB", "free": "1.0 KB"}
+    assert "smaller batch" in found.advice
+    assert "No checkpoint of it is known" in found.advice
+    assert "last checkpoint" not in found.advice
+
+
+def test_memory_that_ran_out_before_does_not_explain_another_error() -> None:
+    found = ending_finding(
+        "failed",
+        run="a",
+        attempt=1,
+        step=4,
+        t=5.0,
+        reason="ValueError: x",
+        memory={"device": "cpu", "asked": 4},
+    )
+    assert found.sentence == "The run failed after step 4: ValueError: x."
+    assert found.evidence == {}

@@ -375,3 +375,8 @@ def test_observers_of_lines_see_those_after_a_resume_too(start_run: StartRun) ->
         run.log({"a": 1})
     assert [json.loads(line)["step"] for line in seen] == [4, 5, 6]
     assert [mark["step"] for mark in of_kind(run.dir, "resume")] == [4]
+
+
+def test_alerts_that_are_no_addresses_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="or a list of them, not int"):
+        init("p", dir=tmp_path, alerts=3)  # type: ignore[arg-type]

@@ -103,3 +103,12 @@ def test_the_index_keeps_what_was_found(tmp_path: Path) -> None:
     path.write_bytes(b"#" * size)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     assert LocalStore(root, cache=cache).run("x").info.errors == 1
+
+
+def test_an_alert_that_failed_after_the_end_counts(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0).add(writer="findings")
+    event = {"log": "event", "name": "alert-failed", "reason": "no route"}
+    journal.add(event, writer="telemetry-vm")
+    assert counts(journal) == (0, 1)
+    (entry,) = load_run(journal.folder.path).findings()
+    assert entry.record["sentence"] == "No route."

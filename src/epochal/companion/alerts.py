@@ -14,13 +14,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from epochal.health.finding import Finding
+from epochal.health.ending import ending_severity
+from epochal.health.finding import Finding, Severity
+from epochal.health.rules.alert_failed import AlertFailed
 
 # One message a minute at most; what comes in between travels together in the next.
 _PAUSE_S = 60.0
 _MOST_LINES = 20
 _GRAVITY = {"info": 0, "warning": 1, "error": 2, "off": 3}
 _DESKTOP = {"darwin": "macosx://", "win32": "windows://"}
+# What services know as the kind of a message: its colour, its sound.
+_KINDS: Mapping[Severity, str] = {"info": "info", "warning": "warning", "error": "failure"}
 _MISSING = "alerts need the package 'apprise': pip install 'epochal[alerts]'"
 
 
@@ -33,9 +37,12 @@ _ENDED = {
 
 
 class Send(Protocol):
-    """Sends one message; gives the reason why it could not, None when it did."""
+    """Sends messages; gives the reason why one could not be sent, None when it was."""
 
-    def __call__(self, title: str, body: str) -> str | None:
+    def check(self) -> str | None:
+        """Why messages could never be sent, as far as that is known without sending one."""
+
+    def __call__(self, title: str, body: str, severity: Severity) -> str | None:
         """Send it, however long that takes."""
 
 
@@ -57,7 +64,8 @@ class Alerts:
         self._on_failure = on_failure
         self._clock = clock
         self._told: set[str] = set()
-        self._waiting: list[str] = []
+        self._waiting: list[tuple[Severity, str]] = []
+        self._is_checked = send is None
         self._sent_at: float | None = None
         self._thread: threading.Thread | None = None
         self._failure: str | None = None
@@ -72,23 +80,31 @@ class Alerts:
         """Tell of a finding that is grave enough, once."""
         if finding.state != "open" or _GRAVITY[finding.severity] < self._least:
             return
+        if finding.rule == AlertFailed.name:
+            return  # it would go the way that is blocked
         if finding.id not in self._told:
             self._told.add(finding.id)
-            self.say(f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip())
+            words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
+            self.say(words, severity=finding.severity)
 
     def finished(self, record: Mapping[str, Any]) -> None:
         """Tell that the run has ended, and how."""
         status, reason, step = (record.get(name) for name in ("status", "reason", "last_step"))
         where = "" if step is None else f" after step {step}"
-        self.say(f"the run has {_ENDED.get(str(status), 'ended')}{where}" + _because(reason))
+        words = f"the run has {_ENDED.get(str(status), 'ended')}{where}" + _because(reason)
+        self.say(words, severity=ending_severity(str(status)) or "info")
 
-    def say(self, line: str) -> None:
+    def say(self, line: str, *, severity: Severity = "error") -> None:
         """Tell of something with the next message."""
         if self._send is not None:
-            self._waiting.append(line)
+            self._waiting.append((severity, line))
 
     def look(self) -> None:
-        """Send what is waiting, if the last message is old enough."""
+        """Send what is waiting, if the last message is old enough; first see whether one could."""
+        if not self._is_checked and not self._is_over:
+            self._is_checked = True
+            self._thread = threading.Thread(target=self._check, daemon=True)
+            self._thread.start()
         is_due = self._sent_at is None or self._clock() - self._sent_at >= _PAUSE_S
         if self._waiting and (is_due or self._is_over) and not self._is_sending:
             self._begin()
@@ -97,7 +113,7 @@ class Alerts:
         """Send the rest at once: the run has ended."""
         self._is_over = True
         self.look()
-        return self._is_sending
+        return self._is_sending or bool(self._waiting)
 
     def stop(self) -> None:
         """Time is up; the thread ends with the process."""
@@ -113,16 +129,26 @@ class Alerts:
         return self._thread is not None and self._thread.is_alive()
 
     def _begin(self) -> None:
-        lines, self._waiting = self._waiting, []
+        waiting, self._waiting = self._waiting, []
+        gravest = max((severity for severity, _ in waiting), key=_GRAVITY.__getitem__)
+        lines = [line for _, line in waiting]
         if len(lines) > _MOST_LINES:
             lines = [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more"]
         self._sent_at = self._clock()
-        self._thread = threading.Thread(target=self._deliver, args=("\n".join(lines),), daemon=True)
+        self._thread = threading.Thread(
+            target=self._deliver, args=("\n".join(lines), gravest), daemon=True
+        )
         self._thread.start()
 
-    def _deliver(self, body: str) -> None:
+    def _check(self) -> None:
         assert self._send is not None
-        reason = self._send(f"Epochal: {self._run}", body)
+        self._note(self._send.check())
+
+    def _deliver(self, body: str, severity: Severity) -> None:
+        assert self._send is not None
+        self._note(self._send(f"Epochal: {self._run}", body, severity))
+
+    def _note(self, reason: str | None) -> None:
         if reason is not None and reason != self._failure:
             self._failure = reason
             self._on_failure(reason)
@@ -153,17 +179,39 @@ class _Apprise:
             for address in addresses
         ]
 
-    def __call__(self, title: str, body: str) -> str | None:
+    def check(self) -> str | None:
+        """Which addresses are none that messages can be sent to."""
         try:
             import apprise
         except ImportError:
             return _MISSING
+        return _failure(
+            [_unknown(one) for one in self._addresses if not apprise.Apprise().add(one)]
+        )
+
+    def __call__(self, title: str, body: str, severity: Severity) -> str | None:
+        try:
+            import apprise
+        except ImportError:
+            return _MISSING
+        kind = apprise.NotifyType(_KINDS[severity])
         failed: list[str] = []
         for address in self._addresses:
             service = apprise.Apprise()
-            scheme = address.partition("://")[0]  # the rest may be a secret
             if not service.add(address):
-                failed.append(f"{scheme}: the address is not one that apprise knows")
-            elif not service.notify(title=title, body=body):
-                failed.append(f"{scheme}: the message was not accepted")
-        return f"an alert could not be sent ({'; '.join(failed)})" if failed else None
+                failed.append(_unknown(address))
+            elif not service.notify(title=title, body=body, notify_type=kind):
+                failed.append(f"{_scheme(address)}: the message was not accepted")
+        return _failure(failed)
+
+
+def _unknown(address: str) -> str:
+    return f"{_scheme(address)}: the address is not one that apprise knows"
+
+
+def _scheme(address: str) -> str:
+    return address.partition("://")[0]  # the rest may be a secret
+
+
+def _failure(failed: Sequence[str]) -> str | None:
+    return f"alerts cannot be sent ({'; '.join(failed)})" if failed else None

@@ -9,6 +9,7 @@ from epochal.health.rules.advice_guard import AdviceGuard
 from epochal.health.rules.advice_rate_room import AdviceRateRoom
 from epochal.health.rules.advice_stuck import AdviceStuck
 from epochal.health.rules.advice_unstable import AdviceUnstable
+from epochal.health.rules.alert_failed import AlertFailed
 from epochal.health.rules.dead_layer import DeadLayer
 from epochal.health.rules.frozen_layer import FrozenLayer
 from epochal.health.rules.gpu_throttling import GpuThrottling
@@ -18,6 +19,7 @@ from epochal.health.rules.memory_creep import MemoryCreep
 from epochal.health.rules.memory_full import MemoryFull
 from epochal.health.rules.moe_collapse import MoeCollapse
 from epochal.health.rules.moe_imbalance import MoeImbalance
+from epochal.health.rules.out_of_memory import OutOfMemory
 from epochal.health.rules.replica_drift import ReplicaDrift
 from epochal.health.rules.silent_run import SilentRun
 from epochal.health.rules.straggler import Straggler
@@ -37,11 +39,13 @@ MACHINE_RULES: tuple[type[Rule], ...] = (
     GpuThrottling,
     MemoryCreep,
     MemoryFull,
+    OutOfMemory,
     LowSol,
     ReplicaDrift,
     MoeImbalance,
     MoeCollapse,
     SilentRun,
+    AlertFailed,
 )
 ADVICE_RULES: tuple[type[Rule], ...] = (
     AdviceUnstable,

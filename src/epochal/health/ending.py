@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from epochal.format import format_bytes
 from epochal.health.finding import Finding, Severity, finding_id
+from epochal.health.rules.out_of_memory import described, evidence_of
 
 BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)
@@ -26,6 +27,15 @@ _SENTENCES: Mapping[BadEnding, str] = {
     "interrupted": "The run was stopped by hand",
 }
 _PLACE = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+# What torch, its libraries and Python say.
+_OF_MEMORY = (
+    "out of memory",
+    "outofmemory",
+    "memoryerror",
+    "can't allocate memory",
+    "not enough memory",
+    "alloc_failed",
+)
 _LONGEST = 200  # characters of a reason: some errors are pages long
 
 
@@ -43,22 +53,26 @@ def ending_finding(
     t: float,
     reason: str | None = None,
     facts: Mapping[str, Any] | None = None,
+    memory: Mapping[str, Any] | None = None,
+    has_checkpoint: bool = True,
 ) -> Finding:
     """The finding of an attempt's end; its rule is named like the run's status.
 
     ``reason`` is what is known of it in words, ``facts`` the fields of the event that told it
-    (``traceback``, ``oom_kills``, ``rss``); ``t`` in Unix seconds.
+    (``traceback``, ``oom_kills``, ``rss``), ``memory`` those of the last time that memory ran out,
+    ``has_checkpoint`` whether anything was saved to go on from; ``t`` in Unix seconds.
     """
     told = dict(facts or {})
+    ran_out = dict(memory or {}) if reason is not None and is_of_memory(reason) else {}
     return Finding(
         id=finding_id(how, "", attempt),
         rule=how,
         severity=_SEVERITIES[how],
-        sentence=_sentence(how, step, reason),
+        sentence=_sentence(how, step, _lowered(described(ran_out)) if ran_out else reason),
         series=None,
         steps=None if step is None else (step, step),
-        evidence=_evidence(told),
-        advice=_advice(run, reason or "", told),
+        evidence={**_evidence(told), **evidence_of(ran_out)},
+        advice=_advice(run, reason or "", told, has_checkpoint=has_checkpoint),
         state="open",
         t=t,
     )
@@ -93,16 +107,32 @@ def _evidence(facts: Mapping[str, Any]) -> dict[str, float | int | str]:
     return found
 
 
-def _advice(run: str, reason: str, facts: Mapping[str, Any]) -> str:
-    go_on = f"'epochal resume {run}' gives the command that goes on from the last checkpoint."
+def is_of_memory(reason: str) -> bool:
+    """Whether an error's words say that memory ran out."""
+    words = reason.lower()
+    return any(said in words for said in _OF_MEMORY)
+
+
+def _lowered(words: str) -> str:
+    return words[0].lower() + words[1:]
+
+
+def _advice(run: str, reason: str, facts: Mapping[str, Any], *, has_checkpoint: bool) -> str:
+    go_on = (
+        f"'epochal resume {run}' gives the command that goes on from the last checkpoint."
+        if has_checkpoint
+        else f"No checkpoint of it is known: 'epochal resume {run}' gives the command that starts "
+        "it anew. epochal.save_state saves what a run can go on from."
+    )
     if facts.get("oom_kills"):
         return (
             "Use fewer loader workers, a smaller batch or a machine with more memory, or it will "
             f"be killed again. {go_on}"
         )
-    if "out of memory" in reason.lower() or "OutOfMemory" in reason:
+    if is_of_memory(reason):
         return (
             "Use a smaller batch with gradient accumulation, shorter sequences or activation "
-            f"checkpointing. {go_on}"
+            "checkpointing; the text 'out-of-memory' of the run says what the memory was used for. "
+            f"{go_on}"
         )
     return go_on

@@ -112,7 +112,12 @@ def checked_alerts(
         raise UsageError(
             f"alert_on={alert_on!r} is not known: use one of {', '.join(ALERT_LEVELS)}."
         )
-    given = settings.alerts if alerts is None else alerts
+    given: Any = settings.alerts if alerts is None else alerts
+    if not isinstance(given, Iterable):
+        raise UsageError(
+            "alerts takes an address such as 'desktop' or 'json://host/path', or a list of them,"
+            f" not {type(given).__name__}."
+        )
     addresses: list[Any] = [given] if isinstance(given, str) else list(given)
     for address in addresses:
         if not isinstance(address, str) or not (address == "desktop" or "://" in address):

@@ -19,13 +19,16 @@ from epochal.journal.layout import FINDINGS, LOOP
 from epochal.record import Position, Record, moment_of
 from epochal.store.answers import Entry
 from epochal.store.ending import bad_ending
+from epochal.store.late_findings import late_findings
 from epochal.store.part import Part
 from epochal.store.state import RunState
 
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
-_ENDING_PART = 1  # behind what the rules found
+# Behind what the rules found.
+_ENDING_PART = 1
+_LATE_PART = 2
 
 
 class Diagnosis:
@@ -43,10 +46,13 @@ class Diagnosis:
             attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
             attempt.read_on(state.parts, most=most)
             found += [entry for entry in attempt.found() if told_as(entry.record) not in written]
+        written |= {told_as(entry.record) for entry in found}
+        for place, (number, record) in enumerate(late_findings(state, written)):
+            found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
         ending = None if is_live else bad_ending(state, now=time.time())
         if ending is not None:
-            place = Position(_WRITER, state.attempts, _ENDING_PART, 0)
-            found.append(Entry(place, 0, ending.record()))
+            position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
+            found.append(Entry(position, 0, ending.record()))
         return found
 
 

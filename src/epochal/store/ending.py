@@ -7,6 +7,7 @@ from typing import Any
 
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Finding
+from epochal.health.rules.out_of_memory import EVENT as OUT_OF_MEMORY
 from epochal.store.entries import entries_of
 from epochal.store.state import RunState
 from epochal.store.status import derive_status
@@ -39,6 +40,8 @@ def bad_ending(state: RunState, *, now: float) -> Finding | None:
         t=state.updated or now,
         reason=status.reason,
         facts=vanished if how == "crashed" else _event(state, "exception"),
+        memory=_event(state, OUT_OF_MEMORY),
+        has_checkpoint=bool(entries_of(state, ("event",), name="checkpoint", rank=None)),
     )
 
 

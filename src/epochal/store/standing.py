@@ -1,6 +1,6 @@
 """How a run looks from a list: how much was found, what of it holds, whether its loss is a number.
 
-Only what stands in the run's files counts: no rule is run for a list.
+Only what stands in the run's files counts: no rule on curves is run for a list.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from epochal.errors import FormatError
-from epochal.health.finding import Finding, Severity
+from epochal.health.finding import Finding, Severity, told_as
 from epochal.journal.layout import FINDINGS
 from epochal.record import Record
 from epochal.store.columns import SeriesKey
+from epochal.store.late_findings import late_findings
 from epochal.store.state import RunState
 
 
@@ -65,6 +66,7 @@ def found_in(state: RunState) -> Found | None:
         told += [(part.name.attempt, record) for record in part.read("finding", places)]
     if not was_watched:
         return None
+    told += late_findings(state, {told_as(record) for _, record in told})
     findings = as_they_stand(told, attempts=state.attempts)
     every = [finding.severity for finding in findings]
     held = [finding.severity for finding in findings if finding.state == "open"]

@@ -1,0 +1,35 @@
+"""People were to be told of the run, and could not be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+
+class AlertFailed(Rule):
+    """An address that alerts cannot be sent to: whoever relies on it would hear nothing."""
+
+    name: ClassVar[str] = "alert-failed"
+    kinds: ClassVar[frozenset[str]] = frozenset({"event"})
+    tells_growth: ClassVar[bool] = True
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Repeat what the companion says of it."""
+        if seen.record.get("name") != self.name:
+            return ()
+        reason = str(seen.record.get("reason") or "alerts cannot be sent").rstrip(".")
+        return (
+            Verdict(
+                "alerts",
+                holds=True,
+                sentence=f"{reason[0].upper()}{reason[1:]}.",
+                advice="Nobody is told of this run there. Check the addresses in alerts= or "
+                "EPOCHAL_ALERTS, and that this machine can reach them.",
+            ),
+        )

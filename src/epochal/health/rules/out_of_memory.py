@@ -1,0 +1,117 @@
+"""Memory ran out, and the training went on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
+
+from epochal.format import format_bytes
+from epochal.health.rule import Rule, Verdict
+from epochal.health.seen import Seen
+from epochal.health.thresholds import Thresholds
+from epochal.record import Record
+
+if TYPE_CHECKING:
+    from epochal.health.context import Context
+
+EVENT = "out-of-memory"
+_OVER_RECORDS = 200  # so many without another such error, and it is over
+_GOES_ON = frozenset({"step", "metrics", "epoch"})
+
+
+class OutOfMemory(Rule):
+    """An error of too little memory that the program caught: the work it belonged to is lost.
+
+    Said with the first record after it. One that ended the run is told by how the run ended.
+    """
+
+    name: ClassVar[str] = "out-of-memory"
+    kinds: ClassVar[frozenset[str]] = frozenset({"event", "step", "metrics", "epoch", "finish"})
+    tells_growth: ClassVar[bool] = True
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._newest: dict[str, Seen] = {}  # by device, what no record has come after
+        self._steps: dict[str, tuple[int, int]] = {}
+        self._times: dict[str, int] = {}
+        self._since: dict[str, int] = {}  # records since, of what is open
+
+    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+        """Take in an error; judge with what is written after it."""
+        if seen.kind == "event":
+            if seen.record.get("name") == EVENT:
+                self._take(seen, context)
+            return ()
+        if not self._newest and not self._since:
+            return ()
+        if seen.kind == "finish" and seen.record.get("status") not in (None, "finished"):
+            self._newest.clear()
+            return ()
+        return [*self._news(), *(self._over() if seen.kind in _GOES_ON else ())]
+
+    def cut(self, step: int, context: Context) -> None:
+        """Forget: a new attempt is a new process."""
+        for kept in (self._newest, self._steps, self._times):
+            kept.clear()
+
+    def _take(self, seen: Seen, context: Context) -> None:
+        device = _device(seen.record, seen.rank)
+        if not context.is_open(self.name, device) and device not in self._newest:
+            self._times[device] = 0
+            self._steps.pop(device, None)
+        self._newest[device] = seen
+        self._times[device] = self._times.get(device, 0) + 1
+        if context.step is not None:
+            first = self._steps.get(device, (context.step, context.step))[0]
+            self._steps[device] = (first, context.step)
+
+    def _news(self) -> Iterable[Verdict]:
+        for device, seen in self._newest.items():
+            yield self._described(device, seen.record)
+            self._since[device] = 0
+        self._newest.clear()
+
+    def _over(self) -> Iterable[Verdict]:
+        for device in list(self._since):
+            self._since[device] += 1
+            if self._since[device] > _OVER_RECORDS:
+                del self._since[device]
+                yield Verdict(device, holds=False)
+
+    def _described(self, device: str, record: Record) -> Verdict:
+        times = self._times.get(device, 1)
+        return Verdict(
+            device,
+            holds=True,
+            sentence=f"{described(record)}{f', {times} times' if times > 1 else ''}; the training "
+            "went on.",
+            steps=self._steps.get(device),
+            evidence={**evidence_of(record), "times": times},
+            advice="What it was doing then is lost. Use a smaller batch with gradient accumulation,"
+            " shorter sequences or activation checkpointing; the text 'out-of-memory' of the run "
+            "says what the memory was used for.",
+        )
+
+
+def described(record: Record) -> str:
+    """What failed, in words: on which device, how much was asked for, where."""
+    asked, where = record.get("asked"), record.get("where")
+    words = f"Memory ran out on {record.get('device', 'the device')}"
+    if isinstance(asked, int):
+        words += f" when {format_bytes(asked)} more were asked for"
+    return words + (f" at {where}" if isinstance(where, str) and where else "")
+
+
+def evidence_of(record: Record) -> dict[str, float | int | str]:
+    """The figures of such an event, in bytes as people read them."""
+    found: dict[str, float | int | str] = {}
+    for name in ("asked", "allocated", "reserved", "resident", "free", "total"):
+        value = record.get(name)
+        if isinstance(value, (int, float)):
+            found[name] = format_bytes(value)
+    return found
+
+
+def _device(record: Record, rank: int) -> str:
+    device = str(record.get("device", "device"))
+    return device if rank <= 0 else f"{device} of rank {rank}"

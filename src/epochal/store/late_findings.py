@@ -1,0 +1,25 @@
+"""What was found after a companion had closed its findings: an alert of the end that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from epochal.health.engine import Health
+from epochal.health.finding import told_as
+from epochal.health.rules.alert_failed import AlertFailed
+from epochal.record import Record
+from epochal.store.entries import entries_of
+from epochal.store.state import RunState
+
+
+def late_findings(
+    state: RunState, written: Collection[tuple[str, ...]]
+) -> Iterator[tuple[int, Record]]:
+    """Findings of failed alerts that are not ``written``, each with its attempt."""
+    by_attempt: dict[int, Health] = {}
+    for entry in entries_of(state, ("event",), name=AlertFailed.name, rank=None):
+        attempt = entry.position.attempt
+        health = by_attempt.setdefault(attempt, Health(rules=[AlertFailed]))
+        for finding in health.feed(entry.record, writer=entry.position.writer):
+            if told_as(finding.record()) not in written:
+                yield attempt, finding.record()
