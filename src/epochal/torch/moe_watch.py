@@ -27,7 +27,7 @@ from epochal.torch.names import named_parameters
 from epochal.torch.routers import Router, find_routers
 from epochal.torch.routing_sums import (
     COLUMNS,
-    SUMMED,
+    recorded_figures,
     routing_sums,
     rows_known,
     statistics_table,
@@ -258,7 +258,8 @@ class MoeWatch:
             self._is_told = True
             self._run.message(
                 "watch_moe: none of the watched routers ran in this step. A model that was compiled"
-                " and run before does not call new hooks: call watch_moe() before its first step.",
+                " and run before does not call new hooks: call watch_moe() before its first step. A layer"
+                " that uses its router's weight without calling the router cannot be watched.",
                 level="warning",
             )
 
@@ -325,7 +326,7 @@ class MoeWatch:
                 load.append([round(share, _DECIMALS) for share in shares[0].tolist()])
         if not tables:
             return None
-        return _Seen(_figures(torch.cat(tables)), tuple(layers), load)
+        return _Seen(recorded_figures(torch.cat(tables)), tuple(layers), load)
 
 
 def watch_moe(
@@ -369,21 +370,6 @@ def watch_moe(
         mask=mask,
         reduce=reduce,
     )
-
-
-def _figures(table: Tensor) -> dict[str, float]:
-    totals, means = table.sum(0).tolist(), table.mean(0).tolist()
-    # A float32 has seven digits; the others would only make the record longer.
-    figures = {
-        name: float(f"{totals[number] if name in SUMMED else means[number]:.7g}")
-        for number, name in enumerate(COLUMNS)
-    }
-    if math.isnan(figures["router_entropy"]):
-        # One figure says that logits are no numbers; the others have no value.
-        return {"router_entropy": math.nan}
-    if math.isnan(figures["z_loss"]):
-        del figures["z_loss"]
-    return figures
 
 
 def _coefficient(config: Any, names: Sequence[str], otherwise: float) -> float:

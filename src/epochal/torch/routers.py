@@ -106,7 +106,7 @@ class Router:
             return routing_of_probs(table, **facts)
         if table is logits or self._gives_logits:
             return routing_of_logits(table, scoring=self.scoring, **facts)
-        known = logits if logits is not None and logits.numel() == table.numel() else None
+        known = logits if logits is not None and _are_alike(logits, table) else None
         return routing_of_either(table, logits=known, scoring=self.scoring, **facts)
 
     @property
@@ -129,8 +129,8 @@ class Router:
         if part is None or hidden is None or hidden.shape[-1:] != part.weight.shape[-1:]:
             return None
         weight, bias = part.weight, getattr(part, "bias", None)
-        if weight.device != hidden.device:
-            return None
+        if weight.device != hidden.device or hasattr(hidden, "to_local"):
+            return None  # offloaded, or sharded: not one small product any more
         with torch.no_grad():
             return nn.functional.linear(
                 hidden.detach().to(weight.dtype),
@@ -281,6 +281,16 @@ def _makes_logits(module: nn.Module, experts: int) -> bool:
     # One that is sharded would have to be gathered first, one of 8 bits or less be scaled.
     is_whole = not hasattr(weight, "to_local")
     return is_whole and weight.is_floating_point() and weight.element_size() > 1
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    """Whether two tables are of the same tokens and experts, in the same place."""
+    is_sharded = [hasattr(table, "to_local") for table in (one, other)]
+    return (
+        one.numel() == other.numel()
+        and one.device == other.device
+        and is_sharded[0] == is_sharded[1]
+    )
 
 
 def _ends_with_softmax(module: nn.Module) -> bool:

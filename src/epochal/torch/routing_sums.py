@@ -183,6 +183,22 @@ def statistics_table(
     return table.to(torch.float32), load.to(torch.float32)
 
 
+def recorded_figures(table: Tensor) -> dict[str, float]:
+    """The figures of all layers of a table as a record has them; waits for the GPU."""
+    totals, means = table.sum(0).tolist(), table.mean(0).tolist()
+    # A float32 has seven digits; the others would only make the record longer.
+    figures = {
+        name: float(f"{totals[number] if name in SUMMED else means[number]:.7g}")
+        for number, name in enumerate(COLUMNS)
+    }
+    if math.isnan(figures["router_entropy"]):
+        # One figure says that logits are no numbers; the others have no value.
+        return {"router_entropy": math.nan}
+    if math.isnan(figures["z_loss"]):
+        del figures["z_loss"]
+    return figures
+
+
 def rows_known(sums: Tensor) -> Tensor:
     """Which layers have statistics: those whose tokens went somewhere, by logits that are numbers.
 
