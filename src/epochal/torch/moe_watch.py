@@ -259,7 +259,7 @@ class MoeWatch:
             self._run.message(
                 "watch_moe: none of the watched routers ran in this step. A model that was compiled"
                 " and run before does not call new hooks: call watch_moe() before its first step. A"
-                " layer that uses its router's weight without calling the router cannot be watched.",
+                " layer that uses its router's weight without calling it cannot be watched.",
                 level="warning",
             )
 
