@@ -7,10 +7,15 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING
 
+from epochal.health.blocks import Blocks
 from epochal.health.seen import Seen
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
+
+
+_BLOCK = 20  # norms of which the whole run keeps the median
+_NUM_BLOCKS = 5  # in one stretch
 
 
 class Signals:
@@ -27,12 +32,15 @@ class Signals:
         self.phase_step = 0
         self.has_converged = False
         self._norms: deque[float] = deque(maxlen=points)
+        self._blocks = Blocks(size=_BLOCK, limit=128)
 
     def observe(self, seen: Seen, context: Context) -> bool:
         """Take in a record; tells whether it is a point."""
         norm, lr = seen.roles.get("norm"), seen.roles.get("lr")
         if norm is not None and math.isfinite(norm) and norm > 0:
             self._norms.append(norm)
+            if seen.step is not None:
+                self._blocks.push(seen.step, norm)
         if lr is not None and math.isfinite(lr):
             self.lr = lr
             self.peak_lr = max(self.peak_lr, lr)
@@ -51,6 +59,18 @@ class Signals:
         norms = list(self._norms)[-2 * points - apart :]
         return median(norms[-points:]) / median(norms[:points])
 
+    def norm_since(self, step: int, points: int) -> float | None:
+        """The last ``points`` norms over those just before a step, by their medians.
+
+        Those before are two stretches, of which the larger counts: they may have begun to fade.
+        """
+        before = [block.level for block in self._blocks.all() if block.last < step]
+        stretches = before[-2 * _NUM_BLOCKS : -_NUM_BLOCKS], before[-_NUM_BLOCKS:]
+        medians = [median(stretch) for stretch in stretches if stretch]
+        if not medians or points > len(self._norms):
+            return None
+        return median(list(self._norms)[-points:]) / max(medians)
+
     def rate_is_high(self, share: float) -> bool:
         """Whether the rate is at least this share of its peak; true where no rate is logged."""
         return self.lr is None or self.lr >= share * self.peak_lr
@@ -58,4 +78,5 @@ class Signals:
     def forget(self) -> None:
         """Begin anew, save for the peak of the rate, which is the schedule's."""
         self._norms.clear()
+        self._blocks = Blocks(size=_BLOCK, limit=128)
         self.phase, self.phase_points = "", 0

@@ -1,4 +1,6 @@
+from epochal.health.engine import Health
 from epochal.health.rules.advice_fading import AdviceFading
+from epochal.health.rules.plateau import Plateau
 from epochal.record import Record
 from tests.health.machine_records import noisy, opened, step
 
@@ -16,6 +18,18 @@ def test_a_loss_that_stops_as_gradients_fade_is_noted() -> None:
     norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
     found, *_ = opened(AdviceFading, run(losses, norms))
     assert "runs out of signal" in found.sentence
+
+
+def test_gradients_that_fade_slowly_are_noted_once_the_plateau_is_found() -> None:
+    health = Health(rules=[Plateau, AdviceFading])
+    losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 1500
+    norms = [
+        norm * max(0.2, 0.995 ** max(0, n - 300)) for n, norm in enumerate(noisy(1, 0.1, 1800))
+    ]
+    found = [f for record in run(losses, norms) for f in health.feed(record)]
+    faded = [f for f in found if f.rule == "advice-fading"]
+    assert [f.state for f in faded] == ["open"]
+    assert "shrank to" in faded[0].sentence
 
 
 def test_gradients_that_settle_while_the_loss_falls_are_healthy() -> None:

@@ -17,7 +17,7 @@ _ROLE = "norm"  # the series it is shown at
 
 
 class AdviceFading(Rule):
-    """A loss that has just stopped falling, with gradients half as large as shortly before.
+    """A loss that has stopped falling, with gradients half as large as shortly before it did.
 
     Gradients also shrink while a loss falls fast in health, so the loss must have stopped, and the
     rate must not be the reason for it.
@@ -33,6 +33,8 @@ class AdviceFading(Rule):
         limits = thresholds.machine
         points = 2 * limits.advice_fading_points + limits.advice_fading_apart
         self._signals = Signals(points=points)
+        # The phase may waver for a while where a plateau begins.
+        self.release = limits.advice_fading_points
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
@@ -40,29 +42,46 @@ class AdviceFading(Rule):
         if not signals.observe(seen, context) or seen.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
-        if signals.phase != "plateau":
-            yield Verdict(subject, holds=False)
+        faded = self._fresh() or self._lasting(seen, context)
+        if faded is None:
+            # Later on both halves of the norms lie on the plateau: what was said stays said.
+            if signals.phase != "plateau":
+                yield Verdict(subject, holds=False)
             return
-        # Sooner it may be a bend, later both halves of the norms lie on the plateau.
-        points = limits.advice_fading_points
-        is_fresh = points // 2 <= signals.phase_points < 2 * points
-        if not is_fresh or not signals.has_converged:
-            return
-        change = signals.norm_change(points, apart=limits.advice_fading_apart)
-        is_high = signals.rate_is_high(limits.advice_lr_share)
-        if change is None or change > limits.advice_fading_share or not is_high:
+        since, left = faded
+        if left > limits.advice_fading_share or not signals.rate_is_high(limits.advice_lr_share):
             return
         yield Verdict(
             subject,
             holds=True,
             severity="info",
-            sentence=f"The loss stopped falling at step {signals.phase_step:,} while the gradients "
-            f"shrank to {100 * change:.0f} % of what they were: the training runs out of signal.",
-            steps=(signals.phase_step, seen.step),
-            evidence={"norm_change": change, "points": signals.phase_points},
+            sentence=f"The loss stopped falling at step {since:,} while the gradients "
+            f"shrank to {100 * left:.0f} % of what they were: the training runs out of signal.",
+            steps=(since, seen.step),
+            evidence={"norm_change": left, "points": signals.phase_points},
             advice="Look for saturated outputs, too strong weight decay or a loss scaled down; if "
             "the training data is learned by heart, stop or add data.",
         )
+
+    def _fresh(self) -> tuple[int, float] | None:
+        """Where a plateau has just begun, and what is left of the norms of shortly before."""
+        limits, signals = self.thresholds.machine, self._signals
+        # Sooner it may be a bend.
+        points = limits.advice_fading_points
+        is_fresh = points // 2 <= signals.phase_points < 2 * points
+        if signals.phase != "plateau" or not is_fresh or not signals.has_converged:
+            return None
+        left = signals.norm_change(points, apart=limits.advice_fading_apart)
+        return None if left is None else (signals.phase_step, left)
+
+    def _lasting(self, seen: Seen, context: Context) -> tuple[int, float] | None:
+        """Where a plateau that was found began, and what is left of the norms before it."""
+        plateau = context.open.get(("plateau", context.role_names.get("loss", "loss")))
+        if plateau is None or plateau.steps is None or not self._signals.has_converged:
+            return None
+        points = self.thresholds.machine.advice_fading_points
+        left = self._signals.norm_since(plateau.steps[0], points)
+        return None if left is None else (plateau.steps[0], left)
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew."""

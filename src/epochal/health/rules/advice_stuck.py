@@ -20,7 +20,8 @@ _ROLE = "loss"  # the series it is shown at
 class AdviceStuck(Rule):
     """A plateau that lasts, flat gradients and a rate that stays high: the steps jump to and fro.
 
-    A rate that moves is left alone: its schedule does what the advice would be.
+    Gradients that have faded since it began are another matter, even where they are flat by now. A
+    rate that moves is left alone: its schedule does what the advice would be.
     """
 
     name: ClassVar[str] = "advice-stuck"
@@ -55,17 +56,32 @@ class AdviceStuck(Rule):
         if change is None or abs(change - 1) > limits.advice_flat_share:
             return
         since = plateau.steps[0] if plateau.steps is not None else seen.step
+        left = signals.norm_since(since, limits.advice_flat_points)
+        if left is not None and left <= limits.advice_fading_share:
+            yield Verdict(subject, holds=False)  # they have faded, and that is other advice
+            return
         yield Verdict(
             subject,
             holds=True,
             severity="info",
-            sentence=f"The loss has not moved since step {since:,}, the gradients are as large as "
-            f"ever, and the learning rate stays at {format_number(signals.lr)}.",
+            sentence=f"The loss has not moved since step {since:,}, {self._size(left, change)}, "
+            f"and the learning rate stays at {format_number(signals.lr)}.",
             steps=(since, seen.step),
-            evidence={"lr": signals.lr, "peak_lr": signals.peak_lr, "norm_change": change},
+            evidence={
+                "lr": signals.lr,
+                "peak_lr": signals.peak_lr,
+                "norm_change": change if left is None else left,
+            },
             advice="Begin to lower the rate now, or use a larger batch: steps of this size no "
             "longer get down. If the loss is as low as you hoped, stop here.",
         )
+
+    def _size(self, left: float | None, change: float) -> str:
+        """What has become of the gradients since, or lately where they were not logged."""
+        size = change if left is None else left
+        if size < 1 - self.thresholds.machine.advice_flat_share:
+            return f"the gradients are still {100 * size:.0f} % of what they were before"
+        return "the gradients are as large as before"
 
     def cut(self, step: int, context: Context) -> None:
         """Begin anew."""
