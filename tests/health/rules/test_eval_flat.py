@@ -1,6 +1,7 @@
+from epochal.health.engine import Health
 from epochal.health.rules.eval_flat import EvalFlat
 from tests.health.curve_records import evals, noise
-from tests.health.machine_records import opened
+from tests.health.machine_records import heard, opened
 
 
 def test_the_same_figure_again_and_again_is_a_warning() -> None:
@@ -46,3 +47,18 @@ def test_what_was_said_of_a_metric_is_not_said_again_soon() -> None:
     for record in records:
         del record["loss"]
     assert [finding.severity for finding in opened(EvalFlat, records)] == ["warning"]
+
+
+def test_a_metric_that_goes_on_wandering_is_one_note() -> None:
+    losses = [2 + around for around in noise(300, 0.01)]
+    health = Health(rules=[EvalFlat])
+    told = [f for record in evals(losses, every=50) for f in health.feed(record)]
+    assert [finding.state for finding in told] == ["open"]
+    (grown,) = health.open_findings
+    assert int(grown.evidence["evaluations"]) > 200
+
+
+def test_a_metric_that_moves_again_is_over() -> None:
+    losses = [2 + around for around in noise(60, 0.01)]
+    losses[40:] = [loss - 0.01 * n for n, loss in enumerate(losses[40:])]
+    assert [f.state for f in heard(EvalFlat, evals(losses, every=50))] == ["open", "closed"]

@@ -2,7 +2,7 @@ from typing import Any
 
 from epochal.health.rules.out_of_memory import OutOfMemory
 from epochal.record import Record
-from tests.health.machine_records import GIB, START, heard, opened, step
+from tests.health.machine_records import GIB, START, Entry, heard, opened, step
 
 
 def error(at: float, **facts: Any) -> Record:
@@ -42,5 +42,5 @@ def test_many_are_one_finding_until_they_stop() -> None:
 
 
 def test_each_device_and_rank_has_its_own() -> None:
-    entries = [step(0), error(0.5), (1, error(0.5)), step(1)]
+    entries: list[Entry] = [step(0), error(0.5), (1, error(0.5)), step(1)]
     assert {f.series for f in opened(OutOfMemory, entries)} == {"cuda:0", "cuda:0 of rank 1"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from statistics import fmean
+from typing import NamedTuple
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -12,6 +14,14 @@ from epochal.health.line_fit import fit_line
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
+
+
+class _Band(NamedTuple):
+    """Where a metric wandered when that was first said, and the evaluations before."""
+
+    lowest: float
+    highest: float
+    begun: int
 
 
 class EvalFlat(Rule):
@@ -25,12 +35,14 @@ class EvalFlat(Rule):
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3
+    tells_growth = True
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._values: dict[str, deque[float]] = {}
         self._counts: Counter[str] = Counter()
         self._last_held: dict[str, int] = {}
+        self._bands: dict[str, _Band] = {}  # of what is said to wander
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge every metric of an evaluation."""
@@ -47,6 +59,8 @@ class EvalFlat(Rule):
             self._counts[name] += 1
             met.append(name)
         for name in met:
+            if not context.is_open(self.name, name):
+                self._bands.pop(name, None)
             verdict = self._judge(name, self._values[name], moves=self._moves(met))
             if verdict is not None:
                 verdicts.append(self._unless_just_said(verdict, context))
@@ -55,6 +69,7 @@ class EvalFlat(Rule):
     def cut(self, step: int, context: Context) -> None:
         """A resumed run evaluates some steps again, with the same result."""
         self._values.clear()
+        self._bands.clear()
 
     def _moves(self, names: Sequence[str]) -> bool:
         """Whether a figure of the evaluation changes noticeably: then something is measured."""
@@ -100,18 +115,32 @@ class EvalFlat(Rule):
                     "data is not empty, and that the weights change."
                 ),
             )
-        if len(values) == thresholds.flat_noisy_evals and _wanders(values):
+        if len(values) == thresholds.flat_noisy_evals and self._still_wanders(name, values, last):
             return self._wandering(name, values)
         return Verdict(name, False)
 
+    def _still_wanders(self, name: str, values: Sequence[float], last: Sequence[float]) -> bool:
+        """Whether it goes nowhere; once said, until the newest values leave what it kept to.
+
+        A slope beyond its error comes by chance every few evaluations.
+        """
+        band = self._bands.get(name)
+        if band is None:
+            return _wanders(values)
+        return band.lowest <= fmean(last) <= band.highest
+
     def _wandering(self, name: str, values: Sequence[float]) -> Verdict:
+        begun = self._counts[name] - len(values)
+        band = self._bands.setdefault(name, _Band(min(values), max(values), begun))
+        count = self._counts[name] - band.begun
         return Verdict(
             name,
             True,
             "info",
-            f"{name} has not moved beyond its noise for {len(values)} evaluations: between "
-            f"{format_number(min(values))} and {format_number(max(values))}.",
-            evidence={"lowest": min(values), "highest": max(values), "evaluations": len(values)},
+            f"{name} has not moved beyond its noise for {count} evaluations: the last "
+            f"{len(values)} lie between {format_number(min(values))} and "
+            f"{format_number(max(values))}.",
+            evidence={"lowest": min(values), "highest": max(values), "evaluations": count},
             advice="Nothing more is gained here: stop, lower the rate, or change model or data.",
         )
 
