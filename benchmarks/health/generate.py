@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -30,17 +30,22 @@ def healthy_cases(family: str, *, steps: int, heldout: bool) -> Iterator[Case]:
 
 
 def sick_cases(
-    sickness: Sickness, *, count: int, heldout: bool, family: str | None = None
+    sickness: Sickness, *, count: int, heldout: bool, among: Sequence[str] | None = None
 ) -> Iterator[Case]:
-    """Runs with one fault, on families drawn at random among those that can have it."""
+    """Runs with one fault, on families drawn at random among those that can have it.
+
+    ``among`` names the families to draw from; without it, all of the half.
+    """
     for seed in range(count):
-        yield sick_case(sickness, seed=seed, heldout=heldout, family=family)
+        yield sick_case(sickness, seed=seed, heldout=heldout, among=among)
 
 
-def sick_case(sickness: Sickness, *, seed: int, heldout: bool, family: str | None = None) -> Case:
-    """One run with one fault; the same seed gives the same run."""
+def sick_case(
+    sickness: Sickness, *, seed: int, heldout: bool, among: Sequence[str] | None = None
+) -> Case:
+    """One run with one fault; the same seed and families give the same run."""
     choice = families(heldout=heldout)
-    names = [family] if family else list(choice)
+    names = list(choice if among is None else among)
     rng = _source(sickness.rule, seed, heldout=heldout)
     for _ in range(_TRIES):
         sketch = choice[names[int(rng.integers(0, len(names)))]](rng, sickness.rows)

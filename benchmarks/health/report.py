@@ -121,11 +121,15 @@ def judge(
     cases: int,
     jobs: int,
     tell: Callable[[str], None],
+    among: Sequence[str] | None = None,
 ) -> Report:
-    """Judge some families and classes of one half, in ``jobs`` processes."""
+    """Judge some families and classes of one half, in ``jobs`` processes.
+
+    Sick runs are drawn from the families ``among``; without it, from all of the half.
+    """
     report = Report(heldout)
     with ProcessPoolExecutor(jobs) as pool:
-        sick = pool.map(partial(_judged_rule, count=cases, heldout=heldout), rules)
+        sick = pool.map(partial(_judged_rule, count=cases, heldout=heldout, among=among), rules)
         healthy = pool.map(partial(_judged_family, steps=steps, heldout=heldout), family_names)
         for rule in sick:
             report.rules.append(rule)
@@ -136,8 +140,11 @@ def judge(
     return report
 
 
-def _judged_rule(rule: str, *, count: int, heldout: bool) -> RuleVerdict:
-    return judge_rule(rule, sick_cases(sicknesses()[rule], count=count, heldout=heldout))
+def _judged_rule(
+    rule: str, *, count: int, heldout: bool, among: Sequence[str] | None
+) -> RuleVerdict:
+    cases = sick_cases(sicknesses()[rule], count=count, heldout=heldout, among=among)
+    return judge_rule(rule, cases)
 
 
 def _judged_family(family: str, *, steps: int, heldout: bool) -> FamilyVerdict:
