@@ -194,7 +194,9 @@ def add_replicas(sketch: Sketch, *, world: int, every: int, weights: bool = True
     at = np.arange(0, sketch.rows, every, dtype=np.int64)
     smooth = smoothed(sketch.loss, 9)[at][:, None]
     width = max(sketch.noise_of_loss(), 1e-9 * float(np.abs(sketch.loss).max()))
-    loss = smooth + rng.normal(0, width, (len(at), world - 1))
+    noise = rng.normal(0, 1, (len(at), world - 1))
+    # The noise of a loss that falls shrinks with it.
+    loss = smooth + noise * (sketch.relative_noise() * smooth if sketch.falls else width)
     skew = 1 + rng.uniform(-0.015, 0.015, world - 1)
     step_ms = sketch.step_ms[at][:, None] * skew * (1 + rng.normal(0, 0.01, loss.shape))
     norms = None

@@ -10,7 +10,7 @@ from benchmarks.health.faults.planting import fault, ramp, require, set_pace
 from benchmarks.health.parts import within
 from benchmarks.health.sketch import Sketch
 from benchmarks.health.strengths import Strengths
-from benchmarks.health.tracks import add_phases, add_replicas
+from benchmarks.health.tracks import add_phases, add_replicas, smoothed
 
 
 def straggler(sketch: Sketch, strengths: Strengths) -> Fault:
@@ -54,7 +54,7 @@ def straggler(sketch: Sketch, strengths: Strengths) -> Fault:
 def replica_drift(sketch: Sketch, strengths: Strengths) -> Fault:
     """One rank's weights grow apart from the others', or its loss leaves theirs for good.
 
-    The loss leaves by eight times its noise or more.
+    The loss leaves by eight times the noise it has then, or more.
     """
     rng = sketch.rng
     require(sketch.style == "step" and sketch.resume_at is None)
@@ -69,7 +69,8 @@ def replica_drift(sketch: Sketch, strengths: Strengths) -> Fault:
     if replicas.weight_norm is not None:
         replicas.weight_norm[:, apart] *= 1 + within(rng, *strengths.drift) * along
     else:
-        offset = rng.uniform(8, 25) * sketch.noise_of_loss()
+        level = float(smoothed(sketch.loss, 51)[row])
+        offset = rng.uniform(8, 25) * sketch.relative_noise() * level
         replicas.loss[:, apart - 1] += offset * along
     # Of two ranks, nobody can say which one left.
     names = (f"rank {apart}", f"rank-{apart:04d}") if world > 2 else ()

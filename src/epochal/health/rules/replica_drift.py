@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class ReplicaDrift(Rule):
         self._early: dict[int, list[float]] = {}
         self._recent: dict[int, deque[float]] = {}
         self._levels: deque[float] = deque(maxlen=thresholds.machine.drift_window)
+        self._has_shares = True
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Put the record beside those of the other ranks at its step, and judge a complete row."""
@@ -122,43 +124,97 @@ class ReplicaDrift(Rule):
         )
 
     def _judge_losses(self, name: str, row: Mapping[int, float]) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
-        total = sum(row.values())
-        self._levels.append(abs(total / len(row)))
-        for rank, loss in row.items():
-            apart = loss - (total - loss) / (len(row) - 1)
-            early = self._early.setdefault(rank, [])
-            if len(early) < limits.drift_window:
-                early.append(apart)
-                continue
-            recent = self._recent.setdefault(rank, deque(maxlen=limits.drift_window))
-            recent.append(apart)
-            if len(recent) == limits.drift_window:
-                yield self._judge_rank(f"{name} of rank {rank}", rank, early, recent, len(row))
+        """Hold each rank against where it stood at first; only the one that moved most is named.
 
-    def _judge_rank(
-        self, subject: str, rank: int, early: list[float], recent: deque[float], num_ranks: int
-    ) -> Verdict:
-        limits = self.thresholds.machine
-        apart, at_first = fmean(recent), fmean(early)
-        move = apart - at_first
-        stray = (_variance(early) / len(early) + _variance(recent) / len(recent)) ** 0.5
-        level = fmean(self._levels)
-        bar = max(limits.drift_deviations * stray, limits.drift_share * level)
+        The others seem to move, too, since it is among those they are compared with.
+        """
+        size = self._size_of(row)
+        moves: dict[int, _Move] = {}
+        for rank, apart in _apart(row).items():
+            early = self._early.setdefault(rank, [])
+            if len(early) < self.thresholds.machine.drift_window:
+                early.append(apart / size)
+                continue
+            recent = self._recent.setdefault(
+                rank, deque(maxlen=self.thresholds.machine.drift_window)
+            )
+            recent.append(apart / size)
+            if len(recent) == self.thresholds.machine.drift_window:
+                moves[rank] = _Move(early, recent)
         # Of two ranks each stands as far from the other: the one above is the one that suffers.
-        is_nearer = abs(apart) <= abs(at_first)
-        if abs(move) <= bar or is_nearer or (num_ranks == 2 and move < 0):
-            return Verdict(subject, holds=False)
-        more = "above" if apart > 0 else "below"
+        may_leave = [rank for rank, move in moves.items() if len(row) > 2 or move.size > 0]
+        farthest = max(may_leave, key=lambda rank: abs(moves[rank].size), default=None)
+        for rank, move in moves.items():
+            subject = f"{name} of rank {rank}"
+            is_far = rank == farthest and self._is_far(move)
+            yield self._left(subject, rank, move, size) if is_far else Verdict(subject, holds=False)
+
+    def _size_of(self, row: Mapping[int, float]) -> float:
+        """What distances are shares of: the loss, as its noise shrinks with it; 1 if it may be 0.
+
+        Once a loss was not above zero, all that was learned by shares is forgotten.
+        """
+        level = abs(fmean(row.values()))
+        self._levels.append(level)
+        if self._has_shares and min(row.values()) <= 0:
+            self._has_shares = False
+            self._early.clear()
+            self._recent.clear()
+        return level if self._has_shares else 1.0
+
+    def _is_far(self, move: _Move) -> bool:
+        limits = self.thresholds.machine
+        least = limits.drift_share * (1.0 if self._has_shares else fmean(self._levels))
+        is_nearer = abs(move.now) <= abs(move.at_first)
+        return not is_nearer and abs(move.size) > max(limits.drift_deviations * move.stray, least)
+
+    def _left(self, subject: str, rank: int, move: _Move, size: float) -> Verdict:
+        more = "above" if move.now > 0 else "below"
+        apart, at_first = move.now * size, move.at_first * size
         return Verdict(
             subject,
             holds=True,
             sentence=f"Rank {rank} drifts away from the others: its loss is on average "
             f"{format_number(abs(apart))} {more} theirs over the last "
-            f"{limits.drift_window} records; at first it was {format_number(abs(at_first))}.",
-            evidence={"apart": apart, "at_first": at_first, "level": level},
+            f"{self.thresholds.machine.drift_window} records; where it stood at first that would "
+            f"be {format_number(abs(at_first))}.",
+            evidence={"apart": apart, "at_first": at_first, "level": fmean(self._levels)},
             advice=_ADVICE,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """How far a rank stood from the others at first, and stands now."""
+
+    early: Collection[float]
+    recent: Collection[float]
+
+    @property
+    def at_first(self) -> float:
+        return fmean(self.early)
+
+    @property
+    def now(self) -> float:
+        return fmean(self.recent)
+
+    @property
+    def size(self) -> float:
+        return self.now - self.at_first
+
+    @property
+    def stray(self) -> float:
+        """The standard error of the move."""
+        parts = (_variance(self.early) / len(self.early), _variance(self.recent) / len(self.recent))
+        return math.sqrt(sum(parts))
+
+
+def _apart(row: Mapping[int, float]) -> dict[int, float]:
+    """How far each rank's loss is from the middle of the others'."""
+    return {
+        rank: loss - median(other for name, other in row.items() if name != rank)
+        for rank, loss in row.items()
+    }
 
 
 def _variance(values: Collection[float]) -> float:
