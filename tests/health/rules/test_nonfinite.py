@@ -89,3 +89,16 @@ def test_a_metric_that_never_was_a_number_is_a_note() -> None:
 
 def test_finite_records_say_nothing() -> None:
     assert heard(NonFinite, steps(falling(200), norm=1.0)) == []
+
+
+def test_the_figures_of_routers_are_one_fault() -> None:
+    names = ("moe/aux_loss", "moe/z_loss", "moe/router_entropy")
+    record = {
+        "log": "metrics",
+        "step": 1,
+        "t": 1.0,
+        "m": dict.fromkeys(names),
+        "nonfinite": dict.fromkeys(names, "nan"),
+    }
+    (found,) = opened(NonFinite, [record])
+    assert "routers' logits" in found.advice

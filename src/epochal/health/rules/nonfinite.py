@@ -13,8 +13,9 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
-# Series that a watched model has one of for every tensor: one finding for all of them.
-_FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/")
+# Series that a watched model has one of for every tensor, and the figures of routers, which are all
+# made of the same logits: one finding for all of them.
+_FAMILIES = ("grads/", "params/", "activations/", "abs_max/", "update_ratio/", "moe/")
 _MOST_NAMED = 4
 _LASTING = 3  # a loss scaler finds its scale within a step or two
 
@@ -181,6 +182,11 @@ def _advice(name: str, context: Context) -> str:
         return (
             "With float16 and a loss scaler single steps like this are skipped; otherwise lower "
             "the learning rate, clip gradients, or train in bfloat16."
+        )
+    if name.startswith("moe/"):
+        return (
+            "The routers' logits are no numbers: go back to the last checkpoint before it; compute "
+            "them in 32 bits, add a z-loss, and lower the routers' learning rate."
         )
     return (
         "Go back to the last checkpoint before it; lower the learning rate, clip gradients, and "
