@@ -120,7 +120,7 @@ def cpu_s(pid: int) -> float:
     for child in _children(pid):
         try:
             fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):
             continue  # gone since it was listed
         ticks += sum(map(int, fields[UTIME : CSTIME + 1]))
     return ticks / os.sysconf("SC_CLK_TCK") + sum(map(cpu_s, _children(pid)))
@@ -128,8 +128,13 @@ def cpu_s(pid: int) -> float:
 
 def _children(pid: int) -> set[int]:
     """Of all its threads; empty where the system has no such list."""
-    listings = Path(f"/proc/{pid}/task").glob("*/children")
-    return {int(child) for listing in listings for child in listing.read_text().split()}
+    children: set[int] = set()
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children.update(map(int, listing.read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread ended since it was listed
+    return children
 
 
 if __name__ == "__main__":
