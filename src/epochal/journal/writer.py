@@ -18,10 +18,12 @@ import errno
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from epochal.journal.deleted import DeletedParts, LeftPart
+from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
+from epochal.journal.fork import call_in_children
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
 
@@ -33,7 +35,6 @@ _CHECK_EVERY_S = 1.0
 # These faults are of the disk, not of the file: another file would meet them too.
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT})
 _PARTLY_WRITTEN = "only part of a record fitted"
-_CHUNK_BYTES = 4 * 1024 * 1024
 _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
 
 HeaderFor = Callable[[PartName], bytes]
@@ -71,6 +72,8 @@ class JournalWriter:
         self._fd = _NO_DESCRIPTOR
         self._held = _NO_DESCRIPTOR
         self._file_id = (0, 0)
+        self._header_bytes = 0
+        self._deleted = DeletedParts()
         self._size = 0
         self._looked_at = 0.0
         self._check_at = 0.0
@@ -80,7 +83,7 @@ class JournalWriter:
         self._closed = False
         self._wants_new_attempt = False
         self.on_look: Callable[[], object] | None = None
-        _register_fork(self)
+        call_in_children(self._continue_in_child)
 
     @property
     def path(self) -> Path:
@@ -124,7 +127,8 @@ class JournalWriter:
             if self.lost or self._torn:
                 self._write_held(b"")
             if self._held != _NO_DESCRIPTOR and not self._file_is_ours():
-                self._replace_vanished(last_chance=True)
+                self._replace_vanished()
+            self.lost_total += self._deleted.finish(self._write_again) + self._count_nameless()
             self._closed = True
             self._let_go()
 
@@ -155,28 +159,40 @@ class JournalWriter:
 
     # -- files ------------------------------------------------------------------------------------
 
-    def _open_part(self, carried: bytes = b"") -> None:
-        """Open a new part behind the descriptor; raises OSError and leaves the old one in place."""
+    def _open_part(self, *, carry: bool = False) -> None:
+        """Open a new part behind the descriptor; raises OSError and leaves the old one in place.
+
+        ``carry``: begin it with the records of the old one. Whatever else a deleted file holds, or
+        still gets from other threads, is collected from it later.
+        """
         name, fresh = self._create_next()
+        left = None
         try:
-            text = self._header(name) + carried
-            _write_whole(fresh, text)
+            header = text = self._header(name)
+            if self._held != _NO_DESCRIPTOR:
+                left = LeftPart(os.dup(self._held), copied=self._header_bytes)
+                text += left.take() if carry else b""
+            write_whole(fresh, text)
         except OSError:
             os.close(fresh)
             with contextlib.suppress(OSError):
                 self.folder.part_path(name).unlink()
+            if left is not None:
+                left.close()
             raise
         if self._held == _NO_DESCRIPTOR:
             self._held = fresh
         else:
             os.dup2(fresh, self._held, inheritable=False)
             os.close(fresh)
-        status = os.fstat(self._held)
-        self._file_id = (status.st_dev, status.st_ino)
+        self._file_id = file_id(self._held)
         self.name = name
+        self._header_bytes = len(header)
         self._size = len(text)
         self._torn = False
         self._fd = self._held
+        if left is not None:
+            self._deleted.take_over(left)
 
     def _create(self, name: PartName) -> int:
         if self.folder.sealed_path(name).exists():
@@ -217,6 +233,7 @@ class JournalWriter:
                     # The full part goes on growing: a large file is better than a lost record.
                     self._on_fault(f"cannot start a new part beside {self.path}: {_say(error)}")
                     self._part_bytes *= 2
+            self._deleted.collect(self._write_again)
             if self.on_look is not None:
                 self.on_look()
 
@@ -226,59 +243,57 @@ class JournalWriter:
         return status is not None and status.st_nlink > 0
 
     def _status_of_ours(self) -> os.stat_result | None:
-        """The status of our file; None when the descriptor was closed or leads elsewhere."""
-        try:
-            status = os.fstat(self._held)
-        except OSError:
-            return None
-        return status if (status.st_dev, status.st_ino) == self._file_id else None
+        return status_if_same(self._held, self._file_id)
 
     def _let_go(self) -> None:
-        """Close the descriptor, unless the program has closed it and given its number away."""
-        if self._held != _NO_DESCRIPTOR and self._status_of_ours() is not None:
-            os.close(self._held)
+        close_if_same(self._held, self._file_id)
         self._fd = self._held = _NO_DESCRIPTOR
+        self._deleted.close()
 
-    def _replace_vanished(self, *, last_chance: bool = False) -> None:
+    # -- deleted files ----------------------------------------------------------------------------
+
+    def _replace_vanished(self) -> None:
         """The file was deleted or its descriptor taken: go on in a new part."""
         gone = self.path
         if self._status_of_ours() is None:
             self._fd = self._held = _NO_DESCRIPTOR  # not ours any more, so not ours to close
             self.name = _next(self.name)
-            reason = self._try_open()
+            made = self._try_open() is None
             what = "lost its file descriptor"
         else:
-            reason = self._copy_deleted(last_chance=last_chance)
+            made = self._make_anew()
             what = "was removed"
-        if reason is None:
+        if made:
             self._on_fault(f"{gone} {what} while the run was writing it; going on in {self.path}.")
 
-    def _copy_deleted(self, *, last_chance: bool) -> str | None:
-        """Copy a deleted file that is still open here to a new part; None, or why it cannot be.
+    def _make_anew(self) -> bool:
+        """Move from a deleted file to a new part; False when none can be made.
 
         Until that works, writing goes on in the deleted file: its records are still there to copy.
         """
-        deleted = os.dup(self._held)
-        records = b""
         try:
-            text = _read_whole(deleted)
-            _header, _, records = text.partition(b"\n")
-            self._open_part(carried=records)
-            # Other threads may have written between the reading and the switch.
-            late = _read_whole(deleted)[len(text) :]
-            if late:
-                self._size += os.write(self._held, late)
+            self._open_part(carry=True)
         except OSError as error:
             self._on_fault(
                 f"{self.path} was removed while the run was writing it, and cannot be made anew:"
                 f" {_say(error)}. Trying again every second."
             )
-            if last_chance:
-                self.lost_total += records.count(b"\n")
-            return _say(error)
-        finally:
-            os.close(deleted)
-        return None
+            return False
+        return True
+
+    def _write_again(self, line: bytes) -> bool:
+        """Write a line that went to a deleted file; whether it is down."""
+        if self._write_held(line) is None:
+            return True
+        self._fd = _NO_DESCRIPTOR
+        return False
+
+    def _count_nameless(self) -> int:
+        """How many records are in a file that was deleted and could not be made anew."""
+        if self._status_of_ours() is None:
+            return 0
+        part = LeftPart(self._held, copied=self._header_bytes)
+        return len(part.lines(ended=True)) if part.is_deleted() else 0
 
     # -- faults -----------------------------------------------------------------------------------
 
@@ -387,6 +402,8 @@ class JournalWriter:
 
     def _continue_in_child(self) -> None:
         """After a fork: the child gets a file of its own, made when it first logs."""
+        if self._closed:
+            return
         self._lock = threading.RLock()
         self._let_go()
         self.on_look = None
@@ -394,30 +411,6 @@ class JournalWriter:
         self.lost = self.lost_total = 0
         self._reason = ""
         self._retry_open_at = 0.0
-
-
-def _register_fork(writer: JournalWriter) -> None:
-    if not hasattr(os, "register_at_fork"):
-        return  # platforms without fork
-    reference = weakref.ref(writer)
-
-    def after_fork() -> None:
-        alive = reference()
-        if alive is not None and not alive.closed:
-            alive._continue_in_child()
-
-    os.register_at_fork(after_in_child=after_fork)
-
-
-def _write_whole(descriptor: int, text: bytes) -> None:
-    """Write all of it; what does not fit meets its OSError on the second try."""
-    while text:
-        text = text[os.write(descriptor, text) :]
-
-
-def _read_whole(descriptor: int) -> bytes:
-    os.lseek(descriptor, 0, os.SEEK_SET)  # harmless to appending, which ignores the offset
-    return b"".join(iter(lambda: os.read(descriptor, _CHUNK_BYTES), b""))
 
 
 def _is_whole(written: int, length: int) -> bool:
