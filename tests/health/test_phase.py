@@ -1,9 +1,12 @@
 import math
 import random
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from epochal.health.phase import PhaseDetector
+from epochal.health.phase import Phase, PhaseDetector
 
 
 def phase_of(losses: list[float]) -> str:
@@ -141,3 +144,25 @@ def test_a_plateau_is_known_for_one_in_time(seed: int) -> None:
     phases = [detector.observe(step, loss) for step, loss in enumerate(course)]
     assert phases[200:1000].count("converging") > 700
     assert phases[1700:].count("plateau") > 0.9 * 2300
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(allow_nan=True, allow_infinity=True), st.integers(1, 40), st.integers(0, 60)
+        ),
+        max_size=30,
+    )
+)
+@settings(max_examples=60, deadline=None)
+def test_no_losses_and_no_resumes_are_too_much_for_it(
+    stretches: list[tuple[float, int, int]],
+) -> None:
+    detector = PhaseDetector()
+    step = 0
+    for loss, count, back in stretches:
+        for _ in range(count):
+            assert detector.observe(step, loss) in get_args(Phase)
+            step += 1
+        step = max(0, step - back)
+        detector.cut(step)

@@ -200,13 +200,14 @@ def _level(values: list[float]) -> float:
 
 
 def _mean(values: list[float], *, outliers: int) -> float:
-    """The mean without so many points at either end."""
+    """The mean without so many points at either end, of few points fewer."""
+    outliers = min(outliers, (len(values) - 1) // 2)
     kept = sorted(values)[outliers : len(values) - outliers]
-    return math.fsum(kept) / len(kept)
+    return sum(kept) / len(kept)  # fsum raises where a sum is beyond a float
 
 
 def _noise(values: list[float]) -> float:
     """A standard deviation; a point that stands out is in two distances."""
     distances = sorted(abs(b - a) for a, b in pairwise(values))
     kept = distances[: len(distances) - 2 * (len(values) // _POINTS_PER_OUTLIER)]
-    return math.fsum(kept) / len(kept) * _DEVIATION_PER_DISTANCE
+    return sum(kept) / len(kept) * _DEVIATION_PER_DISTANCE
