@@ -176,6 +176,8 @@ class CurveThresholds:
     flat_equal: float = 1e-6
     # What changes by more than this in the same evaluations is computed from a model that learns.
     flat_moves: float = 0.01
+    # At a hundredth of its peak the rate hardly changes the weights any more.
+    flat_rate: float = 0.01
     # Evaluations for which what was said of a metric is not said again.
     flat_again: int = 24
     # Flat within noise takes longer to tell.

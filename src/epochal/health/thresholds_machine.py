@@ -137,7 +137,7 @@ class MachineThresholds:
     # Losses of ranks differ by their data; their means over a window may not. Deviations of a mean.
     drift_window: int = 20
     drift_deviations: float = 8.0
-    drift_share: float = 0.01
+    drift_share: float = 0.003
 
     # -- layers -----------------------------------------------------------------------------------
     # Watched steps in a row. Zero-initialised branches get their first gradient a step or two late,

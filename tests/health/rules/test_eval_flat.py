@@ -1,6 +1,6 @@
 from epochal.health.engine import Health
 from epochal.health.rules.eval_flat import EvalFlat
-from tests.health.curve_records import evals, noise
+from tests.health.curve_records import evals, falling, in_order, noise, steps
 from tests.health.machine_records import heard, opened
 
 
@@ -62,3 +62,12 @@ def test_a_metric_that_moves_again_is_over() -> None:
     losses = [2 + around for around in noise(60, 0.01)]
     losses[40:] = [loss - 0.01 * n for n, loss in enumerate(losses[40:])]
     assert [f.state for f in heard(EvalFlat, evals(losses, every=50))] == ["open", "closed"]
+
+
+def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:
+    rates = [1e-3 if n < 200 else 1e-6 for n in range(600)]
+    losses = [2.0, 1.5, 1.2, *([1.1] * 8)]
+    records = in_order(steps(falling(600), lr=rates), evals(losses, every=50))
+    assert opened(EvalFlat, records) == []
+    awake = in_order(steps(falling(600), lr=1e-3), evals(losses, every=50))
+    assert [finding.severity for finding in opened(EvalFlat, awake)] == ["warning"]

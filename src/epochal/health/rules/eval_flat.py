@@ -11,6 +11,7 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.line_fit import fit_line
+from epochal.health.rate import LearningRate
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
@@ -27,7 +28,8 @@ class _Band(NamedTuple):
 class EvalFlat(Rule):
     """The same value to the last digits at several evaluations: a warning, for nothing is measured.
 
-    A share of few samples may stand still while the loss of the same evaluation moves: no warning.
+    A share of few samples may stand still while the loss of the same evaluation moves, and all of
+    them when the rate has gone to nothing: no warning.
     A metric that only wanders within its noise, over many evaluations, is a note.
     """
 
@@ -61,7 +63,8 @@ class EvalFlat(Rule):
         for name in met:
             if not context.is_open(self.name, name):
                 self._bands.pop(name, None)
-            verdict = self._judge(name, self._values[name], moves=self._moves(met))
+            is_right = self._moves(met) or self._is_at_rest(context.rate)
+            verdict = self._judge(name, self._values[name], is_right=is_right)
             if verdict is not None:
                 verdicts.append(self._unless_just_said(verdict, context))
         return verdicts
@@ -75,6 +78,12 @@ class EvalFlat(Rule):
         """Whether a figure of the evaluation changes noticeably: then something is measured."""
         share = self.thresholds.curves.flat_moves
         return any(not self._is_equal(self._last(self._values[name]), share) for name in names)
+
+    def _is_at_rest(self, rate: LearningRate) -> bool:
+        """Whether the rate has gone to next to nothing: what no longer changes measures the same."""
+        if rate.latest is None or rate.peak is None:
+            return False
+        return rate.latest <= self.thresholds.curves.flat_rate * rate.peak
 
     def _last(self, values: Sequence[float]) -> list[float]:
         return list(values)[-self.thresholds.curves.flat_evals :]
@@ -94,7 +103,7 @@ class EvalFlat(Rule):
         self._last_held[name] = count
         return verdict
 
-    def _judge(self, name: str, values: Sequence[float], *, moves: bool) -> Verdict | None:
+    def _judge(self, name: str, values: Sequence[float], *, is_right: bool) -> Verdict | None:
         thresholds = self.thresholds.curves
         if len(values) < thresholds.flat_evals:
             return None
@@ -102,7 +111,7 @@ class EvalFlat(Rule):
         is_equal = self._is_equal(last, thresholds.flat_equal)
         if is_equal and last[-1] in (0.0, 1.0):
             return None  # a share or count at its end can stay there by right
-        if is_equal and not moves:
+        if is_equal and not is_right:
             return Verdict(
                 name,
                 True,
