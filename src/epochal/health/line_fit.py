@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import NamedTuple
 
+_LARGE = 1e100  # beyond it squares and their sums leave what a float holds
+
 
 class LineFit(NamedTuple):
     """The least-squares slope per point and its standard error, for independent noise."""
@@ -17,6 +19,10 @@ class LineFit(NamedTuple):
 
 def fit_line(values: Sequence[float]) -> LineFit:
     """Fit a line through at least three values."""
+    size = max(map(abs, values))
+    if size > _LARGE:
+        slope, error = fit_line([value / size for value in values])
+        return LineFit(slope * size, error * size)
     count = len(values)
     middle = (count - 1) / 2
     mean = math.fsum(values) / count

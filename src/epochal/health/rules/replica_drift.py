@@ -219,7 +219,8 @@ def _apart(row: Mapping[int, float]) -> dict[int, float]:
 
 def _variance(values: Collection[float]) -> float:
     mean = fmean(values)
-    return sum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    # Not by a power, which raises where a product is infinite.
+    return sum((value - mean) * (value - mean) for value in values) / (len(values) - 1)
 
 
 def _farthest(row: Mapping[int, float]) -> tuple[int, float]:

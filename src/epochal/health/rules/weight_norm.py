@@ -156,9 +156,10 @@ def _layers(names: Sequence[str]) -> list[str]:
 
 def _keeps_growing(values: Sequence[float], factor: float) -> bool:
     """By the factor overall, in every step, and at the end nearly as fast as at the beginning."""
-    if values[0] <= 0 or values[-1] < factor * values[0]:
+    if min(values) <= 0 or values[-1] < factor * values[0]:
         return False
-    rates = [math.log(after / before) for before, after in pairwise(values) if before > 0]
+    logs = [math.log(value) for value in values]
+    rates = [after - before for before, after in pairwise(logs)]
     half = len(rates) // 2
     return min(rates) > 0 and sum(rates[-half:]) >= 0.7 * sum(rates[:half])
 

@@ -39,6 +39,8 @@ export const MEANINGS: Readonly<Record<string, Meaning>> = {
   "replica-drift": { means: "Copies of the model that should be equal no longer are.", healthy: "Equal but for rounding." },
   "moe-imbalance": { means: "Some experts do most of the work.", healthy: "The busiest below 2.5 times an even share; more where there are many." },
   "moe-collapse": { means: "Most experts are never chosen: the model has become a smaller one.", healthy: "At least 80 % of the experts in use." },
+  "out-of-memory": { means: "An allocation failed and the loop went on without it.", healthy: "Room left at the peak of a step." },
+  "alert-failed": { means: "A message about this run did not reach its address.", healthy: "Every alert arrives." },
   "silent-run": { means: "Nothing has been recorded for longer than ever before: the run may hang.", healthy: "Records as often as usual." },
 };
 
