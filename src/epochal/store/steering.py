@@ -28,6 +28,7 @@ _SIGNALS: Mapping[Wish, str] = {
 }
 _GOING = ("running", "waiting", "silent")
 _LAUNCHER = "launcher"
+_ENDS: tuple[Wish, ...] = ("stop", "interrupt", "kill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def ask(run: RunView, wish: Wish) -> Asked:
     for process, state in zip(processes, seen, strict=True):
         # The first one always: it says why it cannot be reached.
         if state == "alive" or process is processes[0]:
-            pids.append(_send(name, process, wish))
+            pids.append(_send(name, process, wish, was_alive=state == "alive"))
     return Asked(wish, _SIGNALS[wish], tuple(pids), elsewhere)
 
 
@@ -99,12 +100,15 @@ def _warn_launcher(run: RunView) -> None:
             send_signal(newest, _SIGNALS["stop"])
 
 
-def _send(name: str, process: Mapping[str, Any], wish: Wish) -> int:
+def _send(name: str, process: Mapping[str, Any], wish: Wish, *, was_alive: bool) -> int:
     is_held = wish in ("stop", "interrupt") and is_suspended(process)
     try:
         send_signal(process, _SIGNALS[wish])
         if is_held:
             send_signal(process, _SIGNALS["continue"])  # held processes heed nothing else
     except ProcessOutOfReachError as error:
-        raise ProcessOutOfReachError(f"{name} cannot be reached: {error}") from error
+        # A launcher that was told of a kill ends its training as well, and may be the first.
+        is_fulfilled = wish in _ENDS and was_alive and liveness(process) == "dead"
+        if not is_fulfilled:
+            raise ProcessOutOfReachError(f"{name} cannot be reached: {error}") from error
     return int(process["pid"])
