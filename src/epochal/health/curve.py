@@ -17,6 +17,13 @@ from epochal.health.noise import Noise
 from epochal.health.recent import Recent
 from epochal.health.thresholds_curves import CurveThresholds
 
+_LARGEST = 1e150  # beyond it squares leave what a float holds
+
+
+def is_usable(value: float) -> bool:
+    """Whether a value can be computed with: a number, and not as large as no measurement is."""
+    return abs(value) < _LARGEST  # false for what is no number
+
 
 class Curve:
     """The points of one series of rank 0 in order, with figures kept up to date.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from epochal.health.context import Context
-from epochal.health.curve import Curve
+from epochal.health.curve import Curve, is_usable
 from epochal.health.rate import LearningRate
 from epochal.health.seen import Seen
 from epochal.health.thresholds_curves import CurveThresholds
@@ -32,7 +32,7 @@ class Curves:
         self._note_rate(seen, position)
         for role in _ROLES:
             value = seen.roles.get(role)
-            if value is not None and math.isfinite(value):
+            if value is not None and is_usable(value):
                 curve = self._curve(role, axis)
                 if curve is not None:
                     curve.push(position, value)

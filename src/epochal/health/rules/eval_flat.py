@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from epochal.format import format_number
 from epochal.health.context import Context
+from epochal.health.curve import is_usable
 from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.line_fit import fit_line
 from epochal.health.rate import LearningRate
@@ -51,7 +52,7 @@ class EvalFlat(Rule):
         verdicts: list[Verdict] = []
         met: list[str] = []
         for name, value in seen.values.items():
-            if value != value or not is_quality(name) or not is_evaluation(name, seen.kind):
+            if not (is_usable(value) and is_quality(name) and is_evaluation(name, seen.kind)):
                 continue
             values = self._values.get(name)
             if values is None:
@@ -80,7 +81,7 @@ class EvalFlat(Rule):
         return any(not self._is_equal(self._last(self._values[name]), share) for name in names)
 
     def _is_at_rest(self, rate: LearningRate) -> bool:
-        """Whether the rate has gone to next to nothing: what no longer changes measures the same."""
+        """Whether the rate has gone to next to nothing, and the weights stay as they are."""
         if rate.latest is None or rate.peak is None:
             return False
         return rate.latest <= self.thresholds.curves.flat_rate * rate.peak

@@ -63,7 +63,7 @@ class NoWarmup(Rule):
             noise = max(_roughness(values, apart) for apart in (1, min(_APART, points)))
             if norm is not None and _has_leapt(norm, points, thresholds.warmup_leap):
                 widths = fewer
-            if math.log(now / first) > widths * noise:
+            if math.log(now) - math.log(first) > widths * noise:
                 return first, now
         return None
 
@@ -91,7 +91,8 @@ def _roughness(values: list[float], apart: int) -> float:
 
     A steady rise makes them all alike, and is no noise.
     """
-    ratios = [math.log(b / a) for a, b in zip(values, values[apart:], strict=False)]
+    logs = [math.log(value) for value in values]
+    ratios = [b - a for a, b in zip(logs, logs[apart:], strict=False)]
     usual = median(ratios)
     return median(abs(ratio - usual) for ratio in ratios)
 

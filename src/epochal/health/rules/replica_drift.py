@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, median
+from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
@@ -154,7 +154,7 @@ class ReplicaDrift(Rule):
 
         Once a loss was not above zero, all that was learned by shares is forgotten.
         """
-        level = abs(fmean(row.values()))
+        level = abs(_mean(row.values()))
         self._levels.append(level)
         if self._has_shares and min(row.values()) <= 0:
             self._has_shares = False
@@ -164,7 +164,7 @@ class ReplicaDrift(Rule):
 
     def _is_far(self, move: _Move) -> bool:
         limits = self.thresholds.machine
-        least = limits.drift_share * (1.0 if self._has_shares else fmean(self._levels))
+        least = limits.drift_share * (1.0 if self._has_shares else _mean(self._levels))
         is_nearer = abs(move.now) <= abs(move.at_first)
         return not is_nearer and abs(move.size) > max(limits.drift_deviations * move.stray, least)
 
@@ -178,7 +178,7 @@ class ReplicaDrift(Rule):
             f"{format_number(abs(apart))} {more} theirs over the last "
             f"{self.thresholds.machine.drift_window} records; where it stood at first that would "
             f"be {format_number(abs(at_first))}.",
-            evidence={"apart": apart, "at_first": at_first, "level": fmean(self._levels)},
+            evidence={"apart": apart, "at_first": at_first, "level": _mean(self._levels)},
             advice=_ADVICE,
         )
 
@@ -192,11 +192,11 @@ class _Move:
 
     @property
     def at_first(self) -> float:
-        return fmean(self.early)
+        return _mean(self.early)
 
     @property
     def now(self) -> float:
-        return fmean(self.recent)
+        return _mean(self.recent)
 
     @property
     def size(self) -> float:
@@ -217,8 +217,13 @@ def _apart(row: Mapping[int, float]) -> dict[int, float]:
     }
 
 
+def _mean(values: Collection[float]) -> float:
+    """Infinite where the sum is, instead of an error."""
+    return sum(values) / len(values)
+
+
 def _variance(values: Collection[float]) -> float:
-    mean = fmean(values)
+    mean = _mean(values)
     # Not by a power, which raises where a product is infinite.
     return sum((value - mean) * (value - mean) for value in values) / (len(values) - 1)
 
