@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from benchmarks.health.families import families
-from benchmarks.health.families.heldout import UNMET
+from benchmarks.health.families.heldout import NEWEST
 from benchmarks.health.faults import sicknesses
 from benchmarks.health.report import Report, judge
 
@@ -22,8 +22,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Judges what was asked for and prints its tables; returns 1 when a hold was missed."""
     parser = _parser()
     asked = parser.parse_args(arguments)
-    heldout = asked.heldout or asked.unmet
-    chosen = UNMET if asked.unmet else tuple(families(heldout=heldout))
+    heldout = asked.heldout or asked.newest
+    chosen = NEWEST if asked.newest else tuple(families(heldout=heldout))
     if unknown := sorted(set(asked.family) - set(chosen)):
         parser.error(f"no family {', '.join(unknown)}; there are {', '.join(chosen)}")
     if unknown := sorted(set(asked.rule) - sicknesses().keys()):
@@ -49,9 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.health", description=__doc__)
     parser.add_argument("--heldout", action="store_true", help="the half that nobody tunes to")
     parser.add_argument(
-        "--unmet",
+        "--newest",
         action="store_true",
-        help="only held-out families never judged before; implies --heldout",
+        help="only the held-out families that were drawn up last; implies --heldout",
     )
     parser.add_argument("--family", action="append", default=[], help="a healthy family; repeat")
     parser.add_argument("--rule", action="append", default=[], help="a class of faults; repeat")

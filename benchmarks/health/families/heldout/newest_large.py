@@ -1,4 +1,4 @@
-"""Larger trainings that no rule has met: a following teacher, coarse weights, folds, long texts."""
+"""Larger trainings drawn up last: a following teacher, coarse weights, folds, long texts."""
 
 from __future__ import annotations
 

@@ -6,29 +6,29 @@ import pytest
 
 from benchmarks.health.__main__ import main
 from benchmarks.health.families import families
-from benchmarks.health.families.heldout import UNMET
+from benchmarks.health.families.heldout import NEWEST
 from benchmarks.health.faults import sicknesses
 from benchmarks.health.generate import sick_case, sick_cases
 from benchmarks.health.report import judge
 
 
-def test_unmet_families_are_some_of_those_held_out() -> None:
+def test_newest_families_are_some_of_those_held_out() -> None:
     names = families(heldout=True).keys()
-    assert set(UNMET) < names
-    assert len(set(UNMET)) == len(UNMET)
+    assert set(NEWEST) < names
+    assert len(set(NEWEST)) == len(NEWEST)
 
 
-def test_only_unmet_families_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_newest_families_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["--unmet", "--family", "scenes"])
-    assert f"no family scenes; there are {', '.join(UNMET)}\n" in capsys.readouterr().err
+        main(["--newest", "--family", "scenes"])
+    assert f"no family scenes; there are {', '.join(NEWEST)}\n" in capsys.readouterr().err
 
 
 def test_sick_runs_are_drawn_from_the_families_named() -> None:
     sickness = sicknesses()["clock-anomaly"]
-    drawn = {one.family for one in sick_cases(sickness, count=12, heldout=True, among=UNMET)}
+    drawn = {one.family for one in sick_cases(sickness, count=12, heldout=True, among=NEWEST)}
     assert len(drawn) > 1
-    assert drawn <= set(UNMET)
+    assert drawn <= set(NEWEST)
 
 
 def test_naming_all_families_draws_what_naming_none_does() -> None:
@@ -53,5 +53,5 @@ def test_the_judge_draws_from_the_families_named() -> None:
 
 
 @pytest.mark.parametrize("rule", sicknesses())
-def test_every_class_of_faults_can_be_drawn_from_unmet_families(rule: str) -> None:
-    assert sick_case(sicknesses()[rule], seed=2, heldout=True, among=UNMET).family in UNMET
+def test_every_class_of_faults_can_be_drawn_from_newest_families(rule: str) -> None:
+    assert sick_case(sicknesses()[rule], seed=2, heldout=True, among=NEWEST).family in NEWEST

@@ -1,4 +1,4 @@
-"""Trainings that no rule has met: words under masks, clicks, one scene, rows of a table."""
+"""Trainings drawn up last: words under masks, clicks, one scene, rows of a table."""
 
 from __future__ import annotations
 
