@@ -6,6 +6,18 @@ what it showed; `benchmarks/RESULTS.md` has that first verdict beside the last.
 
 from __future__ import annotations
 
+from benchmarks.health.families.heldout.newest import (
+    click_rates,
+    masked_words,
+    single_scene,
+    tabular,
+)
+from benchmarks.health.families.heldout.newest_large import (
+    folding,
+    long_context,
+    momentum_teacher,
+    quantised,
+)
 from benchmarks.health.families.heldout.quantities import (
     force_field,
     forecasting,
@@ -21,18 +33,6 @@ from benchmarks.health.families.heldout.sequences import (
 from benchmarks.health.families.heldout.together import (
     paired_embeddings,
     routed_tokens,
-)
-from benchmarks.health.families.heldout.newest import (
-    click_rates,
-    masked_words,
-    single_scene,
-    tabular,
-)
-from benchmarks.health.families.heldout.newest_large import (
-    folding,
-    long_context,
-    momentum_teacher,
-    quantised,
 )
 from benchmarks.health.families.heldout.vision import (
     masked_patches,
