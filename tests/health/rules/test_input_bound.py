@@ -45,6 +45,12 @@ def test_a_hungry_gpu_beside_busy_cpus_is_found() -> None:
     assert "works 40 % of the time" in found.sentence
 
 
+def test_a_gpu_that_draws_the_screen_is_not_taken_for_hungry() -> None:
+    model = {"log": "gpu-model", "t": START, "id": 0, "name": "Apple M3 Max"}
+    records = [r for n in range(12) for r in (system(n, cpu_pct=97.0), gpu(n, gpu_util=40.0))]
+    assert opened(InputBound, [model, *records]) == []
+
+
 def test_an_idle_gpu_beside_idle_cpus_is_not_starved() -> None:
     records = [r for n in range(60) for r in (system(n, cpu_pct=20.0), gpu(n, gpu_util=40.0))]
     assert opened(InputBound, records) == []

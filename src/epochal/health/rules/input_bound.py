@@ -55,7 +55,7 @@ class InputBound(Rule):
         if seen.kind == "system":
             return self._see_system(seen)
         if seen.kind == "gpu":
-            return self._see_gpu(seen)
+            return self._see_gpu(seen, context)
         return self._see_step(seen, context) if seen.rank <= 0 else ()
 
     def cut(self, step: int, context: Context) -> None:
@@ -123,11 +123,14 @@ class InputBound(Rule):
             self._cpu.append(value)
         return ()
 
-    def _see_gpu(self, seen: Seen) -> Iterable[Verdict]:
+    def _see_gpu(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        name = f"gpu/{seen.record.get('id', 0)}/{_UTIL}"
+        gpu = seen.record.get("id", 0)
+        name = f"gpu/{gpu}/{_UTIL}"
         value = seen.values.get(name)
-        if value is None:
+        # Apple's GPU draws the screen as well, and does not tell whether a training uses it.
+        is_shared = str(context.gpus.get(gpu, {}).get("name") or "").startswith("Apple")
+        if value is None or is_shared:
             return
         use = self._use.setdefault(name, deque(maxlen=limits.input_records))
         use.append(value)
