@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from epochal.errors import FormatError
 from epochal.health.finding import Finding
@@ -22,7 +23,8 @@ _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
 _WAIT_S = 0.3
 _PAUSE_S = 0.02
-# Some thousand records; a run with more has had a companion beside it for a while.
+# Some thousand records. With more, reading some would cost and tell little: the companion has all.
+_JUDGE_BYTES = 1 << 20
 _JUDGE_FOR_S = 0.3
 # Somebody who stops a training wants it to stop.
 _IMPATIENT = frozenset({"interrupted", "terminated"})
@@ -61,7 +63,7 @@ class FindingsShown:
         while self._reader is not None and not self._has_ended and time.monotonic() < deadline_s:
             time.sleep(_PAUSE_S)
             self.look()
-        if is_patient and not self._has_ended:
+        if is_patient and not self._has_ended and self._is_short():
             self._judge_here()
         severities = list(self._told.values())
         counts = [(word, severities.count(word)) for word in _SHOWN]
@@ -71,6 +73,14 @@ class FindingsShown:
             self._run.console.line(
                 f"epochal: {' and '.join(said)} {were} found: epochal doctor {self._run.dir}"
             )
+
+    def _is_short(self) -> bool:
+        """Whether this process has written little enough to be looked at in a moment."""
+        try:
+            sizes = [path.stat().st_size for path in self._own_parts()]
+        except OSError:
+            return False
+        return sum(sizes) <= _JUDGE_BYTES
 
     def _judge_here(self) -> None:
         """Have the rules look at the records of this process, for a moment at most."""
@@ -85,13 +95,16 @@ class FindingsShown:
         self._show(health.close())
 
     def _own_records(self) -> Iterator[Record]:
-        for part in self._run.folder.parts():
-            if part[:2] == (LOOP, self._run.attempt):
-                try:
-                    for _, record in read_part(self._run.folder.part_path(part), part):
-                        yield record
-                except (OSError, FormatError):
-                    return  # sealed, or the folder has gone: the journal says so itself
+        for path, part in self._own_parts().items():
+            try:
+                for _, record in read_part(path, part):
+                    yield record
+            except (OSError, FormatError):
+                return  # sealed, or the folder has gone: the journal says so itself
+
+    def _own_parts(self) -> dict[Path, PartName]:
+        folder, attempt = self._run.folder, self._run.attempt
+        return {folder.part_path(p): p for p in folder.parts() if p[:2] == (LOOP, attempt)}
 
     def _news(self) -> list[Finding]:
         name = PartName(FINDINGS, self._run.attempt, self._part)
