@@ -42,21 +42,3 @@ def test_a_run_that_is_over_before_its_companion_looks_is_told_as_well(tmp_path:
 
 def test_nothing_is_said_where_nothing_was_found(tmp_path: Path) -> None:
     assert "doctor" not in said(tmp_path, "well")
-
-
-LARGE = """
-import sys, epochal
-run = epochal.init("p", "a", dir=sys.argv[1], line_every_s=60, companion=False)
-for step in range(int(sys.argv[2])):
-    run.log({f"m{n}": 1.0 for n in range(40)} | {"loss": float("nan")}, step=step)
-run.finish()
-"""
-
-
-def test_much_in_a_moment_is_left_to_the_companion(tmp_path: Path) -> None:
-    def lines(name: str, count: int) -> str:
-        command = [sys.executable, "-c", LARGE, str(tmp_path / name), str(count)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
-
-    assert "1 error was found" in lines("small", 20)
-    assert "found" not in lines("large", 5000)
