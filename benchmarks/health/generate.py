@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.health.case import Case
-from benchmarks.health.families import families, strengths
+from benchmarks.health.families import families
 from benchmarks.health.faults.planting import DoesNotFit, Sickness
 from benchmarks.health.render import render
+from benchmarks.health.strengths import STRENGTHS
 
 # Short runs are mostly beginning, long ones mostly tail; false alarms hide in both.
 LENGTHS = (1500, 4000, 10_000, 25_000)
@@ -50,7 +51,7 @@ def sick_case(
     for _ in range(_TRIES):
         sketch = choice[names[int(rng.integers(0, len(names)))]](rng, sickness.rows)
         try:
-            fault = sickness.plant(sketch, strengths(heldout=heldout))
+            fault = sickness.plant(sketch, STRENGTHS)
         except DoesNotFit:
             continue
         return render(sketch, seed=seed, fault=fault)

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from benchmarks.health.case import Case
-from benchmarks.health.families import families, strengths
+from benchmarks.health.families import families
 from benchmarks.health.faults import sicknesses
 from benchmarks.health.faults.planting import DoesNotFit, Sickness
 from benchmarks.health.generate import healthy_cases, sick_case
+from benchmarks.health.strengths import STRENGTHS
 from epochal.record import KINDS
 
 HALVES = [(half, name) for half in (False, True) for name in families(heldout=half)]
@@ -68,7 +69,7 @@ def fits(sickness: Sickness, family: str, *, heldout: bool) -> bool:
     for seed in range(8):
         sketch = families(heldout=heldout)[family](np.random.default_rng(seed), sickness.rows)
         try:
-            sickness.plant(sketch, strengths(heldout=heldout))
+            sickness.plant(sketch, STRENGTHS)
         except DoesNotFit:
             continue
         return True

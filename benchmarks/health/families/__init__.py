@@ -8,7 +8,6 @@ from importlib import import_module
 from numpy.random import Generator
 
 from benchmarks.health.sketch import Sketch
-from benchmarks.health.strengths import Strengths
 
 Family = Callable[[Generator, int], Sketch]
 
@@ -17,11 +16,4 @@ def families(*, heldout: bool) -> Mapping[str, Family]:
     """The families of one half, by name."""
     half = import_module(f"benchmarks.health.families.{'heldout' if heldout else 'train'}")
     found: Mapping[str, Family] = half.FAMILIES
-    return found
-
-
-def strengths(*, heldout: bool) -> Strengths:
-    """How strong the planted faults of one half are."""
-    half = import_module(f"benchmarks.health.families.{'heldout' if heldout else 'train'}")
-    found: Strengths = half.STRENGTHS
     return found

@@ -134,8 +134,12 @@ class Curve:
         Where a loss above zero fell by orders of magnitude, nothing of that gain matters to it any
         more: ``most`` is the share of the best level that is enough.
         """
-        gained = share * max(0.0, (best if self.start is None else self.start) - best)
-        return min(gained, most * best) if self.lowest > 0 else gained
+        bar = share * self.gained(best)
+        return min(bar, most * best) if self.lowest > 0 else bar
+
+    def gained(self, best: float) -> float:
+        """How far the best level is below the start; 0 where it is not."""
+        return 0.0 if self.start is None else max(0.0, self.start - best)
 
     # -- judging and learning ---------------------------------------------------------------------
 

@@ -40,7 +40,6 @@ from benchmarks.health.families.heldout.vision import (
     scenes,
     unfreezing,
 )
-from benchmarks.health.strengths import Strengths
 
 FAMILIES = {
     family.__name__.replace("_", "-"): family
@@ -81,28 +80,3 @@ NEWEST = (
     "long-context",
 )
 """Those drawn up last, when all rules but two thresholds were as they are now."""
-
-STRENGTHS = Strengths(
-    rise=(1.8, 100.0),
-    rise_rows=(10, 150),
-    spike=(0.5, 10.0),
-    explosion=(30, 1e6),
-    vanishing=(1e-9, 2e-3),
-    doubling_rows=(8, 40),
-    clipped=(2.5, 100),
-    overfit=(0.012, 0.12),
-    shock=(0.18, 3.0),
-    peak_rise=(0.2, 3.0),
-    slower=(1.5, 8.0),
-    waiting=(0.4, 0.95),
-    clock=(0.25, 0.75),
-    creep_per_min=(0.012, 0.1),
-    filling_s=(300, 1500),
-    sol=(5, 48),
-    crowding=(0.6, 0.98),
-    alive=(0.05, 0.42),
-    weights_per_sample=(1.2, 2.5),
-    drift=(0.008, 0.5),
-    cliff=(0.18, 0.7),
-    clock_jump_s=(75, 40_000),
-)

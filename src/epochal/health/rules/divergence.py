@@ -66,7 +66,7 @@ class Divergence(Rule):
     def _rose(self, curve: Curve) -> Verdict:
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
-        is_grave = rise.height > self.thresholds.curves.divergence_of_gain * self._gained(curve)
+        is_grave = rise.height > self.thresholds.curves.divergence_of_gain * curve.gained(best)
         return Verdict(
             curve.name,
             True,
@@ -114,13 +114,9 @@ class Divergence(Rule):
         lasted = self._rise.lasts(is_far)
         if not lasted:
             return False
-        is_lost = self._rise.height > max(abs(best), self._gained(curve))
+        is_lost = self._rise.height > max(abs(best), curve.gained(best))
         enough = thresholds.divergence_lost_points if is_lost else thresholds.divergence_wait
         return lasted >= enough and not self._rise.is_falling(curve)
-
-    def _gained(self, curve: Curve) -> float:
-        best = self._rise.best or 0.0
-        return max(0.0, (curve.start if curve.start is not None else best) - best)
 
     def _is_far(self, curve: Curve) -> bool:
         thresholds = self.thresholds.curves

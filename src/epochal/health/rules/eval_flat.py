@@ -82,9 +82,7 @@ class EvalFlat(Rule):
 
     def _is_at_rest(self, rate: LearningRate) -> bool:
         """Whether the rate has gone to next to nothing, and the weights stay as they are."""
-        if rate.latest is None or rate.peak is None:
-            return False
-        return rate.latest <= self.thresholds.curves.flat_rate * rate.peak
+        return rate.peak is not None and not rate.is_near_peak(self.thresholds.curves.flat_rate)
 
     def _last(self, values: Sequence[float]) -> list[float]:
         return list(values)[-self.thresholds.curves.flat_evals :]
