@@ -179,3 +179,13 @@ def test_what_runs_beside_training_does_not_load_numpy() -> None:
         "sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
+
+
+def test_a_group_is_a_mapping_of_its_trends() -> None:
+    both = group([1.0], [2.0])
+    assert list(both) == both.names() == ["head_0", "head_1"]
+    assert "head_0" in both
+    assert "loss" not in both
+    assert both.get("loss") is None
+    assert [trend.latest() for trend in both.values()] == [1.0, 2.0]
+    assert {name: trend.latest() for name, trend in both.items()} == {"head_0": 1.0, "head_1": 2.0}

@@ -170,10 +170,11 @@ def test_another_precision_is_converted(tmp_path: Path) -> None:
 
 def test_another_architecture_is_refused_unless_the_hash_is_left_out(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "m", Net())
-    other = nn.Sequential(Net())
+    other = nn.ModuleDict({"head": Net().head})
     with pytest.raises(UsageError, match=r"another architecture.*Pass hash=None"):
         load_checkpoint_file(tmp_path / "m", other)
-    assert load_checkpoint_file(tmp_path / "m", other, None, None).loaded == ()
+    report = load_checkpoint_file(tmp_path / "m", other, None, None)
+    assert report.loaded == ("head.weight", "head.bias")
 
 
 def test_a_hash_can_be_given_and_must_be_one(tmp_path: Path) -> None:
@@ -312,8 +313,43 @@ def test_misuse_names_the_argument(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_something_else_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "m").write_bytes(b"PK\x03\x04 not a checkpoint at all, but a zip file of torch")
+    (tmp_path / "m").write_bytes(b"RIFF not a checkpoint at all, but a sound")
     with pytest.raises(FormatError, match="not a whole safetensors file"):
         load_checkpoint(tmp_path / "m", Net())
     with pytest.raises(FileNotFoundError):
         load_checkpoint(tmp_path / "none", Net())
+
+
+def test_a_file_with_no_name_of_the_model_is_an_error_that_names_both_sides(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "m", {"enc.0.weight": torch.zeros(6, 4), "other": torch.zeros(1)})
+    model = Net()
+    before = values(model)
+    with pytest.raises(UsageError, match=r"has 'enc.0.weight' where the model has 'encoder.0.wei"):
+        load_checkpoint(tmp_path / "m", model)
+    assert same(before, values(model))
+
+
+def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "m", {})
+    with pytest.raises(UsageError, match="holds no tensors"):
+        load_checkpoint(tmp_path / "m", Net())
+
+
+def test_the_same_text_comes_before_another_spelling(tmp_path: Path) -> None:
+    held = {
+        "nodes.weight": torch.full((1, 1), 1.0),
+        "weight": torch.full((1, 1), 2.0),
+        "bias": torch.zeros(1),
+    }
+    save_checkpoint(tmp_path / "m.fdl", held)
+    model = nn.Linear(1, 1)
+    load_checkpoint(tmp_path / "m.fdl", model)
+    assert model.weight.item() == 2.0
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_file_of_torch_save_is_called_what_it_is(tmp_path: Path, zipped: bool) -> None:
+    path = tmp_path / "m.pt"
+    torch.save(Net().state_dict(), path, _use_new_zipfile_serialization=zipped)
+    with pytest.raises(FormatError, match=r"m\.pt is a file of torch\.save.*weights_only=True"):
+        load_checkpoint(path, Net())

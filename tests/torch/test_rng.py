@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import array
+import collections
 import copy
 import json
 import math
 import statistics
+from collections.abc import MutableSequence
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -116,6 +122,55 @@ def test_shuffle_keeps_every_item(seed: int, items: list[int]) -> None:
     assert sorted(shuffled) == sorted(items)
 
 
+def listed_order(seed: int, n: int) -> list[int]:
+    order = list(range(n))
+    Rng(seed).shuffle(order)
+    return order
+
+
+def test_a_seed_shuffles_a_list_the_same_way_in_every_version() -> None:
+    assert listed_order(42, 8) == [2, 5, 1, 3, 4, 6, 0, 7]
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (6,), (6, 2), (6, 2, 3)])
+def test_shuffle_orders_tensors_and_arrays_like_lists_and_keeps_rows_whole(
+    shape: tuple[int, ...],
+) -> None:
+    tensor = torch.arange(math.prod(shape)).reshape(shape)
+    array_ = tensor.numpy().copy()
+    expected = tensor[listed_order(3, shape[0])].clone()
+    Rng(3).shuffle(tensor)
+    Rng(3).shuffle(array_)
+    assert torch.equal(tensor, expected)
+    assert np.array_equal(array_, expected.numpy())
+
+
+def test_shuffle_orders_a_view_and_a_parameter_in_place() -> None:
+    whole = np.arange(12).reshape(6, 2)
+    Rng(3).shuffle(whole[:, 1])
+    assert whole[:, 0].tolist() == [0, 2, 4, 6, 8, 10]
+    assert whole[:, 1].tolist() == [2 * i + 1 for i in listed_order(3, 6)]
+    parameter = torch.nn.Parameter(torch.arange(6.0))
+    Rng(3).shuffle(parameter)
+    assert parameter.tolist() == listed_order(3, 6)
+
+
+@pytest.mark.parametrize(
+    "items", [collections.deque(range(6)), array.array("i", range(6)), bytearray(range(6))]
+)
+def test_shuffle_orders_every_mutable_sequence_alike(items: MutableSequence[int]) -> None:
+    Rng(3).shuffle(items)
+    assert list(items) == listed_order(3, 6)
+
+
+def test_whole_numbers_of_other_types_are_bounds_too() -> None:
+    low: Any = np.int8(0)
+    high: Any = torch.tensor(10)
+    drawn = Rng(1).usize(high), Rng(1).range(low, high)
+    assert drawn == (Rng(1).usize(10),) * 2
+    assert all(type(number) is int for number in drawn)
+
+
 def test_shuffle_reaches_every_order() -> None:
     rng = Rng(5)
     seen = set()
@@ -130,6 +185,8 @@ def test_shuffle_reaches_every_order() -> None:
     ("call", "word"),
     [
         (lambda rng: rng.usize(0), "n must"),
+        (lambda rng: rng.usize(2.5), "n must be a whole number, got 2.5"),
+        (lambda rng: rng.range(0, 2.5), "high must be a whole number"),
         (lambda rng: rng.range(5, 5), "low must"),
         (lambda rng: rng.bernoulli(1.5), "p must"),
         (lambda rng: rng.bernoulli(math.nan), "p must"),
@@ -142,5 +199,5 @@ def test_shuffle_reaches_every_order() -> None:
 )
 def test_misuse_names_the_argument(call: object, word: str) -> None:
     assert callable(call)
-    with pytest.raises(ValueError, match=word):
+    with pytest.raises((ValueError, TypeError), match=word):
         call(Rng(1))

@@ -1,7 +1,7 @@
 """Questions about how one series develops, asked from inside the training loop."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, get_args
 
 Goal = Literal["min", "max"]
@@ -113,8 +113,8 @@ class Trend:
         return size < tol * scale or (size == 0 and tol > 0)
 
 
-class TrendGroup:
-    """Several trends asked together, such as those of a model's heads.
+class TrendGroup(Mapping[str, Trend]):
+    """Several trends asked together, such as those of a model's heads: a mapping by name.
 
     Every answer about an empty group is False, {} or nan.
     """
@@ -161,6 +161,9 @@ class TrendGroup:
     def __len__(self) -> int:
         return len(self._trends)
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trends)
+
     def __getitem__(self, name: str) -> Trend:
         return self._trends[name]
 
@@ -169,6 +172,9 @@ class TrendGroup:
 
     def _any(self, holds: Callable[[Trend], bool]) -> bool:
         return any(holds(trend) for trend in self._trends.values())
+
+    def __repr__(self) -> str:
+        return f"TrendGroup({', '.join(self._trends) or 'empty'})"
 
 
 def _total(terms: Iterable[float]) -> float:

@@ -34,9 +34,11 @@ from epochal.torch.named_tensors import (
     Named,
     NamedTensors,
     chosen_hash,
+    further_names,
     named_tensors,
     shared_names,
 )
+from epochal.torch.names import name_finder, spelling
 from epochal.torch.structure import unwrapped
 from epochal.torch.tensor_bytes import DTYPE_NAMES, Entry
 
@@ -76,18 +78,21 @@ def load_checkpoint(
 ) -> LoadReport:
     """Fill a model, or named tensors, with what a checkpoint holds under the same names.
 
-    Raises ValueError, and changes nothing, for a damaged file, for another shape under a name, and
-    when both sides have a structural hash and the two differ; ``hash=None`` leaves that comparison
-    out, for transfer learning. With ``prefix`` only what the file holds below that name is taken,
-    without it: ``prefix="encoder"`` fills a model's part from a file of the whole. ``freeze`` stops
-    the training of every parameter that was loaded.
+    A graph's ``encoder/weight`` and ``nodes.encoder.weight`` are the same name. Raises ValueError,
+    and changes nothing, for a damaged file, for another shape under a name, when no name matches at
+    all, and when both sides have a structural hash and the two differ; ``hash=None`` leaves that
+    comparison out, for transfer learning. With ``prefix`` only what the file holds below that name
+    is taken, without it: ``prefix="encoder"`` fills a model's part from a file of the whole.
+    ``freeze`` stops the training of every parameter that was loaded.
     """
     with open_checkpoint(source) as reader:
         if prefix is None:
             check_hash(reader, chosen_hash(named, hash))
-        staged = stage(reader, named_tensors(named, buffers), prefix=prefix)
-    if prefix is not None and not staged.report.loaded:
-        raise UsageError(f"prefix={prefix!r}: {reader.label} holds nothing of this model below it.")
+        targets = named_tensors(named, buffers)
+        also = further_names(named, targets)
+        staged = stage(reader, targets, prefix=prefix, also=also)
+    if targets and not staged.report.loaded:
+        raise _nothing_matched(reader.label, staged.report, prefix)
     staged.fill()
     if freeze:
         for name in staged.report.loaded:
@@ -162,27 +167,50 @@ class Staged:
                 self.targets[name].copy_(self.values[name])
 
 
-def stage(reader: CheckpointReader, targets: Mapping[str, Tensor], *, prefix: str | None) -> Staged:
-    """Read what a model has a place for, and check that all of it fits."""
-    also: dict[str, list[str]] = {}
-    for alias, name in reader.shared.items():
-        also.setdefault(name, []).append(alias)
+def stage(
+    reader: CheckpointReader,
+    targets: Mapping[str, Tensor],
+    *,
+    prefix: str | None = None,
+    also: Mapping[str, str] | None = None,
+) -> Staged:
+    """Read what a model has a place for, and check that all of it fits.
 
-    def places(entry: Entry) -> list[str]:
-        names = (_below(name, prefix) for name in (entry.name, *also.get(entry.name, ())))
-        return [name for name in names if name is not None and name in targets]
+    ``also`` has further names of the targets, such as those of a graph's ``named_parameters()``.
+    """
+    find = name_finder(targets, also)
+    shared: dict[str, list[str]] = {}
+    for alias, name in reader.shared.items():
+        shared.setdefault(name, []).append(alias)
+
+    filled: dict[str, str] = {}  # target -> the file's name for it
+
+    def places(entry: Entry) -> dict[str, str]:
+        """The targets that an entry fills, each with the file's name for it.
+
+        Of two names in the file that stand for one target the same text counts, else the first.
+        """
+        names = (_below(name, prefix) for name in (entry.name, *shared.get(entry.name, ())))
+        found = {name: find(name) for name in names if name is not None}
+        return {
+            target: name
+            for name, target in found.items()
+            if target is not None and (name == target or target not in filled)
+        }
 
     def choose(entry: Entry) -> bool:
         found = places(entry)
-        for name in found:
-            _check_fit(reader.label, entry, name, targets[name])
+        for target in found:
+            _check_fit(reader.label, entry, target, targets[target])
         return bool(found)
 
     staged = Staged(targets)
     skipped = []
     for entry, values in reader.read(choose):
         if values is not None:
-            staged.values.update(dict.fromkeys(places(entry), values))
+            found = places(entry)
+            filled |= found
+            staged.values.update(dict.fromkeys(found, values))
         elif _below(entry.name, prefix) is not None:
             skipped.append(entry.name)
     loaded, missing = _matched(staged)
@@ -200,6 +228,26 @@ def _matched(staged: Staged) -> tuple[list[str], list[str]]:
     return (
         [name for name in own if name in staged.values],
         [name for name in own if name not in staged.values],
+    )
+
+
+def _nothing_matched(label: str, report: LoadReport, prefix: str | None) -> UsageError:
+    """The error for a load that would change nothing; it shows names of both sides."""
+    if prefix is not None and not report.skipped:
+        return UsageError(f"prefix={prefix!r}: {label} holds nothing below it.")
+    if not report.skipped:
+        return UsageError(f"{label} holds no tensors: there is nothing to load.")
+    wanted, held = report.missing[0], report.skipped[0]
+    for name in report.missing:
+        near = difflib.get_close_matches(name, report.skipped, n=1)
+        if near:
+            wanted, held = name, near[0]
+            break
+    below = "" if prefix is None else f" below {prefix!r}"
+    return UsageError(
+        f"nothing was loaded from {label}: none of its {len(report.skipped)} names{below} is one "
+        f"of the model's {len(report.missing)}. The file has {held!r} where the model has "
+        f"{wanted!r}; load with prefix=, or rename with migrate_checkpoint."
     )
 
 
@@ -226,8 +274,9 @@ def _below(name: str, prefix: str | None) -> str | None:
     if prefix is None:
         return name
     start = prefix.rstrip("./")
-    if name.startswith((f"{start}.", f"{start}/")):
-        return name[len(start) + 1 :]
+    for text, above in ((name, start), (spelling(name), spelling(start))):
+        if text.startswith((f"{above}.", f"{above}/")):
+            return text[len(above) + 1 :]
     return None
 
 

@@ -40,6 +40,8 @@ _SHARED_KEY = "shared"
 _TREE_KEY = "state"
 _SUFFIXES = (".gz", ".zst", ".safetensors", ".fdl")
 _CHUNK_BYTES = 1 << 20
+# A zip file, which torch.save writes, and the pickles that older versions of it wrote.
+_PICKLE_STARTS = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class CheckpointReader:
             self._entries = reader = fdl.FdlReader(source)
             self.layout, self.version, self.hash = "fdl", reader.version, reader.hash
         else:
+            _refuse_pickle(source)
             self._entries = plain = SafetensorsReader(source, verify=verify)
             if _VERSION_KEY in plain.metadata and not plain.has_checksum:
                 raise FormatError(f"{source.label} has lost its checksum: the file was damaged.")
@@ -187,6 +190,17 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _refuse_pickle(source: ByteReader) -> None:
+    """Name a file of torch.save: it is whole, but reading it would run what is in it."""
+    start = source.peek(9)
+    if start.startswith(_PICKLE_STARTS) and start[8:9] != b"{":
+        raise FormatError(
+            f"{source.label} is a file of torch.save, a pickle: loading a pickle can run code, so "
+            "Epochal reads none. Convert it once: "
+            "save_checkpoint('model.safetensors', torch.load(path, weights_only=True))."
+        )
 
 
 def _write_path(path: Path, content: Content, *, layout: Layout | None, overwrite: bool) -> Written:

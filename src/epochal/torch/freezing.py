@@ -1,7 +1,8 @@
 """Parameters that are kept as they are, chosen by path.
 
 A path names a module or a parameter inside a model, with dots or slashes: ``encoder``,
-``encoder.0.weight``, ``layers.*.norm``. A star stands for any text without a dot. None means all.
+``encoder.0.weight``, ``layers.*.norm``. The names of a ``LoadReport`` are such paths. A star stands
+for any text without a dot. None means all.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.torch.named_tensors import qualified_names
+from epochal.torch.names import spelling
+from epochal.torch.structure import unwrapped
 
 
 def freeze(target: nn.Module | Tensor, path: str | None = None) -> tuple[str, ...]:
@@ -60,10 +64,21 @@ def _chosen(target: nn.Module | Tensor, path: str | None) -> Iterator[tuple[str,
     if path is None:
         return iter(named.items())
     pattern = _pattern(path)
-    found = {name: param for name, param in named.items() if pattern.match(name)}
+    params, _ = qualified_names(unwrapped(target)) or ({}, {})
+    own = {id(param): name for name, param in params.items()}
+    found = {
+        name: param
+        for name, param in named.items()
+        if any(pattern.match(text) for text in _spellings(name, own.get(id(param), name)))
+    }
     if not found:
         raise UsageError(f"path {path!r} matches no parameter{_suggestion(target, path)}.")
     return iter(found.items())
+
+
+def _spellings(name: str, own_name: str) -> set[str]:
+    """What a parameter is called: by torch, by a load's report, and without what wrappers add."""
+    return {name, spelling(name), own_name.replace("/", "."), spelling(own_name)}
 
 
 def _pattern(path: str) -> re.Pattern[str]:

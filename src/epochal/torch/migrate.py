@@ -11,9 +11,11 @@ from epochal.torch.named_tensors import (
     Named,
     NamedTensors,
     chosen_hash,
+    further_names,
     named_tensors,
     shared_names,
 )
+from epochal.torch.names import name_finder
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,9 @@ def migrate_checkpoint(
 ) -> MigrateReport:
     """Write a checkpoint anew under a model's names, and say what became of each tensor.
 
-    The same name and shape go together first; what is left is paired in order by shape and dtype,
-    which is a guess: read the report. Source and destination may be the same path.
+    The same name and shape go together first, whichever spelling a graph's names have; what is left
+    is paired in order by shape and dtype, which is a guess: read the report. Source and destination
+    may be the same path.
     """
     with open_checkpoint(source) as reader:
         held = {entry.name: tensor for entry, tensor in reader.read(lambda entry: True)}
@@ -50,10 +53,12 @@ def migrate_checkpoint(
     own = {name: tensor for name, tensor in targets.items() if name not in shared}
     values = {name: tensor for name, tensor in held.items() if tensor is not None}
     unchanged = [n for n, t in own.items() if n in values and values[n].shape == t.shape]
-    remapped = _paired(
-        {name: tensor for name, tensor in values.items() if name not in unchanged},
-        {name: tensor for name, tensor in own.items() if name not in unchanged},
-    )
+    old = {name: tensor for name, tensor in values.items() if name not in unchanged}
+    new = {name: tensor for name, tensor in own.items() if name not in unchanged}
+    remapped = _respelled(old, new, further_names(named, own))
+    for before, after in remapped:
+        del old[before], new[after]
+    remapped += _paired(old, new)
     origin = {**{name: name for name in unchanged}, **{new: old for old, new in remapped}}
     migrated = {name: values[origin[name]] for name in own if name in origin}
     kept_shared = {later: first for later, first in shared.items() if first in migrated}
@@ -64,6 +69,19 @@ def migrate_checkpoint(
         tuple(name for name in values if name not in origin.values()),
         tuple(name for name in own if name not in origin),
     )
+
+
+def _respelled(
+    old: dict[str, Tensor], new: dict[str, Tensor], also: dict[str, str]
+) -> list[tuple[str, str]]:
+    """Pairs of names that are spellings of each other, of the same shape."""
+    find = name_finder(new, {text: name for text, name in also.items() if name in new})
+    found: dict[str, str] = {}
+    for name, tensor in old.items():
+        target = find(name)
+        if target is not None and tensor.shape == new[target].shape:
+            found.setdefault(target, name)
+    return [(before, after) for after, before in found.items()]
 
 
 def _paired(old: dict[str, Tensor], new: dict[str, Tensor]) -> list[tuple[str, str]]:

@@ -48,6 +48,28 @@ def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     return shared
 
 
+def further_names(named: Named, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Names of a graph's tensors in ``named_parameters()``: each with the graph's own name."""
+    if not isinstance(named, nn.Module):
+        return {}
+    own = {id(tensor): name for name, tensor in tensors.items()}
+    model = unwrapped(named)
+    listed = (
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    )
+    return {name: own[id(tensor)] for name, tensor in listed if id(tensor) in own}
+
+
+def qualified_names(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
+    """The names a graph gives: by tag, which outlive a change of the graph's insides."""
+    params = getattr(model, "qualified_parameters", None)
+    buffers = getattr(model, "qualified_buffers", None)
+    if not (callable(params) and callable(buffers)):
+        return None
+    return dict(params()), dict(buffers())
+
+
 def chosen_hash(named: Named, given: Hash) -> str | None:
     """The hash to store or compare: the model's own, the one given, or none."""
     if given is None:
@@ -65,20 +87,11 @@ def _of_model(model: nn.Module) -> dict[str, Tensor]:
         for module in model.modules()
         for name in module._non_persistent_buffers_set
     }
-    params, buffers = _names_of_its_own(model) or (
+    params, buffers = qualified_names(model) or (
         dict(model.named_parameters(remove_duplicate=False)),
         dict(model.named_buffers(remove_duplicate=False)),
     )
     return params | {name: kept for name, kept in buffers.items() if id(kept) not in passing}
-
-
-def _names_of_its_own(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, Tensor]] | None:
-    """The names a graph gives: by tag, which outlive a change of the graph's insides."""
-    params = getattr(model, "qualified_parameters", None)
-    buffers = getattr(model, "qualified_buffers", None)
-    if not (callable(params) and callable(buffers)):
-        return None
-    return dict(params()), dict(buffers())
 
 
 def _pairs(named: Any, *, name: str) -> dict[str, Tensor]:

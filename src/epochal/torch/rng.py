@@ -7,6 +7,7 @@ both are in the public domain (prng.di.unimi.it). Not for secrets.
 from __future__ import annotations
 
 import math
+import operator
 import secrets
 from collections.abc import Iterator, MutableSequence, Sequence
 from typing import Any
@@ -78,6 +79,7 @@ class Rng:
 
     def usize(self, n: int) -> int:
         """Return a whole number from 0 up to, not including, `n`; each exactly as likely."""
+        n = _whole(n, name="n")
         if not 1 <= n <= _MASK + 1:
             raise UsageError(f"n must be between 1 and 2**64, got {n}.")
         # What lies above the last whole multiple of n would favour the small numbers.
@@ -96,6 +98,7 @@ class Rng:
 
     def range(self, low: int, high: int) -> int:
         """Return a whole number from `low` up to, not including, `high`."""
+        low, high = _whole(low, name="low"), _whole(high, name="high")
         if low >= high:
             raise UsageError(f"low must be below high, got {low} and {high}.")
         return low + self.usize(high - low)
@@ -113,8 +116,20 @@ class Rng:
         radius = math.sqrt(-2 * math.log(1 - self.f64()))
         return mean + std * radius * math.cos(2 * math.pi * self.f64())
 
-    def shuffle(self, data: MutableSequence[Any]) -> None:
-        """Put a list, or anything that swaps like one, into random order in place."""
+    def shuffle(self, data: MutableSequence[Any] | Any) -> None:
+        """Put a list, a tensor or an array into random order in place.
+
+        Tensors and arrays of more dimensions are shuffled along their first: rows stay whole. The
+        order depends on the seed and the length alone, so that inputs and labels stay together
+        when each is shuffled by a clone of one generator.
+        """
+        rows: Any = data.detach() if hasattr(data, "detach") else data  # a tensor, without torch
+        if rows is not data or hasattr(data, "__array_interface__"):
+            # Items of these are views: swapping two would overwrite one with the other.
+            order = list(range(len(rows)))
+            self.shuffle(order)
+            rows[...] = rows[order]
+            return
         for i in range(len(data) - 1, 0, -1):
             j = self.usize(i + 1)
             data[i], data[j] = data[j], data[i]
@@ -129,6 +144,13 @@ class Rng:
 
     def __repr__(self) -> str:
         return f"Rng.from_state({self.state()!r})"
+
+
+def _whole(number: Any, *, name: str) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise ValueTypeError(f"{name} must be a whole number, got {number!r}.") from None
 
 
 def splitmix64(seed: int) -> Iterator[int]:

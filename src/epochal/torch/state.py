@@ -228,7 +228,7 @@ def _restore(
     verify(path, manifest, [MODEL, SHARED, *([own_file] if own_file else [])])
     with open_checkpoint(path / MODEL, verify=False) as reader:
         check_hash(reader, chosen_hash(state.model, "auto"))
-        staged = stage(reader, named_tensors(state.model), prefix=None)
+        staged = stage(reader, named_tensors(state.model))
     if not staged.report.is_complete:
         raise UsageError(f"{path} does not fit the model: {staged.report}.")
     shared = read_tree(path / SHARED)
