@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ class CachedSegments:
         self._build = build
         self._builder: subprocess.Popen[bytes] | None = None
         self._tried: set[Path] = set()
+        self._lock = threading.Lock()
 
     def find(self, found: FoundPart, name: PartName) -> Path | None:
         """The copy of a large part as it is now; one that is missing is made for the next time."""
@@ -49,7 +51,8 @@ class CachedSegments:
         if path.exists():
             return path
         if self._build:
-            self._start(found, path)
+            with self._lock:
+                self._start(found, path)
         return None
 
     def close(self) -> None:

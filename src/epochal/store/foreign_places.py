@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -32,10 +33,28 @@ _LOOK_EVERY_S = 1.0
 
 
 @dataclass(slots=True)
+class Place:
+    """A source and its runs; whoever reads any of them holds the lock, as they share files."""
+
+    source: Foreign
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    found: Sequence[tuple[Foreign, ForeignRun]] | None = None
+
+    def runs(self) -> Sequence[tuple[Foreign, ForeignRun]]:
+        """Every run that is there now; as of the last look while another thread reads one."""
+        if self.lock.acquire(blocking=self.found is None):
+            try:
+                self.found = list(_runs_of(self.source))
+            finally:
+                self.lock.release()
+        return self.found or ()
+
+
+@dataclass(slots=True)
 class _Probed:
     """What a folder turned out to hold, and when to look again."""
 
-    sources: dict[str, Foreign] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     look_after: float = 0.0
 
 
@@ -45,8 +64,8 @@ class ForeignPlaces:
     def __init__(self) -> None:
         self._probed: dict[Path, _Probed] = {}
 
-    def runs(self, places: Iterable[Path]) -> Iterator[tuple[Foreign, ForeignRun]]:
-        """Every run of another tracker in some folders and files.
+    def runs(self, places: Iterable[Path]) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
+        """Every run of another tracker in some folders and files, with the lock of its source.
 
         A file that is a tracker's and cannot be read is a run that has nothing but a problem.
         """
@@ -55,30 +74,30 @@ class ForeignPlaces:
 
     def _below(
         self, path: Path, *, depth: int, without: Set[str]
-    ) -> Iterator[tuple[Foreign, ForeignRun]]:
-        found = [pair for source in self._at(path, without) for pair in _runs_of(source)]
+    ) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
+        found = [(*pair, at.lock) for at in self._at(path, without) for pair in at.runs()]
         yield from found
         if depth == _DEPTH:
             return
         # What is found at a place may lie in folders below it; the others are looked into as well.
-        holders = {folder for _, run in found for folder in (run.path, *run.path.parents)}
+        holders = {folder for _, run, _ in found for folder in (run.path, *run.path.parents)}
         without = without | _DEEP | (ANYBODYS if found else frozenset())
         for folder in sorted(contents(path)[0]):
             if folder not in holders:
                 yield from self._below(folder, depth=depth + 1, without=without)
 
-    def _at(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
+    def _at(self, path: Path, without: Set[str]) -> Sequence[Place]:
         """The sources in one place; the same objects as before for what was there before."""
         probed = self._probed.setdefault(path, _Probed())
         started = time.monotonic()
         if started >= probed.look_after:
-            probed.sources = {
-                source.label: probed.sources.get(source.label, source)
+            probed.places = {
+                source.label: probed.places.get(source.label) or Place(source)
                 for source in _opened(path, without)
             }
             ended = time.monotonic()
             probed.look_after = ended + max(_LOOK_EVERY_S, (ended - started) * _LOOK_SHARE)
-        return list(probed.sources.values())
+        return list(probed.places.values())
 
 
 def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:

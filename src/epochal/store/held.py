@@ -1,7 +1,11 @@
-"""What the runs of a store hold in memory together, and its limits."""
+"""What the runs of a store hold in memory together, and its limits.
+
+Runs are read by several threads: each of these holds a short lock of its own.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -29,7 +33,7 @@ class Releasable(Protocol):
         """How much they take."""
 
     def release(self) -> bool:
-        """Let go of them; False when they are still in use."""
+        """Let go of them without waiting; False when they are still in use."""
 
 
 class HeldSeries:
@@ -38,28 +42,32 @@ class HeldSeries:
     def __init__(self, limit_bytes: int = SERIES_BYTES) -> None:
         self._limit = limit_bytes
         self._size = 0
+        self._lock = threading.Lock()
         self._series: OrderedDict[_Key, Series] = OrderedDict()
         self._of: dict[int, set[_Key]] = {}
 
     def get(self, owner: int, key: SeriesKey, rank: int) -> Series | None:
         """A series, if it is still held."""
-        series = self._series.get((owner, key, rank))
-        if series is not None:
-            self._series.move_to_end((owner, key, rank))
-        return series
+        with self._lock:
+            series = self._series.get((owner, key, rank))
+            if series is not None:
+                self._series.move_to_end((owner, key, rank))
+            return series
 
     def put(self, series: Series, owner: int, key: SeriesKey, rank: int) -> None:
         """Hold a series; others go when there is not enough room."""
-        self._series[owner, key, rank] = series
-        self._of.setdefault(owner, set()).add((owner, key, rank))
-        self._size += _bytes(series)
-        while self._size > self._limit and len(self._series) > 1:
-            self._let_go(next(iter(self._series)))
+        with self._lock:
+            self._series[owner, key, rank] = series
+            self._of.setdefault(owner, set()).add((owner, key, rank))
+            self._size += _bytes(series)
+            while self._size > self._limit and len(self._series) > 1:
+                self._let_go(next(iter(self._series)))
 
     def drop(self, owner: int) -> None:
         """Let go of every series of one owner."""
-        for key in list(self._of.get(owner, ())):
-            self._let_go(key)
+        with self._lock:
+            for key in list(self._of.get(owner, ())):
+                self._let_go(key)
 
     def _let_go(self, key: _Key) -> None:
         self._size -= _bytes(self._series.pop(key))
@@ -76,33 +84,38 @@ class LoadedRuns:
         self._limit = limit_bytes
         self._most = most
         self._size = 0
+        # Entered again when a run that lets go is forgotten meanwhile.
+        self._lock = threading.RLock()
         self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
 
     def grown(self, run: Releasable) -> None:
         """A run has read something; others let go of what they hold where it is too much."""
-        self.forget(run)
-        self._runs[id(run)] = (run, run.held_bytes)
-        self._size += run.held_bytes
-        for _ in range(_ASKED_TO_LET_GO):
-            is_too_much = self._size > self._limit or len(self._runs) > self._most
-            if not is_too_much or len(self._runs) == 1:
-                return
-            key, (other, _) = next(iter(self._runs.items()))
-            if other is not run and other.release():
-                self._size -= self._runs.pop(key)[1]
-            else:
-                self._runs.move_to_end(key)
+        with self._lock:
+            self.forget(run)
+            self._runs[id(run)] = (run, run.held_bytes)
+            self._size += run.held_bytes
+            for _ in range(_ASKED_TO_LET_GO):
+                is_too_much = self._size > self._limit or len(self._runs) > self._most
+                if not is_too_much or len(self._runs) == 1:
+                    return
+                key, (other, _) = next(iter(self._runs.items()))
+                if other is not run and other.release():
+                    self._size -= self._runs.pop(key)[1]
+                else:
+                    self._runs.move_to_end(key)
 
     def used(self, run: Releasable) -> None:
         """A run was asked just now."""
-        if id(run) in self._runs:
-            self._runs.move_to_end(id(run))
+        with self._lock:
+            if id(run) in self._runs:
+                self._runs.move_to_end(id(run))
 
     def forget(self, run: Releasable) -> None:
         """A run holds nothing any more."""
-        known = self._runs.pop(id(run), None)
-        if known is not None:
-            self._size -= known[1]
+        with self._lock:
+            known = self._runs.pop(id(run), None)
+            if known is not None:
+                self._size -= known[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence, Set
+import threading
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
@@ -20,6 +21,7 @@ from epochal.store.held import Held
 from epochal.store.index import Index
 from epochal.store.local_run import LocalRun
 from epochal.store.lookup import choose
+from epochal.store.row import Row
 from epochal.store.selection import parse_order, parse_query
 from epochal.store.source import RunSource
 from epochal.store.store import RunView
@@ -41,6 +43,9 @@ class LocalStore:
     def __init__(self, *roots: str | Path, cache: Path | None = None, build: bool = False) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._cache = cache
+        # Of everything below; held for a look, never while a journal is read.
+        self._lock = threading.RLock()
+        self._index_lock = threading.Lock()
         self._folders: dict[Path, FolderSource] = {}
         self._foreign = ForeignPlaces()
         # By place, as are the rows of the index.
@@ -88,8 +93,10 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         selects = None if query is None else parse_query(query)
         sort = None if order is None else parse_order(order)
-        self._look_once()
-        found = sorted(self._runs.values(), key=lambda run: run.created, reverse=True)
+        with self._lock:
+            self._look_once()
+            found = list(self._runs.values())
+        found.sort(key=lambda run: run.created, reverse=True)
         if selects is not None:
             found = [run for run in found if selects(run)]
         if sort is not None:
@@ -102,10 +109,10 @@ class LocalStore:
         path = Path(key).expanduser()
         if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
             return self._at(path.absolute())
-        runs = self.runs()
-        known = self._by_id.get(key)
+        known = self.find(key)
         if known is not None:
             return known
+        runs = self.runs()
         try:
             return runs[choose(key, [run.brief() for run in runs])]
         except RunNotFoundError:
@@ -115,18 +122,28 @@ class LocalStore:
 
     def find(self, run_id: str) -> LocalRun | None:
         """The run of exactly this id."""
-        self._look_once()
-        return self._by_id.get(run_id)
+        with self._lock:
+            self._look_once()
+            return self._by_id.get(run_id)
 
     def refresh(self) -> Set[str]:
-        """Look for new runs and new records; the ids of runs that are new, changed or gone."""
-        known = list(self._runs.values())
-        self._look()
+        """Look for new runs and new records; the ids of runs that are new, changed or gone.
+
+        A run that another thread reads at this moment is looked at the next time.
+        """
+        with self._lock:
+            known = list(self._runs.values())
+            self._look()
         for run in known:  # the others have not been read yet
-            run.refresh()
-        self._tell_apart()
-        told = {place: (run.id, run.version) for place, run in self._runs.items()}
-        before, self._told = self._told, told
+            if run.lock.acquire(blocking=False):
+                try:
+                    run.refresh()
+                finally:
+                    run.lock.release()
+        with self._lock:
+            self._tell_apart()
+            told = {place: (run.id, run.version) for place, run in self._runs.items()}
+            before, self._told = self._told, told
         self._remember(at_least=_WRITE_EVERY)
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
@@ -140,26 +157,29 @@ class LocalStore:
             )
         if not is_run_folder(path):
             raise UsageError(f"{path} is not a run folder, so it is not deleted.")
-        known = self._runs.pop(str(path), None)
-        self._folders.pop(path, None)
-        if known is not None:
+        with self._lock:
+            known = self._runs.pop(str(path), None)
+            self._folders.pop(path, None)
             self._tell_apart()
+        if known is not None:
             known.close()
         shutil.rmtree(path)
         self._index.remove([str(path)])
 
     def _at(self, path: Path) -> LocalRun:
         """The run in a folder; one that this store does not list is read alone."""
-        known = self._runs.get(str(path))
-        if known is None:
-            folder = path.resolve()
-            same = (run for run in self._runs.values() if run.path.resolve() == folder)
-            known = next(same, None)
+        with self._lock:
+            known = self._runs.get(str(path))
+            if known is None:
+                folder = path.resolve()
+                same = (run for run in self._runs.values() if run.path.resolve() == folder)
+                known = next(same, None)
         return known or load_run(path, held=self._held)
 
     def _foreign_at(self, path: Path) -> LocalRun:
         """The one run of another tracker that lies in a file or folder."""
-        same = [run for run in self._runs.values() if run.path == path]
+        with self._lock:
+            same = [run for run in self._runs.values() if run.path == path]
         return same[0] if len(same) == 1 else _load_foreign(path, self._cache, held=self._held)
 
     def _look_once(self) -> None:
@@ -172,11 +192,11 @@ class LocalStore:
         found = [survey(root, self._folders) for root in self._roots]
         self._runs = self._folder_runs({path for one in found for path in one.ours})
         places = {path for one in found for path in one.others}
-        for source, run in self._foreign.runs(sorted(places)):
-            self._take_foreign(source, run, before)
+        for source, run, lock in self._foreign.runs(sorted(places)):
+            self._take_foreign(source, run, lock, before)
         gone = [place for place in before if place not in self._runs]
         for place in gone:
-            before[place].close()
+            _close(before[place])
         if not self._looked:
             self._looked = True
             self._recall()
@@ -203,12 +223,17 @@ class LocalStore:
         return runs
 
     def _take_foreign(
-        self, source: Foreign, run: ForeignRun, before: Mapping[str, LocalRun]
+        self,
+        source: Foreign,
+        run: ForeignRun,
+        lock: threading.RLock,
+        before: Mapping[str, LocalRun],
     ) -> None:
         place = place_of(source, run)
         known = before.get(place)
         if known is None or not _reads(known.source, run):
-            known = LocalRun(ForeignSource(source, run, cache=self._cache), held=self._held)
+            read_from = ForeignSource(source, run, cache=self._cache)
+            known = LocalRun(read_from, held=self._held, lock=lock)
         self._runs[place] = known
 
     def _leave_out_copied(self) -> None:
@@ -219,7 +244,7 @@ class LocalStore:
         ours = {run.own_id for run in self._runs.values() if run.tracker is None}
         for run in foreign:
             if run.own_id in ours:
-                self._runs.pop(run.place).close()
+                _close(self._runs.pop(run.place))
 
     def _tell_apart(self) -> None:
         """Give each run an id of its own; one that has it already keeps it."""
@@ -249,11 +274,41 @@ class LocalStore:
 
     def _remember(self, *, at_least: int = 1) -> None:
         """Write the rows that have news; those of runs being written are not valid for long."""
-        news = [run for run in self._runs.values() if run.has_news and run.is_settled]
-        if len(news) >= at_least:
-            self._index.put((run.place, run.signature, run.row) for run in news)
-            for run in news:
-                run.has_news = False
+        with self._lock:
+            news = [run for run in self._runs.values() if run.has_news]
+        if len(news) >= at_least and sum(1 for _ in _settled(news)) >= at_least:
+            with self._index_lock:
+                self._index.put(_rows(news))
+
+
+def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
+    """Those of some runs that are not being written; each with its lock held, and none waited for.
+
+    What another thread reads at this moment has its turn at the next time.
+    """
+    for run in runs:
+        if run.lock.acquire(blocking=False):
+            try:
+                if run.is_settled:
+                    yield run
+            finally:
+                run.lock.release()
+
+
+def _rows(runs: Sequence[LocalRun]) -> Iterator[tuple[str, str, Row]]:
+    """What the index remembers of some runs."""
+    for run in _settled(runs):
+        run.has_news = False
+        yield run.place, run.signature, run.row
+
+
+def _close(run: LocalRun) -> None:
+    """Close a run that is no longer listed; one that is being read is left to its reader."""
+    if run.lock.acquire(blocking=False):
+        try:
+            run.close()
+        finally:
+            run.lock.release()
 
 
 def open_store(*paths: str | Path, build: bool = False) -> LocalStore:

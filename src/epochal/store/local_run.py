@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.record import Axis, Position, Record
@@ -27,13 +30,42 @@ _SETTLED_S = 60.0
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 
+P = ParamSpec("P")
+T = TypeVar("T")
+# What each run's series are held under: an ``id()`` would be given to another run later.
+_KEYS = itertools.count()
+
+
+def _locked(
+    method: Callable[Concatenate[LocalRun, P], T],
+) -> Callable[Concatenate[LocalRun, P], T]:
+    """A method that holds the run's lock while it runs."""
+
+    @functools.wraps(method)
+    def call(run: LocalRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with run.lock:
+            return method(run, *args, **kwargs)
+
+    return call
+
 
 class LocalRun:
-    """A run and its source; nothing of it is read before the first question about it."""
+    """A run and its source; nothing of it is read before the first question about it.
 
-    def __init__(self, source: RunSource, *, held: Held | None = None) -> None:
+    Each method takes ``lock``, which runs of one foreign file share; see ``RunView.lock``.
+    """
+
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        held: Held | None = None,
+        lock: threading.RLock | None = None,
+    ) -> None:
         self.source = source
+        self.lock = threading.RLock() if lock is None else lock
         self._held = Held() if held is None else held
+        self._key = next(_KEYS)
         self._state: RunState | None = None
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
@@ -46,9 +78,11 @@ class LocalRun:
         self.version = 0
         # Which one it is of the runs in its store that say the same id, as copies of a folder do.
         self.copy = 1
+        self._own_id: str | None = None
 
     # -- reading ----------------------------------------------------------------------------------
 
+    @_locked
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
         before = self.source.signature
@@ -65,12 +99,14 @@ class LocalRun:
         self._load()
         return end_of(self._state) != end
 
+    @_locked
     def recall(self, signature: str, row: Row) -> None:
         """Take a row that the index kept, if the files are still as they were then."""
         if self._row is None and self.signature == signature:
             self._row = row
 
     @property
+    @_locked
     def signature(self) -> str:
         """What the row of this run is valid for."""
         self._look_once()
@@ -79,6 +115,7 @@ class LocalRun:
         return signature
 
     @property
+    @_locked
     def is_settled(self) -> bool:
         """Whether nothing was written to the run for a minute."""
         self._look_once()
@@ -90,19 +127,29 @@ class LocalRun:
         return self.source.held_bytes
 
     def release(self) -> bool:
-        """Let go of what was read of the run; it is read again when asked for."""
-        if self._state is None or not self.is_settled:
-            return False
-        self._row = self.row
-        self._state = None
-        self.source.close()
-        return True
+        """Drop what was read of the run; it is read again when asked for.
 
+        False while the run grows or another thread reads it: this is called with the lock of
+        another run held, so it must not wait.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            if self._state is None or not self.is_settled:
+                return False
+            self._row = self.row
+            self._state = None
+            self.source.close()
+            return True
+        finally:
+            self.lock.release()
+
+    @_locked
     def close(self) -> None:
         """Let go of everything; the run is gone, or nobody will ask again."""
         self._state = None
         self.source.close()
-        self._held.series.drop(id(self))
+        self._held.series.drop(self._key)
         self._held.loaded.forget(self)
 
     def _look_once(self) -> None:
@@ -120,7 +167,7 @@ class LocalRun:
         changed = self.source.poll()
         if changed or self._state is None:
             self._state = RunState(self.source.parts)
-            self._held.series.drop(id(self))
+            self._held.series.drop(self._key)
             self._held.loaded.grown(self)
 
     # -- the run as a whole -----------------------------------------------------------------------
@@ -142,7 +189,19 @@ class LocalRun:
 
     @property
     def own_id(self) -> str:
-        """The id that the run itself says; the folder's name where it says none."""
+        """The id that the run itself says; the folder's name where it says none.
+
+        While another thread reads the run this is the id of the last look: no list of ids waits.
+        """
+        if self.lock.acquire(blocking=self._own_id is None):
+            try:
+                self._own_id = self._read_id()
+            finally:
+                self.lock.release()
+        assert self._own_id is not None
+        return self._own_id
+
+    def _read_id(self) -> str:
         if self._row is not None:
             return self._row.id
         said = str(self._said("id") or "")
@@ -154,6 +213,7 @@ class LocalRun:
         return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
 
     @property
+    @_locked
     def created(self) -> float:
         """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
         if self._row is not None:
@@ -169,6 +229,7 @@ class LocalRun:
         except OSError:
             return 0.0
 
+    @_locked
     def brief(self) -> RunInfo:
         """Who the run is, without a look at its journal where run.json says it."""
         if self._row is not None:
@@ -187,6 +248,7 @@ class LocalRun:
         )
 
     @property
+    @_locked
     def row(self) -> Row:
         """All that lists and filters ask of the run."""
         if self._row is None:
@@ -209,11 +271,13 @@ class LocalRun:
         )
 
     @property
+    @_locked
     def info(self) -> RunInfo:
         """The run in one row; its status as of now."""
         return self.row.info(self.id, folder=str(self.path), status=self.status)
 
     @property
+    @_locked
     def status(self) -> Status:
         """How the run stands, as of now."""
         row = self.row
@@ -235,17 +299,20 @@ class LocalRun:
         return status
 
     @property
+    @_locked
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
         return self.row.config
 
     @property
+    @_locked
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
         self._look_once()
         return dict(self.source.said or self._known().header or {})
 
     @property
+    @_locked
     def labels(self) -> Labels:
         """What people changed later."""
         if self._row is not None:
@@ -253,6 +320,7 @@ class LocalRun:
         self._look_once()
         return self.source.labels
 
+    @_locked
     def relabel(self, labels: Labels) -> None:
         """Replace the labels, atomically."""
         self.source.relabel(labels)
@@ -267,14 +335,17 @@ class LocalRun:
 
     # -- numbers ----------------------------------------------------------------------------------
 
+    @_locked
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
         return list(self.row.metrics)
 
+    @_locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
         return next((metric for metric in self.row.metrics if metric.role == role), None)
 
+    @_locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         ranks = self._known().ranks
@@ -283,21 +354,23 @@ class LocalRun:
         if key is None or rank not in ranks[key]:
             raise self._no_metric(name, rank, axis)
         self._held.loaded.used(self)
-        series = self._held.series.get(id(self), key, rank)
+        series = self._held.series.get(self._key, key, rank)
         if series is None:
             try:
                 series = self._known().series(key, rank)
             except OSError as error:
                 raise FormatError(f"a part of the journal cannot be read: {error}") from error
-            self._held.series.put(series, id(self), key, rank)
+            self._held.series.put(series, self._key, key, rank)
         return series
 
+    @_locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
         if name not in self._resolved:
             self._resolved[name] = resolve(name, self.row.metrics)
         return self._resolved[name]
 
+    @_locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
         summary = self._summaries.get((name, axis, rank))
@@ -325,6 +398,7 @@ class LocalRun:
 
     # -- records ----------------------------------------------------------------------------------
 
+    @_locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
         return entries_of(self._known(), kinds, name=name, rank=rank)
@@ -341,6 +415,7 @@ class LocalRun:
         """Images and other blobs, of one name or of all."""
         return self.entries("blob", name=name, rank=rank)
 
+    @_locked
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names."""
         named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
@@ -356,6 +431,7 @@ class LocalRun:
         """What happened, of all ranks, by time."""
         return by_time(self.entries("event", rank=None))
 
+    @_locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
         """What the health rules found, by time; worked out here where no companion did.
 
@@ -365,14 +441,19 @@ class LocalRun:
         worked_out = self._diagnosis.entries(self._known(), is_live=is_live, most=most)
         return by_time([*self.entries("finding", rank=None), *worked_out])
 
+    @_locked
     def machines(self) -> Sequence[Machine]:
         """The run's machines as they were a moment ago; none when nobody reads them."""
         return self.source.machines()
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
-        """Every record as written, writer by writer in file order; after ``since`` if given."""
+        """Every record as written, writer by writer in file order; after ``since`` if given.
+
+        Hold ``lock`` while iterating where other threads ask the store too.
+        """
         return records_of(self._known(), since)
 
+    @_locked
     def end(self) -> Cursor:
         """Where the records read so far end."""
         return self.row.end if self._state is None else end_of(self._state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -22,27 +23,37 @@ MAX_OPEN = 128
 
 
 class OpenSegments:
-    """The segments that are open: the ones asked last, so that files do not run out."""
+    """The segments that are open: the ones asked last, so that files do not run out.
+
+    One that gives way to others is not closed here, since another thread may be reading it: its
+    file closes with the last reference. ``close`` is for the run that it belongs to.
+    """
 
     def __init__(self, most: int = MAX_OPEN) -> None:
         self._most = most
+        self._lock = threading.Lock()
         self._open: OrderedDict[Path, Segment] = OrderedDict()
 
     def at(self, path: Path) -> Segment:
         """The segment at a path; raises ``FormatError`` when it is damaged."""
         from epochal.segments.read import Segment
 
-        segment = self._open.get(path)
-        if segment is None:
-            segment = self._open[path] = Segment(path)
+        with self._lock:
+            segment = self._open.get(path)
+            if segment is not None:
+                self._open.move_to_end(path)
+                return segment
+        segment = Segment(path)  # reads the file: not under the lock that all runs share
+        with self._lock:
+            self._open[path] = segment
             if len(self._open) > self._most:
-                self._open.popitem(last=False)[1].close()
-        self._open.move_to_end(path)
+                self._open.popitem(last=False)
         return segment
 
     def close(self, path: Path) -> None:
         """Close one, if it is open."""
-        segment = self._open.pop(path, None)
+        with self._lock:
+            segment = self._open.pop(path, None)
         if segment is not None:
             segment.close()
 

@@ -42,10 +42,13 @@ How answers are made (all stores alike)
 - An id stands for one run of a store. A copied run says the id of the one it was copied from: the
   store puts ``~2`` behind it, and ``~3`` behind the next.
 - A run that cannot be read is listed with its ``problem``; asking for a list never raises for it.
+- Several threads may ask one store. Questions about one run wait for each other, questions about
+  different runs do not, and ``find`` and ``refresh`` wait for no run that is being read.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol
 
@@ -57,6 +60,10 @@ from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInf
 
 class RunView(Protocol):
     """One run, as it stood when the store last looked."""
+
+    @property
+    def lock(self) -> threading.RLock:
+        """Held by each question about this run; hold it where several answers must fit together."""
 
     @property
     def id(self) -> str:
@@ -139,7 +146,10 @@ class RunView(Protocol):
         """The run's machines as they were a moment ago; none when nobody reads them."""
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
-        """Every record as written, writer by writer in file order; after ``since`` if given."""
+        """Every record as written, writer by writer in file order; after ``since`` if given.
+
+        Read as it is iterated: hold ``lock`` meanwhile where other threads ask the store too.
+        """
 
     def end(self) -> Cursor:
         """Where the records read so far end; give it to ``records`` to go on from there."""
