@@ -42,7 +42,7 @@ def test_prints_the_lines_of_the_tutorial(
         monitor.log(99, 0.023, [("loss", 0.0012)])
     shown = capsys.readouterr().err.splitlines()
     assert shown[1] == "  epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]"
-    assert shown[2] == "  epoch   2/100  loss=1.1020  [28ms  ETA 3.7s]"
+    assert shown[2] == "  epoch   2/100  loss=1.1020  [28ms  ETA 3.2s]"
     assert shown[3] == "  epoch 100/100  loss=0.0012  [23ms]"
     assert shown[4].startswith("  training complete in ")
     assert shown[4].endswith("| loss: 0.0012")

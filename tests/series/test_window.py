@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
+from epochal.series.window import LossTrend, RecentMedian, SpikeBaseline
 
 durations = st.lists(st.floats(min_value=0, max_value=1e6), min_size=1, max_size=60)
 
@@ -29,104 +29,6 @@ def test_median_leaves_out_what_is_no_duration() -> None:
 def test_median_needs_room() -> None:
     with pytest.raises(ValueError, match="size"):
         RecentMedian(0)
-
-
-def test_eta_is_unknown_before_two_observations() -> None:
-    eta = Eta(100)
-    assert eta.remaining_s() is None
-    eta.observe(1, at=5.0)
-    assert eta.remaining_s() is None
-
-
-def test_eta_is_unknown_without_a_total() -> None:
-    eta = Eta(None)
-    eta.observe(1, at=0.0)
-    eta.observe(2, at=1.0)
-    assert eta.remaining_s() is None
-
-
-def test_eta_is_zero_when_nothing_is_left() -> None:
-    eta = Eta(10)
-    eta.observe(10, at=0.0)
-    assert eta.remaining_s() == 0.0
-
-
-def test_eta_after_a_resume_counts_only_what_was_seen() -> None:
-    eta = Eta(1000)
-    eta.observe(900, at=50.0)
-    eta.observe(901, at=52.0)
-    assert eta.remaining_s() == pytest.approx(99 * 2.0)
-
-
-@given(st.integers(min_value=1, max_value=50))
-def test_eta_does_not_depend_on_how_often_it_is_told(every: int) -> None:
-    eta = Eta(10_000)
-    for step in range(0, 1000, every):
-        eta.observe(step, at=step * 0.5)
-    step = range(0, 1000, every)[-1]
-    assert eta.remaining_s() == pytest.approx((10_000 - step) * 0.5)
-
-
-def test_eta_counts_tokens_beyond_32_bits() -> None:
-    eta = Eta(10_000_000_000)
-    eta.observe(5_000_000_000, at=0.0)
-    eta.observe(6_000_000_000, at=60.0)
-    assert eta.remaining_s() == pytest.approx(240.0)
-
-
-def test_eta_leaves_out_pauses() -> None:
-    eta = Eta(10)
-    eta.observe(0, at=0.0)
-    eta.pause(30.0)
-    eta.observe(1, at=31.0)
-    assert eta.remaining_s() == pytest.approx(9.0)
-
-
-def test_eta_forgets_a_pause_once_it_is_used() -> None:
-    eta = Eta(10)
-    eta.observe(0, at=0.0)
-    eta.pause(30.0)
-    eta.observe(1, at=31.0)
-    eta.observe(2, at=32.0)
-    eta.observe(3, at=33.0)
-    assert eta.remaining_s() == pytest.approx(7.0)
-
-
-def test_eta_survives_one_slow_step() -> None:
-    eta = Eta(100)
-    for step, at in enumerate((0.0, 1.0, 2.0, 600.0, 601.0, 602.0)):
-        eta.observe(step, at=at)
-    assert eta.remaining_s() == pytest.approx(95.0)
-
-
-def test_eta_starts_anew_when_the_run_goes_back() -> None:
-    eta = Eta(100)
-    eta.observe(50, at=0.0)
-    eta.observe(20, at=1.0)
-    assert eta.remaining_s() is None
-    eta.observe(21, at=3.0)
-    assert eta.remaining_s() == pytest.approx(79 * 2.0)
-
-
-def test_eta_spans_repeated_readings_of_a_coarse_clock() -> None:
-    eta = Eta(100)
-    for step in range(4):
-        eta.observe(step, at=0.0)
-    eta.observe(4, at=2.0)
-    assert eta.remaining_s() == pytest.approx(96 * 0.5)
-
-
-@pytest.mark.parametrize("total", [-1, math.nan, math.inf])
-def test_eta_refuses_a_total_that_is_no_amount(total: float) -> None:
-    with pytest.raises(ValueError, match="total"):
-        Eta(total)
-
-
-def test_eta_refuses_readings_that_are_not_finite() -> None:
-    with pytest.raises(ValueError, match="done"):
-        Eta(10).observe(math.nan, at=0.0)
-    with pytest.raises(ValueError, match="seconds"):
-        Eta(10).pause(-1.0)
 
 
 def steady(count: int) -> SpikeBaseline:

@@ -34,6 +34,22 @@ def test_history_has_every_epoch_in_the_first_dashboard_s_shape(
     assert "eta" not in second
 
 
+def test_the_time_left_after_each_epoch_is_wall_time_of_its_attempt(
+    tmp_path: Path, server: Server
+) -> None:
+    journal = Journal(tmp_path)
+    for epoch in range(1, 11):
+        journal.t += 9  # an evaluation after each epoch of 49 ms
+        journal.epoch(epoch, loss=1.0)
+    journal.t += 10_000
+    for epoch in range(11, 21):
+        journal.t += 4
+        journal.epoch(epoch, attempt=2, loss=1.0)
+    left = [epoch["eta"] for epoch in server.ask("/api/history", run="id-x").json]
+    assert 0.9 * 900 < left[9] <= 900
+    assert 0.9 * 400 < left[19] <= 400
+
+
 def test_past_epochs_come_first_then_new_ones_then_the_end(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).epoch(1, loss=3.0).epoch(2, loss=2.0)
     with server.listen("/events", run="id-x") as events:

@@ -34,7 +34,7 @@ export interface Summary {
   best_x: number | null;
 }
 
-/** A run in one row of a list. `config` is null unless the list was asked for with it. `summary` has the metrics that were asked for and exist, by the name they were asked for with (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where nobody looked for them; `nonfinite`: the last loss is nan or infinite. */
+/** A run in one row of a list. `config` is null unless the list was asked for with it. `summary` has the metrics that were asked for and exist, by the name they were asked for with (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where nobody looked for them; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. */
 export interface RunRow {
   id: string;
   name: string;
@@ -47,6 +47,7 @@ export interface RunRow {
   epoch: number | null;
   total_steps: number | null;
   num_epochs: number | null;
+  ends_at: number | null;
   records: number;
   damaged: number;
   tags: string[];

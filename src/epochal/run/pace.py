@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,9 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.health.phase import PhaseDetector
 from epochal.record import ROLE_GUESSES
+from epochal.series.eta import Eta
 from epochal.series.overfit import gap_grade, gap_percent
-from epochal.series.window import Eta, LossTrend, RecentMedian, SpikeBaseline
+from epochal.series.window import LossTrend, SpikeBaseline
 
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
@@ -42,8 +43,16 @@ class Totals:
 class Pace:
     """Follows the steps of one run and prints their lines."""
 
-    def __init__(self, console: Console, totals: Totals, *, name: str) -> None:
+    def __init__(
+        self,
+        console: Console,
+        totals: Totals,
+        *,
+        name: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._console = console
+        self._clock = clock
         self._totals = totals
         self._name = name
         self._eta = Eta(totals.steps or totals.tokens or totals.epochs)
@@ -54,13 +63,13 @@ class Pace:
         self._phase = PhaseDetector()
         self._loss_sum = 0.0
         self._loss_count = 0
-        self._epoch_seconds = RecentMedian()
+        self._epoch_eta = Eta(None)
         self._has_bar: bool | None = None
         self.has_printed = False
 
     def step(self, record: Mapping[str, Any]) -> None:
         """Print a typed step's line."""
-        now = time.monotonic()
+        now = self._clock()
         self._observe(record, now)
         loss, norm = _number(record, "loss"), _number(record, "norm")
         trend = self._trend.observe(loss) if loss is not None else " "
@@ -106,8 +115,6 @@ class Pace:
             gap, percent = loss - mean, gap_percent(loss, mean)
         self._loss_sum, self._loss_count = 0.0, 0
         duration_ms = _number(record, "duration_ms")
-        if duration_ms is not None and duration_ms > 0:
-            self.pause(duration_ms / 1000.0)
         self.has_printed = True
         shown = gap_text(gap, percent=percent)
         self._console.eval(
@@ -124,12 +131,13 @@ class Pace:
         )
 
     def epoch(self, record: Mapping[str, Any]) -> None:
-        """Print a finished epoch's line; time left is the median epoch times what is left."""
+        """Print a finished epoch's line."""
         done, total = int(record["epoch"]), record.get("total")
         duration_s = float(record["duration_s"])
-        self._epoch_seconds.push(duration_s)
-        typical_s = self._epoch_seconds.median()
-        left = total - done if total is not None else 0
+        self._epoch_eta.total = total
+        self._epoch_eta.observe(done, self._clock(), took_s=duration_s)
+        # The last epoch has none.
+        eta_s = self._epoch_eta.remaining_s() or None
         resources = record.get("resources") or {}
         self.has_printed = True
         self._console.epoch(
@@ -138,7 +146,7 @@ class Pace:
                 total=total,
                 metrics=record["m"],
                 duration_s=duration_s,
-                eta_s=typical_s * left if typical_s is not None and left > 0 else None,
+                eta_s=eta_s,
                 vram_used_bytes=resources.get("vram_allocated_bytes"),
                 vram_total_bytes=resources.get("vram_total"),
                 gpu_percent=resources.get("gpu_pct"),
@@ -147,7 +155,7 @@ class Pace:
 
     def free(self, step: int, metrics: Mapping[str, float]) -> float:
         """Show free metrics, on a bar or as a line; gives the seconds until the next time."""
-        now = time.monotonic()
+        now = self._clock()
         if self._has_bar is None:
             self._has_bar = self._console.start_progress(
                 name=self._name, total=self._totals.steps, unit="step"
@@ -165,11 +173,6 @@ class Pace:
             lambda: metrics_line(step, percent=percent, metrics=metrics, eta_s=eta_s)
         )
         return _PIPED_INTERVAL_S
-
-    def pause(self, seconds: float) -> None:
-        """Leave time out of the estimate: an evaluation, a checkpoint."""
-        if math.isfinite(seconds) and seconds > 0:
-            self._eta.pause(seconds)
 
     def percent(self, record: Mapping[str, Any]) -> float | None:
         """Progress of the run; of the epoch when the run's length is unknown."""

@@ -145,13 +145,12 @@ class Run(RecordingRun):
 
     @contextlib.contextmanager
     def section(self, name: str) -> Iterator[None]:
-        """Time a section: prints and records how long it took, and leaves it out of the ETA."""
+        """Time a section: print and record how long it took."""
         begun = time.monotonic()
         try:
             yield
         finally:
             seconds = time.monotonic() - begun
-            self._pace.pause(seconds)
             self.write(
                 {
                     "log": "message",

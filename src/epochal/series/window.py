@@ -33,59 +33,6 @@ class RecentMedian:
         return lower + (upper - lower) / 2
 
 
-class Eta:
-    """The time left: median seconds per unit of the recent observations, times the units left.
-
-    Units are whatever `total` counts: steps, epochs or tokens. Only the differences between
-    observations count, so a run resumed at a high step and one observed every k steps are both
-    estimated rightly.
-    """
-
-    def __init__(self, total: float | None, *, size: int = 200) -> None:
-        if total is not None and not (math.isfinite(total) and total >= 0):
-            raise ValueError(f"total must be None or a finite number of at least 0, got {total!r}")
-        self.total = total
-        self._seconds_per_unit = RecentMedian(size)
-        self._done: float | None = None
-        self._anchor_done = 0.0
-        self._anchor_at = 0.0
-        self._paused_s = 0.0
-
-    def observe(self, done: float, at: float) -> None:
-        """Note that `done` units are complete at the monotonic time `at`, in seconds."""
-        if not (math.isfinite(done) and math.isfinite(at)):
-            raise ValueError(f"done and at must be finite numbers, got {done!r} and {at!r}")
-        first = self._done is None
-        self._done = done
-        if first or done < self._anchor_done or at < self._anchor_at:
-            self._anchor(done, at)
-            return
-        units, elapsed_s = done - self._anchor_done, at - self._anchor_at - self._paused_s
-        # Without progress, or within one tick of a coarse clock, the next observation covers both.
-        if units > 0 and elapsed_s > 0:
-            self._seconds_per_unit.push(elapsed_s / units)
-            self._anchor(done, at)
-
-    def pause(self, seconds: float) -> None:
-        """Leave out `seconds` that passed since the last observation (evaluation, checkpoint)."""
-        if not math.isfinite(seconds) or seconds < 0:
-            raise ValueError(f"seconds must be a finite number of at least 0, got {seconds!r}")
-        self._paused_s += seconds
-
-    def remaining_s(self) -> float | None:
-        """Return the seconds left: 0 when nothing is left, None while it cannot be known."""
-        if self.total is None or self._done is None:
-            return None
-        left = self.total - self._done
-        if left <= 0:
-            return 0.0
-        seconds_per_unit = self._seconds_per_unit.median()
-        return None if seconds_per_unit is None else seconds_per_unit * left
-
-    def _anchor(self, done: float, at: float) -> None:
-        self._anchor_done, self._anchor_at, self._paused_s = done, at, 0.0
-
-
 class SpikeBaseline:
     """Tells whether a value stands out from those before it, such as a gradient norm.
 

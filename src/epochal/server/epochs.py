@@ -7,7 +7,7 @@ Each epoch is an object of ``epoch`` (from 1), ``total``, ``duration`` and ``eta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from epochal.server.downloads import run_or_newest
 from epochal.server.reader import Catalog
 from epochal.server.served import served
 from epochal.server.stream import EventStream
+from epochal.store.progress import epochs_with_eta
 from epochal.store.store import RunView
 
 POLL_S = 0.5
@@ -92,27 +93,18 @@ async def events(request: Request) -> Response:
 
 def epochs_of(run: RunView) -> list[dict[str, Any]]:
     """The epochs that stand, in order."""
-    records = [entry.record for entry in run.entries("epoch")]
-    spent: list[float] = []
-    epochs = []
-    for record in records:
-        duration = record.get("duration_s")
-        if isinstance(duration, (int, float)):
-            spent.append(float(duration))
-        if isinstance(record.get("epoch"), int):
-            epochs.append(_epoch(record, spent))
-    return epochs
+    return [_epoch(entry.record, eta_s) for entry, eta_s in epochs_with_eta(run)]
 
 
-def _epoch(record: Mapping[str, Any], spent: Sequence[float]) -> dict[str, Any]:
-    number, total = record["epoch"], record.get("total")
-    event: dict[str, Any] = {"epoch": number}
+def _epoch(record: Mapping[str, Any], eta_s: float | None) -> dict[str, Any]:
+    total, duration = record.get("total"), record.get("duration_s")
+    event: dict[str, Any] = {"epoch": record["epoch"]}
     if isinstance(total, int):
         event["total"] = total
-    if spent:
-        event["duration"] = round(spent[-1], 4)
-        if isinstance(total, int) and number < total:
-            event["eta"] = round(sum(spent) / len(spent) * (total - number), 1)
+    if isinstance(duration, (int, float)):
+        event["duration"] = round(float(duration), 4)
+    if eta_s is not None:
+        event["eta"] = round(eta_s, 1)
     event["metrics"] = {name: _rounded(v) for name, v in (record.get("m") or {}).items()}
     event["resources"] = _renamed(record.get("resources") or {}, _RESOURCES)
     event["gpus"] = [_renamed(gpu, _GPUS) for gpu in record.get("gpus") or ()]

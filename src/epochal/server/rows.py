@@ -12,6 +12,7 @@ from epochal.server import wire
 from epochal.server.cursor import cursors_text
 from epochal.server.news import nonfinite_word
 from epochal.store.answers import Labels, Metric, RunInfo
+from epochal.store.progress import expected_end
 from epochal.store.store import RunView
 
 # States that may pass into another without a record.
@@ -36,6 +37,7 @@ def run_row(
         epoch=info.epoch,
         total_steps=info.total_steps,
         num_epochs=info.num_epochs,
+        ends_at=finite(_expected_end(run, info)),
         records=info.records,
         damaged=info.damaged,
         tags=list(info.tags),
@@ -108,6 +110,13 @@ def summary_row(run: RunView, metric: Metric, *, rank: int) -> wire.Summary:
 def finite(value: float | None) -> float | None:
     """A number that JSON can hold, else None."""
     return value if value is not None and math.isfinite(value) else None
+
+
+def _expected_end(run: RunView, info: RunInfo) -> float | None:
+    try:
+        return expected_end(run, info)
+    except FormatError:  # the run's problem, which its row tells; not that of the whole list
+        return None
 
 
 def _status(info: RunInfo) -> wire.Status:

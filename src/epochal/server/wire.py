@@ -76,7 +76,8 @@ class RunRow(msgspec.Struct, frozen=True):
     ``config`` is null unless the list was asked for with it. ``summary`` has the metrics that were
     asked for and exist, by the name they were asked for with (``role:loss`` stays ``role:loss``).
     ``errors`` and ``warnings`` count findings of the newest attempt that still hold, null where
-    nobody looked for them; ``nonfinite``: the last loss is nan or infinite.
+    nobody looked for them; ``nonfinite``: the last loss is nan or infinite. ``ends_at`` is when a
+    running run is expected to end, in Unix seconds; null while that cannot be known.
     """
 
     id: str
@@ -90,6 +91,7 @@ class RunRow(msgspec.Struct, frozen=True):
     epoch: int | None
     total_steps: int | None
     num_epochs: int | None
+    ends_at: float | None
     records: int
     damaged: int
     tags: list[str]

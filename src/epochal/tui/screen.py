@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epochal.store.answers import RunInfo
+from epochal.store.progress import progress_of
 from epochal.store.steering import Wish
 from epochal.tui.cells import EMPTY, Line, Span, beside, block, clip, fit, printable, spread, width
 from epochal.tui.chronicle import Chronicle
@@ -28,7 +29,6 @@ from epochal.tui.panels.words import (
     sample_lines,
     sample_title,
 )
-from epochal.tui.progress import progress_of
 from epochal.tui.tips import hints, tip
 from epochal.tui.view import View
 from epochal.tui.vitals import vitals_of

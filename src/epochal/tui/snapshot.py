@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from epochal.store.progress import progress_of
 from epochal.tui.cells import EMPTY, Line, Span
 from epochal.tui.desk import Desk
 from epochal.tui.glyphs import Glyphs
@@ -13,7 +14,6 @@ from epochal.tui.panels.heading import run_line, title
 from epochal.tui.panels.machines import gpu_lines, host_lines
 from epochal.tui.panels.vital_signs import vital_lines
 from epochal.tui.panels.words import finding_lines, log_lines, sample_lines, sample_title
-from epochal.tui.progress import progress_of
 from epochal.tui.view import View
 from epochal.tui.vitals import vitals_of
 

@@ -109,8 +109,8 @@ def test_the_log_has_a_line_per_epoch(tmp_path: Path) -> None:
     assert (tmp_path / "t.log").read_text().splitlines() == [
         "# epochal training log",
         "epoch  1/10  loss=1.5000  [10s  ETA 1m 30s]",
-        "epoch  2/10  loss=nan  head_1=2.0000  [20s  ETA 2m 00s]",
-        "epoch  3/10  loss=0.2500  head_1=3.0000  [30s  ETA 2m 20s]",
+        "epoch  2/10  loss=nan  head_1=2.0000  [20s  ETA 2m 20s]",
+        "epoch  3/10  loss=0.2500  head_1=3.0000  [30s  ETA 2m 51s]",
         "# total: 1m 00s",
     ]
 

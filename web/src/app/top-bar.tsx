@@ -1,13 +1,11 @@
 /** The line at the top: where one is, how the run in focus stands, and how far it is. */
 
-import { signal } from "@preact/signals";
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useMemo } from "preact/hooks";
 
 import { formatDuration, formatWhole } from "../chart/index.ts";
-import { noteSeen, progressOf } from "../state/progress.ts";
-import type { Progress, Seen } from "../state/progress.ts";
+import { progressOf } from "../state/progress.ts";
+import type { Progress } from "../state/progress.ts";
 import type { Page } from "../state/page.ts";
 import { isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
@@ -59,9 +57,7 @@ function Projects({ page }: { readonly page: Page }): JSX.Element | null {
 }
 
 function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {
-  const seen = useMemo(() => signal<readonly Seen[]>([]), [row.id]);
-  seen.value = noteSeen(seen.peek(), row);
-  const progress = progressOf(row, page.now.value, seen.peek());
+  const progress = progressOf(row, page.now.value);
   return (
     <>
       <span class="top-run" title={row.notes ?? row.name}><StatusDot row={row} /><b>{row.name}</b></span>

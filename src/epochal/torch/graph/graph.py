@@ -292,7 +292,7 @@ class Graph(nn.Module):
         return self.observation.flush_count
 
     def eta(self, total: int) -> float:
-        """Seconds until `total` flushes are done, by the median one; nan before the first."""
+        """Seconds until `total` flushes are done; nan before the first."""
         return self.observation.eta(total)
 
     def end_step(self) -> None:

@@ -6,7 +6,6 @@ together. Safe to use from several threads.
 
 from __future__ import annotations
 
-import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.errors import UsageError
+from epochal.series.eta import remaining_of
 from epochal.torch.graph.names import unknown_metric
 from epochal.torch.graph.recorded import Recorded, ScalarSum, checked_weight, read_devices
 from epochal.values import plain_float
@@ -132,16 +132,15 @@ class Observation:
                 self._points[name] = Points()
 
     def eta(self, total: int) -> float:
-        """Seconds until `total` flushes are done, by the median flush so far of this process.
+        """Seconds until `total` flushes are done, from the flushes of this process so far.
 
         0.0 when they are done; nan before the first flush.
         """
-        left = plain_float(total, name="total") - self.flush_count
-        if left <= 0:
+        goal = plain_float(total, name="total")
+        if goal <= self.flush_count:
             return 0.0
-        if not self.flush_seconds:
-            return float("nan")
-        return left * statistics.median(self.flush_seconds)
+        seconds = remaining_of(self.flush_seconds, total=goal, done=self.flush_count)
+        return float("nan") if seconds is None else seconds
 
     def state(self) -> dict[str, Any]:
         """The history as JSON can hold it, to be kept beside a checkpoint."""

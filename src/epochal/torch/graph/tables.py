@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from epochal.format import format_duration, format_number
+from epochal.series.eta import remaining_of
 from epochal.torch.graph.files import write_text
 from epochal.torch.graph.observe import Points
 
@@ -37,7 +37,8 @@ def write_epochs(
 ) -> None:
     """Write a line per epoch; `seconds` are the durations from epoch `first_timed` on.
 
-    The time left is by the median duration up to that line; a `total_epochs` of 0 leaves it out.
+    The time left is estimated from the durations up to that line; a `total_epochs` of 0 leaves it
+    out.
     """
     lines = ["# epochal training log"]
     width = len(str(total_epochs)) if total_epochs else 3
@@ -53,8 +54,8 @@ def _times(epoch: int, total: int, seconds: Sequence[float], first: int) -> str:
     done = seconds[: epoch - first + 1] if epoch >= first else []
     if not done:
         return ""
-    left = max(total - epoch, 0)
-    eta = f"  ETA {format_duration(left * statistics.median(done))}" if left else ""
+    left_s = remaining_of(done, total=total, done=epoch)
+    eta = f"  ETA {format_duration(left_s)}" if left_s else ""
     return f"  [{format_duration(done[-1])}{eta}]"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from epochal.format import format_duration
 from epochal.store.answers import RunInfo, State
+from epochal.store.progress import Progress
 from epochal.tui.cells import Line, Span, clip_text, fit, printable, width
 from epochal.tui.glyphs import Glyphs
-from epochal.tui.progress import Progress
 from epochal.tui.spark import progress_bar
 from epochal.tui.view import TABS, Tab
 

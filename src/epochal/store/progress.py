@@ -1,0 +1,184 @@
+"""How far a run is, how long it has been going, and when it is expected to end."""
+
+from __future__ import annotations
+
+import math
+import time
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.series.eta import Eta
+from epochal.store.along import TOKENS_OF_STEP
+from epochal.store.answers import Entry, RunInfo, Series
+from epochal.store.store import MetricNotFoundError, RunView
+
+_GOING = ("running", "waiting", "silent")
+_RUNNING = ("running", "waiting")
+_EPOCHS_OF_STEP = "train/epoch"
+# More observations than this do not make the estimate better.
+_MOST_POINTS = 1000
+# An estimate is made again after this many times what it cost, so that it costs 2 % at most.
+_REST_FACTOR = 50.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``share`` is from 0 to 1; durations are in seconds; None is unknown."""
+
+    text: str
+    share: float | None = None
+    eta_s: float | None = None
+    elapsed_s: float | None = None
+    is_going: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    ends_at: float | None
+    updated: float | None
+    valid_until: float
+
+
+_estimates: weakref.WeakKeyDictionary[RunView, _Estimate] = weakref.WeakKeyDictionary()
+
+
+def progress_of(run: RunView, info: RunInfo, *, now: float) -> Progress:
+    """The progress of a run at the Unix time ``now``, in whichever unit its length is known."""
+    is_going = info.status.state in _GOING
+    until = now if info.status.state in _RUNNING else info.updated
+    elapsed_s = None if info.created is None or until is None else max(until - info.created, 0.0)
+    text, done, total = _counted(run, info)
+    share = None if total is None or done is None else min(done / total, 1.0)
+    ends_at = expected_end(run, info)
+    eta_s = None if ends_at is None or ends_at < now else ends_at - now
+    return Progress(text, share, eta_s, elapsed_s, is_going)
+
+
+def expected_end(run: RunView, info: RunInfo) -> float | None:
+    """When a running run is expected to end, in Unix seconds; None while it cannot be known.
+
+    The estimate is kept until the run has new records, and for some time where it is expensive.
+    """
+    if info.status.state not in _RUNNING or info.step is info.epoch is None:
+        return None
+    begun = time.monotonic()
+    kept = _estimates.get(run)
+    if kept is not None and (kept.updated == info.updated or begun < kept.valid_until):
+        return kept.ends_at
+    ends_at = _estimate(run, info)
+    ended = time.monotonic()
+    valid_until = ended + _REST_FACTOR * (ended - begun)
+    _estimates[run] = _Estimate(ends_at, info.updated, valid_until)
+    return ends_at
+
+
+def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | None]:
+    """In words, and as what is done of what is to be done."""
+    done, total = info.steps_done, info.total_steps
+    if info.step is not None and done is not None and total:
+        if info.step > total:
+            return f"step {info.step:,} (of {total:,})", total, total
+        return f"step {done:,}/{total:,}", done, total
+    if info.epoch is not None and info.num_epochs:
+        return f"epoch {info.epoch:,}/{info.num_epochs:,}", info.epoch, info.num_epochs
+    if info.step is not None:
+        goal = _total_tokens(run)
+        tokens = _tokens(run) if goal else None
+        return f"step {info.step:,}", tokens, goal if tokens is not None else None
+    if info.epoch is not None:
+        return f"epoch {info.epoch:,}", None, None
+    return "no step yet", None, None
+
+
+def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
+    """The epoch records that stand, each with the seconds that were left after it."""
+    attempt, eta = 0, Eta(None)
+    for entry in run.entries("epoch"):
+        epoch, total = entry.record.get("epoch"), entry.record.get("total")
+        if not isinstance(epoch, int) or isinstance(epoch, bool):
+            continue
+        if entry.position.attempt != attempt:
+            attempt, eta = entry.position.attempt, Eta(None)
+        eta.total = total if isinstance(total, int) and total > 0 else None
+        took_s = entry.record.get("duration_s")
+        if entry.t is not None and math.isfinite(entry.t):
+            eta.observe(epoch, entry.t, took_s=took_s if isinstance(took_s, (int, float)) else None)
+        # The last epoch has none.
+        yield entry, eta.remaining_s() or None
+
+
+def _estimate(run: RunView, info: RunInfo) -> float | None:
+    if info.total_steps and info.step is not None:
+        series = _fullest(run)
+        if series is None:
+            return None
+        # Steps are counted from 0.
+        return _end_of(
+            run, info, series, info.total_steps, np.add(series.steps, 1.0, dtype=np.float64)
+        )
+    tokens = _total_tokens(run)
+    if tokens and (series := _found(run, TOKENS_OF_STEP)) is not None:
+        return _end_of(run, info, series, tokens, np.nancumsum(series.values))
+    if info.epoch is not None:
+        return _end_of_epochs(run, info)
+    if info.num_epochs and (series := _found(run, _EPOCHS_OF_STEP)) is not None:
+        return _end_of(run, info, series, info.num_epochs, series.values)
+    return None
+
+
+def _end_of_epochs(run: RunView, info: RunInfo) -> float | None:
+    last = next(reversed(list(epochs_with_eta(run))), None)
+    if last is None or last[0].position.attempt != info.attempts:
+        return None
+    entry, left_s = last
+    return None if entry.t is None or left_s is None else entry.t + left_s
+
+
+def _end_of(
+    run: RunView, info: RunInfo, series: Series, total: float, done: NDArray[np.float64]
+) -> float | None:
+    """When ``total`` will be done; ``done`` has what of it was done at each point."""
+    times = series.times
+    chosen = np.isfinite(done) & np.isfinite(times)
+    if info.attempts > 1:
+        begins = [e.t for e in run.entries("run") if e.position.attempt == info.attempts]
+        chosen &= times >= min((t for t in begins if t is not None), default=-math.inf)
+    places = np.flatnonzero(chosen)
+    if places.size > _MOST_POINTS:
+        places = places[np.linspace(0, places.size - 1, _MOST_POINTS).astype(np.intp)]
+    if not places.size:
+        return None
+    eta = Eta(total)
+    for count, t in zip(done[places].tolist(), times[places].tolist(), strict=True):
+        eta.observe(min(count, total), t)
+    left_s = eta.remaining_s()
+    return float(times[places[-1]]) + left_s if left_s else None
+
+
+def _fullest(run: RunView) -> Series | None:
+    """The series that has a point for most steps: the loss, else the first there is."""
+    metrics = [metric for metric in run.metrics() if metric.axis == "step" and 0 in metric.ranks]
+    metrics.sort(key=lambda metric: metric.role != "loss")
+    return run.series(metrics[0].name, axis=metrics[0].axis) if metrics else None
+
+
+def _total_tokens(run: RunView) -> float | None:
+    totals = run.facts.get("totals")
+    tokens = totals.get("tokens") if isinstance(totals, dict) else None
+    return float(tokens) if isinstance(tokens, (int, float)) and tokens > 0 else None
+
+
+def _tokens(run: RunView) -> float | None:
+    series = _found(run, TOKENS_OF_STEP)
+    return None if series is None else float(np.nansum(series.values))
+
+
+def _found(run: RunView, name: str) -> Series | None:
+    try:
+        return run.series(name)
+    except MetricNotFoundError:
+        return None
