@@ -135,7 +135,7 @@ def test_labels_overlay_the_runs_own_words(tmp_path: Path) -> None:
 def test_damaged_labels_are_a_problem_not_an_error(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     write_json(journal.folder.labels, {"tags": 5})
-    assert "labels.json cannot be read" in str(only_run(tmp_path))
+    assert "labels.json has 'tags' that is not a list" in str(only_run(tmp_path))
 
 
 def test_a_run_is_found_by_its_path(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_pipes_in_place_of_files_are_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(journal.folder.labels)
     os.mkfifo(journal.path(part=1))
     run = load_run(journal.folder.path)
-    assert "labels.json is not a file" in str(run.info.problem)
+    assert "labels.json is not a regular file" in str(run.info.problem)
     assert len(run.series("a")) == 1
 
 

@@ -23,6 +23,7 @@ from epochal.imports.foreign import (
 )
 from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
 from epochal.imports.text_file import TextFile, files_in, identity_of
+from epochal.journal.regular_file import read_regular, regular_only
 from epochal.record import Record
 
 _SUFFIXES = frozenset({".csv", ".tsv"})
@@ -47,7 +48,7 @@ def _files(path: Path) -> list[Path]:
 def _is_table(path: Path) -> bool:
     if path.suffix.lower() not in _SUFFIXES:
         return False
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         start = file.read(_PEEK_BYTES)
     return bool(start.strip()) and b"\0" not in start
 
@@ -202,13 +203,13 @@ def layout_of(lines: Sequence[str]) -> Layout:
 
 def _run_names(path: Path) -> list[str | None]:
     """The runs that a table tells apart; one without a name when it tells none apart."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         layout = layout_of(_lines(file.read(_PEEK_BYTES)))
     if layout.run_column is None or not layout.has_header:
         return [None]
     place = layout.columns.index(layout.run_column)
     names: dict[str | None, None] = {}
-    reader = csv.reader(_lines(path.read_bytes()), delimiter=layout.separator)
+    reader = csv.reader(_lines(read_regular(path)), delimiter=layout.separator)
     while len(names) < _MAX_RUNS:
         try:
             cells = next(reader)

@@ -9,6 +9,7 @@ from typing import Any
 from epochal.imports.object_files import ObjectFiles, ObjectFormat
 from epochal.imports.text_file import TextFile, files_in
 from epochal.imports.values import json_value
+from epochal.journal.regular_file import regular_only
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".log"})
 _PATTERNS = ("*.jsonl", "*.ndjson")
@@ -27,7 +28,7 @@ def _files(path: Path) -> list[Path]:
 def _is_json_lines(path: Path) -> bool:
     if path.suffix.lower() not in _SUFFIXES:
         return False
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         first = file.read(_PEEK_BYTES).lstrip().partition(b"\n")[0]
     return first.startswith(b"{") and _object(first) is not None
 

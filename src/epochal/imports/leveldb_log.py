@@ -13,6 +13,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from epochal.journal.regular_file import regular_only
+
 MAGIC = b":W&B"
 FILE_HEADER_BYTES = 7
 _BLOCK = 32768
@@ -38,7 +40,7 @@ class LogFile:
 
         A record cut at the end of the file is left for the next call. Raises ``OSError``.
         """
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", opener=regular_only) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.offset and size >= FILE_HEADER_BYTES:
                 self._say(f"{self.path} became shorter than the {self.offset} bytes read of it.")

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import file_signature
+from epochal.journal.regular_file import regular_only
 
 MAGIC = b"SQLite format 3\0"
 _WRITE_AHEAD = 2
@@ -62,6 +63,10 @@ class SqliteFile:
             return {n: {row[0] for row in connection.execute(_COLUMNS, (n,))} for n in names}
 
     def _connect(self) -> sqlite3.Connection:
+        # SQLite itself opens what lies beside the file, and would wait for a pipe's writer.
+        for side in self._sides():
+            if side.exists() and not side.is_file():
+                raise FormatError(f"{side} is not a regular file, so {self.path} is not read.")
         if any(found[1] for found in file_signature(*self._sides())):
             return sqlite3.connect(self._fresh_copy(), timeout=_WAIT_S)
         start = _start(self.path)
@@ -92,7 +97,7 @@ class SqliteFile:
 
 
 def _start(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         return file.read(100)
 
 

@@ -28,6 +28,7 @@ from epochal.imports.foreign import (
 )
 from epochal.imports.tfevents_event import Event, Tags
 from epochal.imports.tfevents_file import Chunk, EventFile
+from epochal.journal.regular_file import regular_only
 from epochal.record import Record
 
 MARK = "tfevents"
@@ -183,7 +184,7 @@ class TensorboardRun:
     def blob(self, file: str) -> bytes:
         """The bytes of an image, a sound or a graph, from its place in the event file."""
         place = self._blobs[file]
-        with open(place.path, "rb") as opened:
+        with open(place.path, "rb", opener=regular_only) as opened:
             opened.seek(place.start)
             return opened.read(place.end - place.start)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epochal.imports.foreign import Identity, stable_id
+from epochal.journal.regular_file import regular_only
 
 # A last line without a newline is taken as complete when nothing was written for so long.
 _SETTLED_S = 5.0
@@ -29,7 +30,7 @@ class TextFile:
     def read_rest(self) -> bytes:
         """What follows the offset; nothing, and a problem, when the file cannot be read."""
         try:
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=regular_only) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self.offset:
                     self.say(f"{self.path} became shorter than the {self.offset} bytes read of it.")

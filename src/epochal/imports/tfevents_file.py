@@ -29,6 +29,7 @@ from epochal.imports.record_frames import (
 from epochal.imports.tfevents_event import Event, Tags, read_event
 from epochal.imports.tfevents_points import PointTable
 from epochal.imports.tfevents_template import template_of
+from epochal.journal.regular_file import regular_only
 
 _CHUNK_BYTES = 2 * 1024 * 1024
 # Fewer events of one length than this are parsed one by one.
@@ -61,7 +62,7 @@ class EventFile:
 
     def read(self) -> Iterator[Chunk]:
         """Every whole record written since; raises ``OSError`` when the file cannot be read."""
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", opener=regular_only) as file:
             status = os.fstat(file.fileno())
             seen = (status.st_size, status.st_mtime_ns)
             if status.st_size <= self.offset or seen == self._stuck_at:

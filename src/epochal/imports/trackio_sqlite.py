@@ -15,6 +15,7 @@ from epochal.imports.foreign import Batch, Extent, Identity, empty_points, file_
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
+from epochal.journal.regular_file import read_regular
 from epochal.record import Record
 
 _METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
@@ -146,7 +147,7 @@ class TrackioRun:
 
     def blob(self, file: str) -> bytes:
         """The bytes of a media file."""
-        return self._blobs[file].read_bytes()
+        return read_regular(self._blobs[file])
 
     def _read_table(self, table: str, take: Take) -> Iterator[Batch]:
         statement = f"SELECT * FROM {table} WHERE {self._column} = ? AND id > ? ORDER BY id"

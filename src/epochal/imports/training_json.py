@@ -14,6 +14,7 @@ from typing import Any
 
 from epochal.imports.object_files import ObjectFiles, ObjectFormat
 from epochal.imports.text_file import TextFile, files_in
+from epochal.journal.regular_file import regular_only
 
 _PATTERNS = ("training.json", "*/training.json", "log-*.json", "*/log-*.json")
 _PEEK_BYTES = 4096
@@ -35,7 +36,7 @@ def _files(path: Path) -> list[Path]:
 def _is_array_of_objects(path: Path) -> bool:
     if path.suffix.lower() not in (".json", ".log"):
         return False
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         start = file.read(_PEEK_BYTES).lstrip()
     rest = start[1:].lstrip()
     return start.startswith(b"[") and (rest[:1] == b"{" or rest in (b"", b"]"))

@@ -10,6 +10,7 @@ import numpy as np
 
 from epochal.imports.histogram import histogram_record
 from epochal.imports.media import blob_record, media_type_of_name
+from epochal.journal.regular_file import read_regular
 from epochal.record import Record
 
 
@@ -26,7 +27,7 @@ def media_records(
         label = name if len(paths) == 1 else f"{name}/{number}"
         place = _inside(folder, path)
         try:
-            data = None if place is None else place.read_bytes()
+            data = None if place is None else read_regular(place)
         except OSError:
             data = None
         if data is None or place is None:

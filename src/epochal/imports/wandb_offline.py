@@ -29,6 +29,7 @@ from epochal.imports.protobuf import Field, WireError
 from epochal.imports.values import Sorted, plain_number, sort_values, tamed, unix_seconds
 from epochal.imports.wandb_media import media_records
 from epochal.journal.layout import read_json
+from epochal.journal.regular_file import read_regular, regular_only
 from epochal.record import Record
 
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
@@ -40,7 +41,7 @@ _GOALS = {1: "min", 2: "max"}
 def find(path: Path) -> WandbFolder | None:
     """The runs of a ``wandb`` folder, of the folder above it, of a run's folder or of one log."""
     if path.is_file():
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular_only) as file:
             start = file.read(FILE_HEADER_BYTES)
         if not start.startswith(MAGIC):
             return None if path.suffix != ".wandb" or start else WandbFolder(path)
@@ -138,7 +139,7 @@ class WandbRun:
 
     def blob(self, file: str) -> bytes:
         """The bytes of a media file."""
-        return self._blobs[file].read_bytes()
+        return read_regular(self._blobs[file])
 
     # -- what the records become ------------------------------------------------------------------
 

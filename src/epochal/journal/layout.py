@@ -17,16 +17,33 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from epochal.errors import FormatError, UsageError
-from epochal.journal.line import decode_json, encode_json, without_surrogates
+from epochal.journal.line import (
+    MAX_DEPTH,
+    decode_json,
+    encode_json,
+    nests_too_deeply,
+    without_surrogates,
+)
+from epochal.journal.regular_file import NotRegularFileError, read_regular
 
 LOOP = "loop"
 FINDINGS = "findings"
 _RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
 _MAX_SLUG_BYTES = 100
+MAX_JSON_BYTES = 16 * 1024 * 1024
+_JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _PART_NAME = re.compile(r"^(?P<writer>[a-z0-9][a-z0-9_-]*)\.(?P<attempt>\d{4,})\.(?P<part>\d{4,})$")
 # Device names that Windows reserves whatever their ending.
 _RESERVED = {"con", "prn", "aux", "nul"} | {f"{d}{i}" for d in ("com", "lpt") for i in range(10)}
+
+
+class JsonFileError(FormatError):
+    """A small JSON file that cannot be read; ``fault`` is what is wrong with it."""
+
+    def __init__(self, path: Path, fault: str) -> None:
+        super().__init__(f"cannot read {path.parent}: {path.name} {fault}.")
+        self.fault = fault
 
 
 class PartName(NamedTuple):
@@ -188,15 +205,43 @@ def _json_bytes(value: Any) -> bytes:
         return encode_json(without_surrogates(value))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a small JSON object; a file that is not one raises and is named."""
+def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Read a small JSON object; raises ``JsonFileError`` for a file that is not one.
+
+    Size and depth are bounded: nobody knows who wrote the file.
+    """
     try:
-        value = decode_json(path.read_bytes())
+        text = read_regular(path, max_bytes=max_bytes)
+    except NotRegularFileError:
+        raise JsonFileError(path, "is not a regular file") from None
+    except FormatError:
+        raise JsonFileError(path, f"is larger than {max_bytes:,} bytes") from None
+    try:
+        value = decode_json(text)
+    except RecursionError:
+        raise JsonFileError(path, _too_deep(text)) from None
     except ValueError as error:
-        raise FormatError(f"{path} is not valid JSON: {error}") from error
+        raise JsonFileError(path, f"is not valid JSON: {str(error).rstrip('.')}") from error
     if not isinstance(value, dict):
-        raise FormatError(f"{path} holds no JSON object.")
+        raise JsonFileError(path, "holds no JSON object")
+    if nests_too_deeply(value):
+        raise JsonFileError(path, _too_deep(text))
     return value
+
+
+def _too_deep(text: bytes) -> str:
+    """What is wrong with a text that is nested too deeply, with the line where it goes too far."""
+    depth, end = 0, len(text)
+    for token in _JSON_TOKEN.finditer(text):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                end = token.start()
+                break
+        elif token[0] in (b"]", b"}"):
+            depth -= 1
+    line = text.count(b"\n", 0, end) + 1
+    return f"is nested too deeply (line {line})"
 
 
 def parse_part_name(file_name: str, suffix: str) -> PartName | None:

@@ -21,6 +21,9 @@ from epochal.values import split_nonfinite
 # How every record starts. Nested objects of users may hold "log" too, but not in this order.
 _RECORD_START = re.compile(rb'\{"log":"[^"\\]*","t":')
 
+# Far deeper than any configuration that is recorded, far from where recursion ends.
+MAX_DEPTH = 100
+
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 # Fields that hold one number per name: free metrics, and the values of abs-maxes.
@@ -71,6 +74,19 @@ def without_surrogates(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [without_surrogates(item) for item in value]
     return value
+
+
+def nests_too_deeply(value: Any) -> bool:
+    """Whether a decoded JSON value has more than ``MAX_DEPTH`` levels."""
+    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+    return bool(level)
 
 
 def decode(line: bytes) -> Record | None:

@@ -17,6 +17,7 @@ from typing import Any
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
+from epochal.journal.regular_file import regular_only
 from epochal.record import FORMAT_VERSION, Position, Record
 
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -54,7 +55,7 @@ class PartReader:
 
     def _lines(self, at_once: int) -> Iterator[list[bytes]]:
         """The whole lines from the offset on, read so many bytes at once; none with a NUL."""
-        with open(self.path, "rb", buffering=0) as file:
+        with open(self.path, "rb", buffering=0, opener=regular_only) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.offset:
                 raise FormatError(f"{self.path} became shorter while it was being read.")

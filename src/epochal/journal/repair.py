@@ -19,6 +19,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, write_json
 from epochal.journal.process import liveness
 from epochal.journal.reader import NewerFormatError, PartReader
+from epochal.journal.regular_file import regular_only
 from epochal.record import Record
 
 Tail = Literal["torn", "nul"]
@@ -128,7 +129,7 @@ def _examine(
 
 
 def _has_nul(path: Path, offset: int) -> bool:
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular_only) as file:
         file.seek(offset)
         return any(b"\0" in chunk for chunk in iter(lambda: file.read(_CHUNK_BYTES), b""))
 
@@ -169,7 +170,7 @@ def _cut_tails(folder: RunFolder, diagnosis: Diagnosis) -> Iterator[str]:
             continue
         path = folder.part_path(part.name)
         kept = path.with_name(f"{path.name}.damaged")
-        with path.open("r+b") as file:
+        with open(path, "r+b", opener=regular_only) as file:
             file.seek(part.tail_at)
             with kept.open("ab") as beside:
                 while chunk := file.read(_CHUNK_BYTES):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochal.journal.line import decode
+from epochal.journal.regular_file import read_regular
 
 
 def last_step_in(part: Path) -> int | None:
     """The last training step a journal part holds, read from its end."""
-    text = part.read_bytes()
+    text = read_regular(part)
     end = text.rfind(b"\n")  # what follows the last newline is not a whole record
     while end > 0:
         start = text.rfind(b"\n", 0, end) + 1

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from epochal.journal.line import decode, decode_json, encode_json
 from epochal.journal.reader import check_version
+from epochal.journal.regular_file import read_regular
 from epochal.record import Axis, Record, axis_of, scalars_of
 from epochal.segments.lanes import Lane, signature_of
 from epochal.segments.long import NO_NUMBER, LongForm, LongKey
@@ -131,7 +132,7 @@ class Collected:
 
 def collect(path: FilePath) -> Collected:
     """Read a whole part; raises NewerFormatError for one of a newer format."""
-    text = path.read_bytes()
+    text = read_regular(path)
     found = Collected(journal_bytes=len(text))
     for line in whole_lines(text):
         record = _parse(line)

@@ -9,6 +9,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, RunFolder, read_json
 from epochal.journal.line import decode
 from epochal.journal.process import liveness
+from epochal.journal.regular_file import regular_only
 
 # A thread may be inside a write while another has already turned to the next part.
 _SETTLED_S = 5.0
@@ -69,7 +70,7 @@ def _has_finish(folder: RunFolder, part: PartName) -> bool:
 
 def _read(folder: RunFolder, part: PartName, *, end: bool) -> bytes:
     try:
-        with open(folder.part_path(part), "rb") as file:
+        with open(folder.part_path(part), "rb", opener=regular_only) as file:
             if end:
                 size = os.fstat(file.fileno()).st_size
                 file.seek(max(0, size - _END_BYTES))

@@ -18,6 +18,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, encode_json
 from epochal.journal.reader import read_part
+from epochal.journal.regular_file import read_regular
 from epochal.segments.collect import Collected, collect, whole_lines
 from epochal.segments.finished import sealable_parts
 from epochal.segments.plan import make_plan
@@ -121,7 +122,7 @@ def _covers(target: Path, journal: Path, name: PartName) -> bool:
 
 def _compare(segment_path: Path, journal: Path, found: Collected) -> None:
     """Raise FormatError unless the segment gives back every record; JSON text tells types apart."""
-    lines = whole_lines(journal.read_bytes())
+    lines = whole_lines(read_regular(journal))
     with Segment(segment_path) as segment:
         for expected, (ordinal, record) in enumerate(segment.records()):
             text, line = encode_json(record), next(lines, b"")

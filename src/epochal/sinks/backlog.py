@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
+from epochal.journal.regular_file import regular_only
 from epochal.record import Position, Record
 from epochal.segments.read import Segment
 from epochal.segments.run_records import every_part
@@ -215,7 +216,7 @@ def _time_of(item: Item) -> float:
 def _num_records(folder: RunFolder, name: PartName) -> int:
     """How many records a part holds; of one that is being written, its whole lines."""
     try:
-        with open(folder.part_path(name), "rb") as file:
+        with open(folder.part_path(name), "rb", opener=regular_only) as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_COUNTED_BYTES), b""))
     except FileNotFoundError:
         with Segment(folder.sealed_path(name)) as segment:

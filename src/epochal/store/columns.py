@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from epochal.record import Axis, Record, scalars_of
 
 _STEP_LIMIT = 2**63
+# The year 9999, where calendars of most programs end.
+_TIME_LIMIT = 253_402_300_800
 NO_STEP = -1
 # Logs that hardly ever repeat a set of names would make a block per record: beyond this many sets,
 # each value goes to a block of its name.
@@ -164,10 +166,17 @@ def whole_number(value: Any) -> int | None:
     return value if -_STEP_LIMIT <= value < _STEP_LIMIT else None
 
 
+def unix_time(value: Any) -> float | None:
+    """A time as a file says it, in Unix seconds; None for what is not a time."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return float(value) if 0 <= value < _TIME_LIMIT else None
+
+
 def seconds(record: Record) -> float:
     """A record's time in Unix seconds; nan when it has none."""
     t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) else float("nan")
+    return float(t) if isinstance(t, (int, float)) and abs(t) < _STEP_LIMIT else float("nan")
 
 
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
+from epochal.journal.line import nests_too_deeply
 from epochal.record import Axis, Record
 from epochal.store.columns import Origin, whole_number
 
@@ -60,7 +61,10 @@ class PartFacts:
             self.reached[axis] = at
 
     def note(self, ordinal: int, record: Record) -> None:
-        """Take in a record of one of ``FACT_KINDS``."""
+        """Take in a record of one of ``FACT_KINDS``; fields that nest too deeply are damage."""
+        if nests_too_deeply(record):
+            self.num_damaged += 1
+            record = {key: value for key, value in record.items() if not nests_too_deeply(value)}
         kind = record["log"]
         if kind == "run" and ordinal == 0:
             self.header = record

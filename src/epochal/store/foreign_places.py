@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epochal.errors import FormatError
+from epochal.guard import Guard
 from epochal.imports.foreign import (
     ANYBODYS,
     Batch,
@@ -61,8 +62,9 @@ class _Probed:
 class ForeignPlaces:
     """The sources found so far; a run that stays keeps its place in its files."""
 
-    def __init__(self) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
         self._probed: dict[Path, _Probed] = {}
+        self._guard = Guard() if guard is None else guard
 
     def runs(self, places: Iterable[Path]) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
         """Every run of another tracker in some folders and files, with the lock of its source.
@@ -75,7 +77,7 @@ class ForeignPlaces:
     def _below(
         self, path: Path, *, depth: int, without: Set[str]
     ) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
-        found = [(*pair, at.lock) for at in self._at(path, without) for pair in at.runs()]
+        found = [(*pair, at.lock) for at in self._at(path, without) for pair in self._runs_at(at)]
         yield from found
         if depth == _DEPTH:
             return
@@ -93,11 +95,25 @@ class ForeignPlaces:
         if started >= probed.look_after:
             probed.places = {
                 source.label: probed.places.get(source.label) or Place(source)
-                for source in _opened(path, without)
+                for source in self._opened(path, without)
             }
             ended = time.monotonic()
             probed.look_after = ended + max(_LOOK_EVERY_S, (ended - started) * _LOOK_SHARE)
         return list(probed.places.values())
+
+    def _opened(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
+        """What importers find; a fault of theirs is a problem of this one place."""
+        found = self._guard.run(str(path), _opened, path, without)
+        return [self._faulty(path)] if found is None else found
+
+    def _runs_at(self, place: Place) -> Sequence[tuple[Foreign, ForeignRun]]:
+        path = place.source.path
+        found = self._guard.run(str(path), place.runs)
+        return list(_runs_of(self._faulty(path))) if found is None else found
+
+    def _faulty(self, path: Path) -> UnreadableFile:
+        error = self._guard.faults[str(path)].error
+        return UnreadableFile(path, "an unknown tracker", f"{path} cannot be read: {error}.")
 
 
 def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from epochal.guard import Guard
 from epochal.store.answers import Series
 from epochal.store.cached import CachedSegments
 from epochal.store.columns import SeriesKey
@@ -126,6 +127,8 @@ class Held:
     segments: OpenSegments = field(default_factory=OpenSegments)
     loaded: LoadedRuns = field(default_factory=LoadedRuns)
     cached: CachedSegments | None = None
+    # The faults of runs in lists, by the place of each run.
+    guard: Guard = field(default_factory=Guard)
 
 
 def _bytes(series: Series) -> int:

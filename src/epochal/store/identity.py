@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.errors import FormatError
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import JsonFileError, RunFolder, read_json
 from epochal.record import FORMAT_VERSION
 from epochal.store.answers import Labels
 from epochal.store.labels import read_labels
 from epochal.store.listing import Listing, Stat
+
+_REMEDIES = {
+    "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
+    "labels.json": "The run is listed without labels; fix or delete that file.",
+}
 
 
 class Identity:
@@ -46,25 +50,27 @@ class Identity:
                 continue
             self._seen[what] = stat
             self._problems.pop(what, None)
-            if stat is not None and stat.size < 0:
-                self._problems[what] = f"{what} is not a file."
-                continue
             try:
                 read()
             except FileNotFoundError:
                 self._problems[what] = f"{what} is missing; 'epochal repair' can rebuild it."
-            except (OSError, FormatError) as error:
-                self._problems[what] = f"{what} cannot be read: {error}"
+            except JsonFileError as error:
+                self._problems[what] = f"{what} {error.fault}. {_REMEDIES[what]}"
+            except OSError as error:
+                reason = error.strerror or error
+                self._problems[what] = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
 
     def _read_identity(self) -> None:
+        self.said = {}
         said = read_json(self._folder.identity)
         version = said.get("v", FORMAT_VERSION)
         if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
             self.newer_format = (
-                f"run.json was written by a newer Epochal (format {version}, this one reads"
-                f" up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
+                f"run.json was written by a newer Epochal (format {str(version)[:20]}, this one"
+                f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
         self.said = said
 
     def _read_labels(self) -> None:
+        self.labels = Labels()
         self.labels = read_labels(self._folder)

@@ -23,6 +23,7 @@ T = TypeVar("T")
 # Part of the file's name: an older Epochal goes on with its own.
 VERSION = 4
 _LOCKED_FOR_S = 0.25
+_TOO_MUCH = "a run whose configuration has too large a number or too deep a nesting is not kept."
 _TABLE = """
 create table if not exists runs (path text primary key, signature text not null, row blob not null)
 """
@@ -68,8 +69,8 @@ class Index:
         for path, signature, row in rows:
             try:
                 encoded.append((path, signature, self._encoder.encode(row)))
-            except OverflowError:
-                self._notices["a run whose configuration has too large a number is not kept."] += 1
+            except (OverflowError, RecursionError):
+                self._notices[_TOO_MUCH] += 1
         if encoded:
             self._ask(lambda c: c.executemany("replace into runs values (?, ?, ?)", encoded))
 

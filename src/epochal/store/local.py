@@ -47,7 +47,6 @@ class LocalStore:
         self._lock = threading.RLock()
         self._index_lock = threading.Lock()
         self._folders: dict[Path, FolderSource] = {}
-        self._foreign = ForeignPlaces()
         # By place, as are the rows of the index.
         self._runs: dict[str, LocalRun] = {}
         self._by_id: dict[str, LocalRun] = {}
@@ -56,6 +55,7 @@ class LocalStore:
         self._looked = False
         self._index = Index(cache)
         self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
+        self._foreign = ForeignPlaces(self._held.guard)
 
     def __enter__(self) -> LocalStore:
         return self
@@ -98,7 +98,8 @@ class LocalStore:
             found = list(self._runs.values())
         found.sort(key=lambda run: run.created, reverse=True)
         if selects is not None:
-            found = [run for run in found if selects(run)]
+            guard = self._held.guard
+            found = [run for run in found if guard.run(run.place, selects, run, default=False)]
         if sort is not None:
             found = sort(found)
         self._remember(at_least=_WRITE_EVERY)
@@ -137,7 +138,7 @@ class LocalStore:
         for run in known:  # the others have not been read yet
             if run.lock.acquire(blocking=False):
                 try:
-                    run.refresh()
+                    run.look_again()
                 finally:
                     run.lock.release()
         with self._lock:
@@ -269,7 +270,7 @@ class LocalStore:
                     continue
                 row = self._index.decode(encoded)
                 if row is not None:
-                    run.recall(signature, row)
+                    self._held.guard.run(run.place, run.recall, signature, row)
             self._index.remove(gone)
 
     def _remember(self, *, at_least: int = 1) -> None:

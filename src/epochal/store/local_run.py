@@ -14,12 +14,12 @@ from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
-from epochal.store.columns import SeriesKey
+from epochal.store.columns import SeriesKey, unix_time
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
 from epochal.store.naming import no_metric, resolve
-from epochal.store.row import Row, make_row
+from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
 from epochal.store.state import RunState
 from epochal.store.status import derive_status
@@ -81,6 +81,21 @@ class LocalRun:
         self._own_id: str | None = None
 
     # -- reading ----------------------------------------------------------------------------------
+
+    # A list asks for id, time of creation and row: a fault in reading one run is its problem alone.
+
+    def look_again(self) -> None:
+        """Like ``refresh``; a fault becomes the run's problem."""
+        self._or_faulty(self.refresh, lambda row: True)
+
+    def _or_faulty(self, read: Callable[[], T], instead: Callable[[Row], T]) -> T:
+        """What ``read`` returns; where it raises, what a row says that tells the fault."""
+        found = self._held.guard.run(self.place, read)
+        if found is not None:
+            return found
+        fault = self._held.guard.faults[self.place]
+        self._row = faulty_row(self.path, f"the run cannot be read: {fault.error}.")
+        return instead(self._row)
 
     @_locked
     def refresh(self) -> bool:
@@ -195,7 +210,7 @@ class LocalRun:
         """
         if self.lock.acquire(blocking=self._own_id is None):
             try:
-                self._own_id = self._read_id()
+                self._own_id = self._or_faulty(self._read_id, lambda row: row.id)
             finally:
                 self.lock.release()
         assert self._own_id is not None
@@ -204,7 +219,7 @@ class LocalRun:
     def _read_id(self) -> str:
         if self._row is not None:
             return self._row.id
-        said = str(self._said("id") or "")
+        said = _text(self._said("id")) or ""
         return said if 0 < len(said) <= _MAX_ID else self.path.name
 
     @property
@@ -216,14 +231,16 @@ class LocalRun:
     @_locked
     def created(self) -> float:
         """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
+        return self._or_faulty(self._read_created, lambda row: row.created)
+
+    def _read_created(self) -> float:
         if self._row is not None:
             return self._row.created
-        created = self._said("created")
-        if isinstance(created, (int, float)):
-            return float(created)
-        header = self._known().header
-        if header is not None and isinstance(header.get("t"), (int, float)):
-            return float(header["t"])
+        created = unix_time(self._said("created"))
+        if created is None:
+            created = unix_time((self._known().header or {}).get("t"))
+        if created is not None:
+            return created
         try:
             return self.path.stat().st_mtime
         except OSError:
@@ -237,12 +254,12 @@ class LocalRun:
         labels, own_tags = self.labels, self._said("tags")
         return RunInfo(
             id=self.id,
-            name=labels.name or str(self._said("name") or self.path.name),
-            project=str(self._said("project") or self.path.parent.name),
+            name=labels.name or _text(self._said("name")) or self.path.name,
+            project=_text(self._said("project")) or self.path.parent.name,
             folder=str(self.path),
             status=_UNREADABLE,
             tags=_texts(own_tags) if labels.tags is None else labels.tags,
-            notes=self._said("notes") if labels.notes is None else labels.notes,
+            notes=_text(self._said("notes")) if labels.notes is None else labels.notes,
             hidden=labels.hidden,
             tracker=self.tracker,
         )
@@ -252,13 +269,12 @@ class LocalRun:
     def row(self) -> Row:
         """All that lists and filters ask of the run."""
         if self._row is None:
-            self._row = self._make_row()
-            self.has_news = True
+            self._row = self._or_faulty(self._make_row, lambda row: row)
         return self._row
 
     def _make_row(self) -> Row:
         state, said = self._known(), self.source.said
-        return make_row(
+        row = make_row(
             self.brief(),
             state,
             own_id=self.own_id,
@@ -269,6 +285,8 @@ class LocalRun:
             is_newer=self.source.is_newer,
             end=end_of(state),
         )
+        self.has_news = True
+        return row
 
     @property
     @_locked
@@ -459,5 +477,14 @@ class LocalRun:
         return self.row.end if self._state is None else end_of(self._state)
 
 
+def _text(value: Any) -> str | None:
+    """A text, or a number as people write it in a name; None for anything else."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(map(str, value)) if isinstance(value, (list, tuple)) else ()
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(text for item in value if (text := _text(item)) is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -168,6 +169,42 @@ def make_row(
         metrics=state.metrics,
         found=found_in(state),
         nonfinite=ends_nonfinite(state),
+    )
+
+
+def faulty_row(path: Path, problem: str) -> Row:
+    """The row of a run that could not be read at all, known by its path."""
+    try:
+        created = path.stat().st_mtime
+    except OSError:
+        created = 0.0
+    return Row(
+        id=path.name,
+        name=path.name,
+        project=path.parent.name,
+        created=created,
+        updated=None,
+        attempts=0,
+        step=None,
+        epoch=None,
+        total_steps=None,
+        num_epochs=None,
+        records=0,
+        damaged=0,
+        tags=(),
+        notes=None,
+        labels=Labels(),
+        config={},
+        problem=problem,
+        is_unreadable=True,
+        finish=None,
+        process=None,
+        vanished=None,
+        source=None,
+        end={},
+        metrics=[],
+        found=None,
+        nonfinite=False,
     )
 
 

@@ -12,6 +12,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode, decode_json
 from epochal.journal.reader import PartReader, check_version
+from epochal.journal.regular_file import regular_only
 from epochal.record import Position, Record
 from epochal.store.columns import Piece, SeriesKey
 from epochal.store.digest import PartDigest
@@ -48,7 +49,7 @@ class TailedPart:
         Raises ``FileNotFoundError`` for a part that is gone, ``FormatError`` for a file that became
         shorter or is of a newer format.
         """
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", opener=regular_only) as file:
             status = os.fstat(file.fileno())
             seen = (status.st_size, status.st_mtime_ns)
             if status.st_size < self.offset:
@@ -115,7 +116,7 @@ class TailedPart:
 
     def read(self, kind: str, places: list[Place]) -> Iterator[Record]:
         """The records at these places; the bytes of each may have damaged lines before it."""
-        with open(self.path, "rb") as file:
+        with open(self.path, "rb", opener=regular_only) as file:
             for place in places:
                 start, end = place.key
                 file.seek(start)

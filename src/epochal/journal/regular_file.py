@@ -1,0 +1,47 @@
+"""Opens regular files and nothing else.
+
+A pipe waits for somebody to write to it, a device may never end, and a folder of runs may hold
+either under any name. ``open(path, "rb", opener=regular_only)`` refuses them without waiting.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from epochal.errors import FormatError
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class NotRegularFileError(OSError):
+    """What a path leads to is a folder, a pipe, a socket or a device."""
+
+
+def regular_only(path: str, flags: int) -> int:
+    """An opener for ``open``: raises ``NotRegularFileError`` for what is not a regular file."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise NotRegularFileError(errno.EINVAL, "it is not a regular file", str(path))
+
+
+def read_regular(path: Path, *, max_bytes: int | None = None) -> bytes:
+    """The bytes of a regular file; raises ``FormatError`` where there are more than ``max_bytes``.
+
+    The limit counts what is read, not what the file system says: a file may grow meanwhile.
+    """
+    with open(path, "rb", buffering=0, opener=regular_only) as file:
+        if max_bytes is None:
+            return file.read()
+        chunks: list[bytes] = []
+        left = max_bytes
+        while chunk := file.read(min(_CHUNK_BYTES, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
+            chunks.append(chunk)
+        return b"".join(chunks)
