@@ -110,6 +110,39 @@ def test_history_of_a_resumed_run_has_the_older_epochs_once(make_monitor: MakeMo
     ]
 
 
+@pytest.mark.parametrize("given", ["ten", -1, 2.5])
+def test_a_number_of_epochs_that_is_none_is_refused(given: Any, tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match="num_epochs must be a whole number of at least 0, or None"
+    ):
+        Monitor(given, dir=tmp_path, console=False)
+
+
+def test_a_name_in_the_place_of_the_epochs_is_shown_its_place(tmp_path: Path) -> None:
+    name: Any = "ten"
+    with pytest.raises(TypeError, match=r"got 'ten'; the name comes second: Monitor\(10, 'name'\)"):
+        Monitor(name, dir=tmp_path, console=False)
+
+
+def test_exports_make_the_folders_on_their_way(tmp_path: Path) -> None:
+    with Monitor(1, dir=tmp_path / "runs", console=False) as monitor:
+        monitor.log(0, 0.5, {"loss": 1.0})
+        monitor.export_csv(tmp_path / "new" / "a" / "out.csv")
+        monitor.write_log(tmp_path / "new" / "b" / "out.log")
+    assert (tmp_path / "new" / "a" / "out.csv").is_file()
+    assert (tmp_path / "new" / "b" / "out.log").is_file()
+
+
+def test_an_export_that_fails_names_the_file_itself(tmp_path: Path) -> None:
+    (tmp_path / "out.csv").mkdir()
+    (tmp_path / "file").write_text("")
+    with Monitor(1, dir=tmp_path / "runs", console=False) as monitor:
+        for path in (tmp_path / "out.csv", tmp_path / "file" / "out.csv"):
+            with pytest.raises(OSError, match=r"out\.csv'$|file'$") as caught:
+                monitor.export_csv(path)
+            assert ".tmp" not in str(caught.value)
+
+
 def test_csv_has_a_column_for_a_metric_that_appears_late(
     make_monitor: MakeMonitor, tmp_path: Path
 ) -> None:

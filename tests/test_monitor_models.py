@@ -11,7 +11,9 @@ import torch
 from torch import nn
 
 from epochal import FlowBuilder, Monitor, profile_module
+from epochal.journal.archive_wish import ask_for_archive
 from epochal.journal.reader import read_journal
+from epochal.run.archive import write_asked_archives
 
 
 @pytest.fixture
@@ -58,6 +60,43 @@ def test_a_profiled_graph_ends_with_its_heat_map(monitor: Monitor) -> None:
     assert monitor.run.finished
 
 
+def test_a_heat_map_outlives_the_end_of_profiling(monitor: Monitor) -> None:
+    model = FlowBuilder.start(nn.Linear(4, 8)).through(nn.GELU()).build()
+    model.enable_profiling()
+    model(torch.ones(2, 4)).sum().backward()
+    model.disable_profiling()
+    monitor.finish_with(model)
+    assert "timed" in graphs(monitor)[0]["svg"]
+
+
+def test_a_model_that_was_never_run_is_drawn_without_times(monitor: Monitor) -> None:
+    model = FlowBuilder.start(nn.Linear(4, 8)).through(nn.GELU()).build()
+    model.enable_profiling()
+    monitor.finish_with(model)
+    assert "<svg" in graphs(monitor)[0]["svg"]
+    assert monitor.run.finished
+
+
+def test_a_module_profile_without_a_pass_is_drawn_without_times(monitor: Monitor) -> None:
+    with profile_module(nn.Sequential(nn.Linear(4, 8), nn.ReLU())) as profile:
+        pass
+    monitor.finish_with(profile)
+    assert graphs(monitor)[0]["name"] == "Sequential"
+    assert monitor.run.finished
+
+
+def test_a_picture_that_fails_does_not_keep_the_run_open(monitor: Monitor) -> None:
+    not_a_model: Any = "model"
+    with pytest.raises(ValueError, match=r"must be a torch\.nn\.Module, got str"):
+        monitor.finish_with(not_a_model)
+    assert monitor.run.finished
+
+
+def test_a_plain_module_is_not_taken_for_a_profile(monitor: Monitor) -> None:
+    with pytest.raises(TypeError, match=r"got Linear: time it with `with profile_module\(model\)"):
+        monitor.watch_profiled(nn.Linear(2, 2))
+
+
 def test_a_profiled_module_ends_with_its_heat_map(monitor: Monitor) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU())
     with profile_module(model) as profile:
@@ -72,6 +111,45 @@ def test_the_archive_asked_for_is_there_after_finish(monitor: Monitor, tmp_path:
     monitor.finish()
     page = written(tmp_path / "report.html")
     assert page.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_an_archive_goes_into_a_folder_that_was_not_there(monitor: Monitor, tmp_path: Path) -> None:
+    monitor.save_html(tmp_path / "new" / "folder" / "report.html")
+    monitor.finish()
+    assert (tmp_path / "new" / "folder" / "report.html").stat().st_size > 10_000
+
+
+def test_every_archive_asked_for_is_written(monitor: Monitor, tmp_path: Path) -> None:
+    monitor.save_html(tmp_path / "first.html")
+    monitor.save_html(tmp_path / "second.html")
+    monitor.save_html(tmp_path / "first.html")
+    monitor.finish()
+    pages = sorted(path.name for path in tmp_path.glob("*.html"))
+    assert pages == ["first.html", "second.html"]
+
+
+def test_a_folder_that_cannot_be_made_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    monitor = Monitor(1, dir=tmp_path)
+    monitor.save_html(tmp_path / "file" / "report.html")
+    assert "report.html cannot be written" in capsys.readouterr().err
+    monitor.finish()
+    assert monitor.run.finished
+
+
+def test_an_archive_that_takes_too_long_says_how_to_get_it(
+    monitor: Monitor, tmp_path: Path
+) -> None:
+    monitor.log(0, 0.5, {"loss": 0.25})
+    monitor.finish()
+    ask_for_archive(monitor.run.folder, tmp_path / "late.html")
+    (outcome,) = write_asked_archives(monitor.run.folder, wait_s=0.0)
+    assert not outcome.is_written
+    command = f"epochal export {monitor.run.folder.path} --format html --output {tmp_path}"
+    assert command in outcome.sentence
+    assert written(tmp_path / "late.html")
 
 
 def test_the_archive_can_be_asked_for_afterwards(monitor: Monitor, tmp_path: Path) -> None:

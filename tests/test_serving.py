@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,12 @@ def test_failing_to_start_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFix
     said = capfd.readouterr().err
     assert said.startswith("The live page could not be started: port=700000")
     assert "Traceback" not in said
+
+
+def test_a_port_that_is_no_number_is_refused_at_once(tmp_path: Path) -> None:
+    port: Any = "x"
+    with pytest.raises(TypeError, match="port must be a whole number from 0 to 65535, got 'x'"):
+        serve_in_background(tmp_path, port)
 
 
 def test_a_port_that_may_not_move_is_refused(tmp_path: Path) -> None:

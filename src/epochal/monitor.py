@@ -106,10 +106,7 @@ class Monitor:
         sampler: ResourceSampler | None = None,
         **options: Any,
     ) -> None:
-        if num_epochs is not None:
-            num_epochs = plain_int(num_epochs, name="num_epochs")
-            if num_epochs < 0:
-                raise UsageError(f"num_epochs={num_epochs} must be 0 or more.")
+        num_epochs = None if num_epochs is None else _epoch_count(num_epochs)
         if run is not None and (options or name is not None):
             raise UsageError("name and options belong to a new run; this monitor was given one.")
         self.num_epochs = num_epochs
@@ -171,22 +168,39 @@ class Monitor:
 
         That is a ``Graph`` after ``enable_profiling()``, or what ``profile_module`` gave back.
         """
+        from epochal.torch.graph.graph import Graph
         from epochal.torch.graph.module_profile import ModuleProfile
+        from epochal.torch.structure import unwrapped
 
         if isinstance(model, ModuleProfile):
             self._log_picture(model.module, model.picture(example_inputs))
-        else:
-            self._log_picture(model, model.picture(profiled=True))
+            return
+        graph = unwrapped(model)
+        if not isinstance(graph, Graph):
+            raise ValueTypeError(
+                f"model must be a Graph after enable_profiling(), or what profile_module(model) "
+                f"returned, got {type(graph).__name__}: time it with `with profile_module(model) "
+                "as profile:` and pass the profile, or draw it without times with watch()."
+            )
+        self._log_picture(graph, graph.picture(profiled=True))
 
-    def finish_with(self, model: Any) -> None:
-        """Record the picture once more, coloured by time if the model was profiled, and finish."""
+    def finish_with(self, model: Any, example_inputs: Any = None) -> None:
+        """Record the picture once more, and finish the run, whatever becomes of the picture.
+
+        The picture is coloured by time if passes of the model were timed, also when profiling was
+        switched off since.
+        """
         from epochal.torch.graph.module_profile import ModuleProfile
+        from epochal.torch.structure import unwrapped
 
-        if isinstance(model, ModuleProfile) or getattr(model, "is_profiling", False):
-            self.watch_profiled(model)
-        else:
-            self.watch(model)
-        self.finish()
+        try:
+            if getattr(unwrapped(model), "has_profile", False):
+                self.watch_profiled(model, example_inputs)
+            else:
+                plain = model.module if isinstance(model, ModuleProfile) else model
+                self.watch(plain, example_inputs)
+        finally:
+            self.finish()
 
     def save_html(self, path: str | Path) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended."""
@@ -262,6 +276,21 @@ class Monitor:
                 if first is None or past.epoch < first:
                     earlier[past.epoch] = past
         return [earlier[number] for number in sorted(earlier)]
+
+
+def _epoch_count(given: Any) -> int:
+    try:
+        count = plain_int(given, name="num_epochs")
+    except UsageError:
+        count = -1
+    if count < 0:
+        kind = ValueTypeError if isinstance(given, str) else UsageError
+        hint = "; the name comes second: Monitor(10, 'name')" if isinstance(given, str) else ""
+        raise kind(
+            "num_epochs must be a whole number of at least 0, or None when unknown, "
+            f"got {given!r}{hint}."
+        )
+    return count
 
 
 def _metrics(metrics: Any) -> dict[str, Any]:

@@ -27,6 +27,18 @@ def test_the_archive_asked_for_is_written(start_run: StartRun, tmp_path: Path) -
     assert job.left() is None
 
 
+def test_every_archive_asked_for_is_written(start_run: StartRun, tmp_path: Path) -> None:
+    run = start_run()
+    run.save_html(tmp_path / "first.html")
+    run.save_html(tmp_path / "second.html")
+    job = ArchivingJob(run.folder)
+    while job.go_on():
+        time.sleep(0.05)
+    assert (tmp_path / "first.html").is_file()
+    assert (tmp_path / "second.html").is_file()
+    assert job.left() is None
+
+
 def test_an_archive_that_was_not_finished_is_named_with_its_command(
     start_run: StartRun, tmp_path: Path
 ) -> None:

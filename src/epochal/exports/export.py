@@ -69,15 +69,21 @@ def rows_of(run: RunView, rows: Rows | None) -> Rows:
 
 @contextlib.contextmanager
 def new_file(path: str | Path) -> Iterator[TextIO]:
-    """A text file that appears under its name when it is complete, or not at all."""
-    target = Path(path)
+    """A text file that appears under its name when it is complete, or not at all.
+
+    Folders on the way are made. An ``OSError`` names the file itself.
+    """
+    target = Path(path).expanduser()
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
+        target.parent.mkdir(parents=True, exist_ok=True)
         # newline="": csv and log write their own line ends, the same on every platform.
         with temporary.open("w", encoding="utf-8", newline="") as out:
             yield out
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            raise type(error)(error.errno, error.strerror, str(target)) from None
         raise

@@ -1,38 +1,69 @@
-"""Has the archive of a finished run written, one HTML file, by a process of its own."""
+"""Has the archives of a finished run written, one HTML file each, by processes of their own."""
 
 from __future__ import annotations
 
 import subprocess
+import time
+from dataclasses import dataclass
 
-from epochal.journal.archive_wish import archive_command
+from epochal.journal.archive_wish import archive_command, archive_paths, shown_command
 from epochal.journal.layout import RunFolder
 
-WAIT_S = 5.0
+# How long a program that ends as it should waits for its archives, and one that is being ended.
+WAIT_S = 60.0
+WAIT_WHEN_STOPPED_S = 5.0
 
 
-def write_asked_archive(folder: RunFolder, *, wait_s: float = WAIT_S) -> str:
-    """Start the writing and wait a while; a sentence on how it stands, "" when none is asked."""
-    command = archive_command(folder)
-    if command is None:
-        return ""
-    where = command[-1]
+@dataclass(frozen=True, slots=True)
+class ArchiveOutcome:
+    """How one archive stands when the waiting is over, in a sentence."""
+
+    path: str
+    is_written: bool
+    sentence: str
+
+
+def write_asked_archives(folder: RunFolder, *, wait_s: float = WAIT_S) -> list[ArchiveOutcome]:
+    """Write every archive that was asked for, all at once, and wait for them.
+
+    What is not written in time goes on by itself.
+    """
+    until = time.monotonic() + wait_s
+    started = [(path, _start(folder, path)) for path in archive_paths(folder)]
+    return [_outcome(folder, path, one, until) for path, one in started]
+
+
+def _start(folder: RunFolder, path: str) -> subprocess.Popen[bytes] | OSError:
     try:
-        process = subprocess.Popen(
-            command,
+        return subprocess.Popen(
+            archive_command(folder, path),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        _, said = process.communicate(timeout=wait_s)
     except OSError as error:
-        return f"the archive {where} could not be written: {error}"
+        return error
+
+
+def _outcome(
+    folder: RunFolder, path: str, process: subprocess.Popen[bytes] | OSError, until: float
+) -> ArchiveOutcome:
+    again = f"write it with: {shown_command(folder, path)}"
+    if isinstance(process, OSError):
+        return ArchiveOutcome(
+            path, False, f"the archive {path} was not written: {process}; {again}"
+        )
+    try:
+        _, said = process.communicate(timeout=max(until - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
         process.returncode = 0  # it goes on by itself: nobody waits for it
         if process.stderr is not None:
             process.stderr.close()
-        return f"the archive is still being written to {where}"
+        sentence = f"the archive {path} is still being written; if it does not appear, {again}"
+        return ArchiveOutcome(path, False, sentence)
     if process.returncode:
-        why = said.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
-        return f"the archive {where} could not be written: {why[-1]}"
-    return f"the archive is in {where}"
+        lines = said.decode("utf-8", "replace").strip().splitlines() or ["it gave no reason"]
+        why = lines[-1].removeprefix("epochal: ").rstrip(".")
+        return ArchiveOutcome(path, False, f"the archive {path} was not written: {why}; {again}")
+    return ArchiveOutcome(path, True, f"the archive is in {path}")

@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 from epochal.console.verbosity import error, msg
+from epochal.errors import ValueTypeError
 
 READY_WITHIN_S = 20.0
 LINGER_S = 60.0
@@ -18,8 +19,11 @@ LINGER_S = 60.0
 def serve_in_background(folder: str | Path, port: int | None = None) -> str | None:
     """Start a server beside this process and say where; None, with a sentence said, on failure.
 
-    It goes on for a minute after this process ends, so that pages see how it ended.
+    It goes on for a minute after this process ends, so that pages see how it ended. Raises
+    ``ValueTypeError`` for a port that is no number.
     """
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
+        raise ValueTypeError(f"port must be a whole number from 0 to 65535, got {port!r}.")
     command = [
         *(sys.executable, "-m", "epochal.serving", str(Path(folder).absolute())),
         *("--parent", str(os.getpid()), "--linger", str(LINGER_S)),
@@ -41,7 +45,7 @@ def serve_in_background(folder: str | Path, port: int | None = None) -> str | No
     if url is None:
         process.kill()
         process.wait()
-        why = said.get("error") or f"it said nothing within {READY_WITHIN_S:.0f} s"
+        why = said.get("error") or said.get("silence", "")
         error("%s", f"The live page could not be started: {why}")
         return None
     process.returncode = 0  # it outlives this process: nobody waits for it
@@ -52,7 +56,7 @@ def serve_in_background(folder: str | Path, port: int | None = None) -> str | No
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What the process says first; nothing if it says nothing in time."""
+    """What the process says first; why it said nothing (``silence``) where it does not."""
     pipe = process.stdout
     assert pipe is not None
     said: list[bytes] = []
@@ -60,12 +64,16 @@ def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
     reading = threading.Thread(target=lambda: said.append(pipe.readline()), daemon=True)
     reading.start()
     reading.join(READY_WITHIN_S)
+    silence = "it ended before it was ready"
     if reading.is_alive():
+        silence = f"it said nothing within {READY_WITHIN_S:.0f} s"
         process.kill()
         reading.join()
     pipe.close()
     try:
         words = json.loads(b"".join(said))
     except ValueError:
-        return {}
-    return {str(key): str(value) for key, value in words.items()} if isinstance(words, dict) else {}
+        words = None
+    if not isinstance(words, dict):
+        return {"silence": silence}
+    return {str(key): str(value) for key, value in words.items()}

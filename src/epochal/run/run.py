@@ -31,7 +31,7 @@ from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.run import notebook, samples
-from epochal.run.archive import write_asked_archive
+from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
 from epochal.run.death import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
 from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
@@ -192,9 +192,16 @@ class Run(RecordingRun):
         return serve_in_background(self.dir.parent.parent, port) if self.is_recorded else None
 
     def save_html(self, path: str | Path) -> None:
-        """Have the run written as one HTML file when it ends, however; at once if it has ended."""
+        """Have the run written as one HTML file when it ends, however; at once if it has ended.
+
+        Called with several paths, it writes each of them. Folders on the way are made now.
+        """
         if not self.is_recorded:
             return
+        try:
+            Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            self._console.notice(f"the archive {path} cannot be written: {error}.")
         ask_for_archive(self._folder, path)
         if self._finished:
             self._write_archive()
@@ -306,8 +313,14 @@ class Run(RecordingRun):
         self.write_directly()
 
     def _write_archive(self, status: str = "finished") -> None:
-        if self.is_of_this_process:
-            self._console.line(f"epochal: {write_asked_archive(self._folder)}")
+        if not self.is_of_this_process:
+            return
+        wait_s = WAIT_S if status == "finished" else WAIT_WHEN_STOPPED_S
+        for archive in write_asked_archives(self._folder, wait_s=wait_s):
+            if archive.is_written:
+                self._console.line(f"epochal: {archive.sentence}")
+            else:
+                self._console.notice(archive.sentence)
 
     def _say_goodbye(self, status: str) -> None:
         if self.rank != 0 or not self.is_of_this_process:

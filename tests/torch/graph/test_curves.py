@@ -132,3 +132,14 @@ def test_after_a_restart_old_epochs_have_no_duration(tmp_path: Path) -> None:
     lines = (tmp_path / "t.log").read_text().splitlines()
     assert lines[3] == "epoch 3/4  loss=0.2500"
     assert lines[4].startswith("epoch 4/4  loss=0.1250  [")
+
+
+def test_files_make_the_folders_on_their_way(tmp_path: Path) -> None:
+    graph = FlowBuilder.start(nn.Linear(2, 2)).build()
+    graph.record_scalar("loss", 1.0)
+    graph.flush()
+    graph.plot_html(tmp_path / "a" / "curves.html")
+    graph.export_trends(tmp_path / "b" / "table.csv")
+    graph.write_log(tmp_path / "c" / "d" / "training.log", 1)
+    graph.svg(tmp_path / "e" / "graph.svg")
+    assert sum(path.is_file() for path in tmp_path.rglob("*.*")) == 4

@@ -120,13 +120,25 @@ def test_collect_takes_tagged_numbers_of_the_last_forward() -> None:
     assert graph.latest_metrics()["score"] == pytest.approx(output.item())
 
 
-def test_collect_of_many_values_names_the_reduction_to_use() -> None:
-    graph = network()
+def test_collect_needs_a_forward() -> None:
     with pytest.raises(ValueError, match="needs a forward"):
-        graph.collect("score")
+        network().collect("score")
+
+
+def test_collect_of_many_values_records_their_mean() -> None:
+    graph = network()
     graph(X)
-    with pytest.raises(ValueError, match=r"'encoder' holds 16 values.*collect_with"):
-        graph.collect("encoder")
+    graph.collect(["encoder"])
+    graph.flush()
+    mean = graph.tagged("encoder").mean().item()
+    assert graph.latest_metrics()["encoder"] == pytest.approx(mean)
+
+
+def test_collect_of_what_is_no_tensor_says_what_to_do() -> None:
+    graph = FlowBuilder.start(nn.LSTM(4, 2)).tag("rnn").build()
+    graph(X)
+    with pytest.raises(ValueError, match=r"'rnn' is a tuple.*record_scalar"):
+        graph.collect("rnn")
 
 
 @pytest.mark.parametrize("reduction", [*Reduce, "norm"])

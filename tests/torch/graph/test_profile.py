@@ -263,3 +263,80 @@ def test_the_median_pass_is_reported_without_the_first() -> None:
     profile = profile_of(passes, levels={"a": 1}, names=["a"])
     assert (profile.forward_ms, profile.backward_ms, profile.passes) == (2.0, 4.0, 3)
     assert profile.nodes[0].total_ms == 6.0
+
+
+def body() -> Graph:
+    flow = FlowBuilder.start(nn.Linear(8, 64)).tag("wide").through(nn.ReLU())
+    return flow.through(nn.Linear(64, 8)).label("body").build()
+
+
+def nested() -> Graph:
+    torch.manual_seed(0)
+    return FlowBuilder.start(nn.Linear(4, 8)).tag("first").through(body()).tag("middle").build()
+
+
+def test_nodes_of_labelled_graphs_are_timed_under_their_paths() -> None:
+    graph = nested()
+    graph.enable_profiling()
+    for _ in range(3):
+        graph(X).sum().backward()
+    profile = graph.profile()
+    names = [node.name for node in profile.nodes]
+    assert names[:3] == ["first", "middle", "body.wide"]
+    inside = [node for node in profile.nodes if node.inside == "middle"]
+    assert len(inside) == 3
+    assert graph.timing("body.wide").name == "body.wide"
+    whole = graph.timing("middle")
+    assert all(math.isfinite(node.backward_ms) for node in inside)
+    assert max(node.backward_ms for node in inside) <= whole.backward_ms
+    assert "body.wide" in profile.text()
+    assert {level.level for level in profile.levels} == {
+        node.level for node in profile.nodes if node.inside is None
+    }
+
+
+def test_a_whole_pass_counts_what_is_inside_a_graph_once() -> None:
+    outer = {"body.a": ("body",), "body.b": ("body",)}
+    calls = [("body.a", 0.0, 1.0), ("body.b", 1.0, 3.0), ("body", 0.0, 3.0)]
+    backward = [("body.b", 0.0, 4.0), ("body", 0.0, 4.0), ("body.a", 4.0, 6.0), ("body", 4.0, 6.0)]
+    one = Pass(ScriptedClock(), 0.0, 3.0, calls=calls, backward=backward, around=outer)
+    profile = profile_of([one], levels={"body": 1}, names=["body", "body.a", "body.b"])
+    assert (profile.forward_ms, profile.backward_ms) == (3.0, 6.0)
+    assert [node.total_ms for node in profile.nodes] == [9.0, 3.0, 6.0]
+    assert "100.0%" in profile.text()
+    (level,) = profile.levels
+    assert (level.nodes, level.wall_ms) == (1, 3.0)
+
+
+def test_the_heat_map_goes_into_labelled_graphs() -> None:
+    graph = nested()
+    plain = {node.key for node in graph.picture().nodes}
+    graph.enable_profiling()
+    graph(X).sum().backward()
+    heat = graph.picture(profiled=True)
+    assert plain >= {"first", "middle"}
+    shown = {node.key: node for node in heat.nodes}
+    assert "middle" not in shown
+    assert shown["body.wide"].time is not None
+    assert {(edge.source, edge.target) for edge in heat.edges} >= {("first", "body.wide")}
+    assert heat.svg().count('class="node') == len(heat.nodes)
+    assert "body.wide" in heat.dot()
+
+
+def test_graphs_in_graphs_in_graphs_are_timed() -> None:
+    middle = FlowBuilder.start(body()).tag("deep").label("mid").build()
+    graph = FlowBuilder.start(nn.Linear(4, 8)).through(middle).tag("all").build()
+    graph.enable_profiling()
+    graph(X).sum().backward()
+    assert graph.timing("mid.deep").inside == "all"
+    assert graph.timing("mid.body.wide").inside == "mid.deep"
+    assert "mid.body.wide" in {node.key for node in graph.picture(profiled=True).nodes}
+
+
+def test_profiling_ends_with_no_hook_left_in_labelled_graphs() -> None:
+    graph = nested()
+    graph.enable_profiling()
+    graph(X)
+    graph.disable_profiling()
+    assert hooks_of(graph) == 0
+    assert graph.has_profile

@@ -207,7 +207,10 @@ class Graph(nn.Module):
         graph.record_scalar(name, value, weight=weight)
 
     def collect(self, tags: Sequence[str] | str, *, weight: float = 1.0) -> None:
-        """Record the outputs of tagged nodes in the last forward; each must be one number."""
+        """Record the outputs of tagged nodes in the last forward; of several numbers the mean.
+
+        `collect_with` records another reduction.
+        """
         collect(self, tags, None, weight=weight)
 
     def collect_with(
@@ -395,9 +398,17 @@ class Graph(nn.Module):
         return self.picture(profiled=profiled).dot()
 
     def enable_profiling(self) -> None:
-        """Time every node, forward and backward, until `disable_profiling`."""
+        """Time every node, forward and backward, until `disable_profiling`.
+
+        Nodes of labelled graphs inside are timed as 'label.node'.
+        """
         if self._profiler is None:
-            self._profiler = Profiler(self, dict(self._named_modules()))
+            timed = list(self._timed_nodes())
+            self._profiler = Profiler(
+                self,
+                {name: module for name, module, _, _ in timed},
+                around={name: wholes for name, _, _, wholes in timed if wholes},
+            )
         self._profiler.install()
 
     def disable_profiling(self) -> None:
@@ -406,21 +417,30 @@ class Graph(nn.Module):
             self._profiler.remove()
 
     @property
+    def has_profile(self) -> bool:
+        """Whether a pass was timed, so that there is a profile."""
+        return self._profiler is not None and any(
+            one.ended is not None for one in self._profiler.passes
+        )
+
+    @property
     def is_profiling(self) -> bool:
         """Whether nodes are being timed."""
         return self._profiler is not None and self._profiler.is_installed
 
     def profile(self) -> Profile:
         """The times of the median pass so far; waits for a GPU that is still at one."""
-        names = [name for name, _ in self._named_modules()]
-        levels = {node.name: node.level for node in self.wiring.nodes}
+        timed = {name: node.level for name, _, node, _ in self._timed_nodes()}
         passes = [] if self._profiler is None else list(self._profiler.passes)
-        return profile_of(passes, levels=levels, names=names)
+        return profile_of(passes, levels=timed, names=list(timed))
 
     def timing(self, tag: str) -> NodeTime:
-        """One node's times in the median pass, by tag or id."""
+        """One node's times in the median pass, by tag or id, or by a path like 'label.tag'."""
         profile = self.profile()
-        name = self.wiring.node_of(self.wiring.tags[tag]).name if tag in self.wiring.tags else tag
+        graph, own = tree.visible_at(self, tag)
+        tags = graph.wiring.tags
+        node = graph.wiring.node_of(tags[own]).name if own in tags else own
+        name = f"{tag.removesuffix(own)}{node}"
         found = profile.node(name)
         if found is None:
             raise unknown_tag(tag, [node.name for node in profile.nodes])
@@ -456,6 +476,21 @@ class Graph(nn.Module):
             module = self.module_of(node)
             if module is not None:
                 yield node.name, module
+
+    def _timed_nodes(self) -> Iterator[tuple[str, nn.Module, Node, tuple[str, ...]]]:
+        """Every node with a module, its name in a profile, and the nodes around it, nearest first.
+
+        Nodes of labelled graphs come after the node that is the graph, as 'label.node'.
+        """
+        for node in self.wiring.nodes:
+            module = self.module_of(node)
+            if module is None:
+                continue
+            yield node.name, module, node, ()
+            if isinstance(module, Graph) and module.label is not None:
+                for name, part, inner, wholes in module._timed_nodes():
+                    around = (*(f"{module.label}.{whole}" for whole in wholes), node.name)
+                    yield f"{module.label}.{name}", part, inner, around
 
     def _own_name(self, name: str) -> str:
         head, _, rest = str(name).partition(".")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from torch import Tensor
+
 from epochal.errors import UsageError
 from epochal.torch.graph import tree
 from epochal.torch.graph.names import listed_names, unknown_metric
@@ -64,17 +66,18 @@ def flush_own(graph: Graph, names: Names) -> None:
 
 
 def collect(graph: Graph, tags: Names, reduction: Reduce | None, *, weight: float) -> None:
-    """Record the last outputs of tagged nodes, each one number or reduced to one."""
+    """Record the last outputs of tagged nodes, reduced to one number each; the mean by default."""
     for tag in graph.wiring.expanded(listed_names(tags)):
         value = graph.tagged(tag)
         if value is None:
             raise UsageError(f"collect({tag!r}) needs a forward before it.")
-        if reduction is None and value.numel() != 1:
+        if not isinstance(value, Tensor):
             raise UsageError(
-                f"{tag!r} holds {value.numel()} values, not one: "
-                f"use collect_with([{tag!r}], 'mean') or another reduction."
+                f"{tag!r} is a {type(value).__name__}, not a tensor: tag a node that returns one, "
+                f"or record what you need of it with record_scalar({tag!r}, …)."
             )
-        number = value.detach() if reduction is None else reduction.apply(value)
+        chosen = reduction or (None if value.numel() == 1 else Reduce.MEAN)
+        number = value.detach() if chosen is None else chosen.apply(value)
         graph.observation.record(tag, number, weight=weight)
 
 

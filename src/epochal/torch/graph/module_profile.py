@@ -33,6 +33,11 @@ class ModuleProfile:
         """The module that is timed."""
         return self._module
 
+    @property
+    def has_profile(self) -> bool:
+        """Whether a pass was timed, so that there is a profile."""
+        return any(one.ended is not None for one in self._profiler.passes)
+
     def profile(self) -> Profile:
         """The times of the median pass so far; waits for a GPU that is still at one."""
         return profile_of(list(self._profiler.passes), levels={}, names=list(self._parts))

@@ -14,12 +14,17 @@ from epochal.torch.graph.profiler import Pass
 
 @dataclass(frozen=True, slots=True)
 class NodeTime:
-    """One node's time in a pass; backward is nan where there was none."""
+    """One node's time in a pass; backward is nan where there was none.
+
+    A node of a labelled graph inside is named 'label.node' and `inside` that graph's node, whose
+    time includes its own.
+    """
 
     name: str
     level: int
     forward_ms: float
     backward_ms: float
+    inside: str | None = None
 
     @property
     def total_ms(self) -> float:
@@ -65,7 +70,7 @@ class Profile:
         """A table, the slowest node first, with what the measuring cost below it."""
         ordered = sorted(self.nodes, key=lambda node: -node.total_ms)
         width = max([4, *(len(node.name) for node in ordered)])
-        whole = sum(node.total_ms for node in ordered) or math.nan
+        whole = sum(node.total_ms for node in ordered if node.inside is None) or math.nan
         lines = [f"{'node':<{width}}  {'forward':>10}  {'backward':>10}  {'share':>6}"]
         lines += [
             f"{node.name:<{width}}  {format_time(node.forward_ms):>10}  "
@@ -103,7 +108,13 @@ def profile_of(
     forward = [_by_name(one, one.calls) for one in counted]
     backward = [_by_name(one, one.backward) for one in counted if one.backward]
     nodes = tuple(
-        NodeTime(name, levels.get(name, 0), _median(name, forward), _median(name, backward))
+        NodeTime(
+            name,
+            levels.get(name, 0),
+            _median(name, forward),
+            _median(name, backward),
+            next(iter(finished[-1].around.get(name, ())), None),
+        )
         for name in names
         if any(name in one for one in forward)
     )
@@ -144,7 +155,8 @@ def _by_name(one: Pass, marks: Sequence[tuple[str, object, object]]) -> dict[str
 
 
 def _backward_ms(one: Pass) -> float:
-    return sum(_by_name(one, one.backward).values())
+    times = _by_name(one, one.backward)
+    return sum(time for name, time in times.items() if name not in one.around)
 
 
 def _median(name: str, passes: Sequence[Mapping[str, float]]) -> float:
@@ -157,7 +169,8 @@ def _levels(passes: Sequence[Pass], levels: Mapping[str, int]) -> tuple[LevelTim
     for one in passes:
         by_level: dict[int, list[tuple[str, object, object]]] = {}
         for call in one.calls:
-            by_level.setdefault(levels.get(call[0], 0), []).append(call)
+            if call[0] not in one.around:
+                by_level.setdefault(levels.get(call[0], 0), []).append(call)
         for level, calls in by_level.items():
             wall = one.clock.milliseconds(calls[0][1], calls[-1][2])
             summed = sum(one.clock.milliseconds(start, end) for _, start, end in calls)

@@ -4,7 +4,8 @@ Forward, each part is marked before and after. Backward, the moment the gradient
 part's output is marked; autograd works through the parts one after the other, so that a part's
 backward lasts until the next mark. That needs no change to any tensor, in-place modules included.
 On a GPU marks are events in its stream, read when the GPU has passed them: a step never waits.
-A forward that runs again inside the backward (activation checkpointing) counts as backward.
+A forward that runs again inside the backward (activation checkpointing) counts as backward. A part
+that has parts of its own (a labelled graph) lasts backward as long as they do together.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _AWAITED_PASSES = 4
 
 @dataclass(slots=True, eq=False)
 class Pass:
-    """The marks of one call of the whole module, and of the backward that belongs to it."""
+    """The marks of one call of the whole module, and of the backward that belongs to it.
+
+    `around` has, for each part inside another part, the parts around it.
+    """
 
     clock: Clock
     begun: Any
@@ -37,6 +41,7 @@ class Pass:
     calls: list[tuple[str, Any, Any]] = field(default_factory=list)
     arrivals: list[tuple[str, Any]] = field(default_factory=list)
     backward: list[tuple[str, Any, Any]] = field(default_factory=list)
+    around: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     awaits_backward: bool = False
     overhead_ns: int = 0
     taken: bool = False
@@ -48,10 +53,21 @@ class Pass:
 
 
 class Profiler:
-    """Hooks on a module and on its parts, by name, while it is installed."""
+    """Hooks on a module and on its parts, by name, while it is installed.
 
-    def __init__(self, root: nn.Module, parts: Mapping[str, nn.Module]) -> None:
+    `around` has, for each part inside another part, the parts around it.
+    """
+
+    def __init__(
+        self,
+        root: nn.Module,
+        parts: Mapping[str, nn.Module],
+        *,
+        around: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
         self._root = root
+        self._around = dict(around or {})
+        self._wholes = {whole for wholes in self._around.values() for whole in wholes}
         first = {id(module): name for name, module in reversed(list(parts.items()))}
         # A shared module is timed under its first name: its hooks cannot tell who calls.
         self._parts = {name: one for name, one in parts.items() if first[id(one)] == name}
@@ -107,7 +123,7 @@ class Profiler:
             return
         entered = time.perf_counter_ns()
         clock = clock_for([*tensors_in(inputs), *tensors_in(named), *self._root.parameters()])
-        self._current = Pass(clock, clock.mark())
+        self._current = Pass(clock, clock.mark(), around=self._around)
         self.passes.append(self._current)
         self._current.overhead_ns += time.perf_counter_ns() - entered
 
@@ -138,7 +154,7 @@ class Profiler:
         entered = time.perf_counter_ns()
         start, known = current.starts.pop(name)
         current.calls.append((name, start, current.clock.mark()))
-        for tensor in tensors_in(output):
+        for tensor in tensors_in(output) if name not in self._wholes else ():
             function = tensor.grad_fn
             # A part that hands its input on (an identity) has no backward of its own.
             if function is not None and function not in known:
@@ -160,5 +176,5 @@ def _arrive(one: Pass, name: str, gradients: Any) -> None:
 def _close_backward(one: Pass) -> None:
     ends = [*(mark for _, mark in one.arrivals[1:]), one.clock.mark()]
     for (name, start), end in zip(one.arrivals, ends, strict=True):
-        one.backward.append((name, start, end))
+        one.backward += [(part, start, end) for part in (name, *one.around.get(name, ()))]
     one.arrivals = []
