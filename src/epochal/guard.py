@@ -15,7 +15,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -115,6 +118,14 @@ class Guard:
     def is_disabled(self, member: str) -> bool:
         """Whether a member has used up its faults; its caller then leaves it out."""
         return self.count(member) >= DISABLE_AFTER
+
+
+def settle(future: Future[T], call: Callable[[], T]) -> None:
+    """Hand what a call returns or raises to whoever waits for the future, from any thread."""
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 (raised again where the future is waited for)
+        future.set_exception(error)
 
 
 def describe(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from epochal.server.app import create_app
 from epochal.server.process import MAX_HEADER_BYTES
 from epochal.server.served import ExportFormat
 from epochal.store.local import LocalStore
+from epochal.store.store import Store
 
 WAIT_S = 20.0
 
@@ -133,11 +134,12 @@ def serving(
     token: str | None = None,
     hosts: frozenset[str] = LOOPBACK,
     exports: dict[str, ExportFormat] | None = None,
+    open_store: Callable[[], Store] | None = None,
 ) -> Iterator[Server]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     app = create_app(
-        lambda: LocalStore(*folders),
+        open_store or (lambda: LocalStore(*folders)),
         access=Access(hosts=hosts, token=token, port=port),
         exports=exports,
         folders="test",

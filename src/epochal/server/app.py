@@ -1,32 +1,28 @@
-"""Puts the server together, and catches what nothing else caught: counted, shown here, not told."""
+"""Puts the server together; a fault of ours is counted, shown here, and one sentence for others."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
-import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.errors import EpochalError, RunNotFoundError
+from epochal.guard import Guard as FaultGuard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, Guard
 from epochal.server.answer import problem
 from epochal.server.hub import BEAT_S, Hub
-from epochal.server.reader import Reader
+from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.routes import routes
-from epochal.server.served import ExportFormat, Faults, Served
+from epochal.server.served import ExportFormat, Served, server_guard
 from epochal.store.store import MetricNotFoundError, Store
-
-# A fault at every beat would fill a terminal: the first ones tell what there is to know.
-_MAX_FAULTS_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +43,11 @@ def create_app(
     """A server over a store; ``folders`` is how ``/healthz`` tells it from others."""
     reader = Reader(open_store())
     page = load_page()
+    guard = server_guard()
     parts = Served(
         reader=reader,
-        hub=Hub(reader),
+        hub=Hub(reader, guard),
+        guard=guard,
         page=page,
         open_store=open_store,
         folders=folders,
@@ -64,6 +62,7 @@ def create_app(
         finally:
             parts.hub.close()
             beating.cancel()
+            await asyncio.to_thread(parts.hub.stop)
             await asyncio.to_thread(reader.close)
 
     app = Starlette(
@@ -72,23 +71,25 @@ def create_app(
         exception_handlers={
             HTTPException: _http_problem,
             EpochalError: _our_problem,
-            OSError: _disk_problem,
+            ClientDisconnect: _nobody_there,
         },
     )
     app.state.served = parts
-    guard = Guard(_Net(app, parts.faults), access=access or Access(), page=page)
-    return App(guard, parts.hub.close)
+    return App(Guard(_Net(app, guard), access=access or Access(), page=page), parts.hub.close)
 
 
 class _Net:
     """Around the application: a fault of ours becomes one sentence for the client."""
 
-    def __init__(self, app: ASGIApp, faults: Faults) -> None:
+    def __init__(self, app: ASGIApp, guard: FaultGuard) -> None:
         self._app = app
-        self._faults = faults
+        self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
+        started = ended = False
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
 
         async def noting_send(message: Message) -> None:
             nonlocal started
@@ -96,33 +97,31 @@ class _Net:
                 if message["status"] == 500:
                     return  # Starlette's own answer to what is raised below
                 started = True
-            if started or scope["type"] != "http":
+            if started:
                 await send(message)
 
-        try:
+        with self._guard.member(_member(scope["path"])):
             await self._app(scope, receive, noting_send)
-        except Exception:
-            if scope["type"] != "http":
-                raise
-            _note_fault(self._faults)
-            if not started:
-                sentence = "something went wrong here; the server's terminal says what."
-                await problem(500, sentence)(scope, receive, send)
+            ended = True
+        if not ended and not started:
+            sentence = "internal error: the server's terminal shows where it happened."
+            await problem(500, sentence)(scope, receive, send)
+
+
+def _member(path: str) -> str:
+    """What answers a path, as faults are counted: without the ids in it."""
+    parts = path.split("/")
+    if parts[:3] == ["", "api", "runs"]:
+        parts[3:4] = ["{id}"] if len(parts) > 3 else []
+        del parts[5:]
+    return f"request {'/'.join(parts)}"
 
 
 async def _keep_beating(parts: Served) -> None:
     while True:
         await asyncio.sleep(BEAT_S)
-        try:
+        with parts.guard.member("event stream"):  # the next beat may do better
             await parts.hub.beat()
-        except Exception:  # noqa: BLE001 - counted and shown; the next beat may do better
-            _note_fault(parts.faults)
-
-
-def _note_fault(faults: Faults) -> None:
-    faults.count += 1
-    if faults.count <= _MAX_FAULTS_SHOWN:
-        sys.stderr.write(traceback.format_exc())
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
@@ -135,11 +134,13 @@ async def _http_problem(request: Request, error: Exception) -> Response:
 
 
 async def _our_problem(request: Request, error: Exception) -> Response:
+    if isinstance(error, UnreadableRunError):
+        # A run that is deleted, moved or out of reach while it is read is no fault of ours.
+        return problem(503, str(error))
     is_missing = isinstance(error, (RunNotFoundError, MetricNotFoundError))
     return problem(404 if is_missing else 400, str(error))
 
 
-async def _disk_problem(request: Request, error: Exception) -> Response:
-    """A run that is deleted, moved or out of reach while it is read is no fault of ours."""
-    assert isinstance(error, OSError)
-    return problem(503, f"what was recorded cannot be read: {error.strerror or 'no reason'}.")
+async def _nobody_there(request: Request, error: Exception) -> Response:
+    """A client that hangs up while it sends is no fault; this answer reaches nobody."""
+    return problem(400, "the request ended early.")

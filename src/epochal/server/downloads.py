@@ -16,7 +16,6 @@ from starlette.responses import Response, StreamingResponse
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.server.answer import answer, problem
 from epochal.server.handlers import run_id_of
-from epochal.server.reader import Catalog
 from epochal.server.served import ExportFormat, Served, served
 from epochal.store.answers import RunInfo
 from epochal.store.store import RunView
@@ -38,13 +37,9 @@ async def blob(request: Request) -> Response:
     """``…/blob/{file}``: the bytes of a blob that a record names."""
     file, reader = str(request.path_params["file"]), served(request).reader
 
-    def question(run_id: str) -> tuple[bytes, str] | None:
-        return _blob(reader.catalog.run(run_id), file)
-
-    try:
-        found = await reader.ask(question, run_id_of(request))
-    except OSError as error:
-        return problem(404, f"the blob cannot be read: {error.strerror or error}.")
+    found = await reader.ask_run(run_id_of(request), lambda run: _blob(run, file))
+    if isinstance(found, OSError):
+        return problem(404, f"the blob cannot be read: {found.strerror or found}.")
     if found is None:
         return problem(413, f"blobs over {MAX_BLOB_BYTES} bytes are not served.")
     body, media_type = found
@@ -56,15 +51,13 @@ async def blob(request: Request) -> Response:
 
 
 async def graph_svg(request: Request) -> Response:
-    """``/graph.svg``: the newest picture of a run's model; of the newest run without ``run=``."""
-    reader = served(request).reader
+    """``/graph.svg``: the newest picture of a run's model; of the current run without ``run=``."""
 
-    def question(catalog: Catalog) -> str | None:
-        run = run_or_newest(catalog, request)
+    def question(run: RunView) -> str | None:
         pictures = [e for e in run.entries("graph", rank=None) if e.record.get("svg")]
         return str(max(pictures, key=lambda e: e.t or 0.0).record["svg"]) if pictures else None
 
-    svg = await reader.ask(question, reader.catalog)
+    svg = await served(request).reader.ask_run(await run_or_current(request), question)
     if svg is None:
         return problem(404, "this run has no picture of its model: watch(model) makes one.")
     return await answer(request, svg.encode(), media_type="image/svg+xml", headers=dict(_SANDBOX))
@@ -78,8 +71,8 @@ async def export(request: Request) -> Response:
     if chosen is None:
         known = ", ".join(parts.exports) or "none on this server"
         raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
-    info = await parts.reader.ask(lambda: parts.reader.catalog.run(run_id).info)
-    file = await asyncio.to_thread(_written, parts, info, chosen)
+    info = await parts.reader.ask_run(run_id, lambda run: run.info)
+    file = await parts.reader.work(lambda: _written(parts, info, chosen))
     return StreamingResponse(
         _chunks(file),
         media_type=chosen.media_type,
@@ -91,19 +84,22 @@ async def export(request: Request) -> Response:
     )
 
 
-def run_or_newest(catalog: Catalog, request: Request) -> RunView:
-    """The run that ``run=`` names, else the newest."""
-    run_id = request.query_params.get("run")
-    return catalog.newest() if run_id is None else catalog.run(run_id)
+async def run_or_current(request: Request) -> str:
+    """The id that ``run=`` names; else that of the newest running run, else of the newest."""
+    run_id, reader = request.query_params.get("run"), served(request).reader
+    return await reader.ask(reader.catalog.current) if run_id is None else run_id
 
 
-def _blob(run: RunView, file: str) -> tuple[bytes, str] | None:
+def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
     for entry in run.entries("blob", rank=None):
         if entry.record.get("file") == file:
             size = entry.record.get("bytes")
             if isinstance(size, (int, float)) and size > MAX_BLOB_BYTES:
                 return None
-            return run.blob(file), str(entry.record.get("media_type"))
+            try:
+                return run.blob(file), str(entry.record.get("media_type"))
+            except OSError as error:
+                return error
     raise RunNotFoundError(f"this run has no blob {file!r}.")
 
 

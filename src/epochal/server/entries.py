@@ -10,11 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.server import asked, wire
-from epochal.server.answer import json_answer
 from epochal.server.cursor import cursors_text, parse_cursors, position_text
-from epochal.server.handlers import run_id_of
+from epochal.server.handlers import run_answer, run_id_of
 from epochal.server.news import entry_row
-from epochal.server.served import served
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
@@ -77,17 +75,16 @@ async def records(request: Request) -> Response:
     """``…/records``: raw records after ``since``, in file order."""
     limit = asked.whole(request, "limit", default=1000, most=MAX_RECORDS)
     since = parse_cursors(asked.texts(request, "since", most=64))
-    reader = served(request).reader
+    run_id = run_id_of(request)
 
-    def question(run_id: str) -> wire.RecordPage:
-        run = reader.catalog.run(run_id)
+    def question(run: RunView) -> wire.RecordPage:
         cursor: Cursor = since.get(run_id, {})
         found = list(islice(run.records(cursor), limit + 1))
         page = [wire.PositionedRecord(position_text(p), record) for p, record in found[:limit]]
         reached = {**cursor, **{position.writer: position for position, _ in found[:limit]}}
         return wire.RecordPage(page, cursors_text({run_id: reached}), more=len(found) > limit)
 
-    return await json_answer(request, await reader.ask(question, run_id_of(request)))
+    return await run_answer(request, question)
 
 
 async def _entries(request: Request, choose: Choose) -> Response:
@@ -97,17 +94,16 @@ async def _entries(request: Request, choose: Choose) -> Response:
     limit = asked.whole(request, "limit", default=DEFAULT_ENTRIES, most=MAX_ENTRIES)
     spread = asked.flag(request, "spread")
     ranks = asked.ranks(request)
-    reader = served(request).reader
 
-    def question(run_id: str) -> wire.EntryList:
-        found = choose(reader.catalog.run(run_id), ranks[0] if ranks else None)
+    def question(run: RunView) -> wire.EntryList:
+        found = choose(run, ranks[0] if ranks else None)
         names = Counter(entry.name for entry in found if entry.name is not None)
         chosen = [entry for entry in found if name in (None, entry.name)]
         shown = _spread(chosen, limit) if spread else _newest(chosen, offset, limit)
         rows = [entry_row(entry) for entry in shown]
         return wire.EntryList(rows, dict(names), total=len(chosen), offset=offset)
 
-    return await json_answer(request, await reader.ask(question, run_id_of(request)))
+    return await run_answer(request, question)
 
 
 def _newest(entries: Sequence[Entry], offset: int, limit: int) -> Sequence[Entry]:

@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.server.answer import json_answer, problem
-from epochal.server.downloads import run_or_newest
-from epochal.server.reader import Catalog
+from epochal.server.downloads import run_or_current
 from epochal.server.served import served
 from epochal.server.stream import EventStream
 from epochal.store.progress import epochs_with_eta
@@ -48,33 +47,29 @@ _GPUS = {
 
 
 async def history(request: Request) -> Response:
-    """``/api/history``: every epoch of a run, of the newest without ``run=``."""
-    reader = served(request).reader
-
-    def question(catalog: Catalog) -> list[dict[str, Any]]:
-        return epochs_of(run_or_newest(catalog, request))
-
-    return await json_answer(request, await reader.ask(question, reader.catalog))
+    """``/api/history``: every epoch of a run, of the current one without ``run=``."""
+    run_id = await run_or_current(request)
+    return await json_answer(request, await served(request).reader.ask_run(run_id, epochs_of))
 
 
 async def events(request: Request) -> Response:
     """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``."""
     reader = served(request).reader
-    run_id = await reader.ask(lambda: run_or_newest(reader.catalog, request).info.id)
+    run_id = await run_or_current(request)
+    await reader.ask_run(run_id, lambda run: None)  # a run that is not there is told at once
     last = request.headers.get("last-event-id", "0")
     if not (last.isascii() and last.isdigit() and len(last) < 10):
         return problem(400, "Last-Event-ID must be the number of an epoch.")
     told = int(last)
 
-    def question() -> tuple[list[dict[str, Any]], str]:
-        run = reader.catalog.run(run_id)
+    def question(run: RunView) -> tuple[list[dict[str, Any]], str]:
         return epochs_of(run), run.info.status.state
 
     async def batches() -> AsyncIterator[bytes]:
         sent, polls = told, 0
         yield b"retry: 1000\n\n"
         while True:
-            epochs, state = await reader.ask(question)
+            epochs, state = await reader.ask_run(run_id, question)
             new = [epoch for epoch in epochs if epoch["epoch"] > sent]
             if new:
                 yield b"".join(_event("epoch", epoch, epoch["epoch"]) for epoch in new)

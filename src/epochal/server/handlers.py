@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
 
 import msgspec
 from starlette.requests import Request
@@ -16,7 +17,6 @@ from epochal.errors import EpochalError, FormatError, MetricNotFoundError, Usage
 from epochal.server import asked, wire
 from epochal.server.answer import answer, entity_tag, is_known, json_answer, problem
 from epochal.server.cursor import cursors_text
-from epochal.server.reader import Catalog
 from epochal.server.rows import labels_row, run_detail, run_row
 from epochal.server.series_body import Cut, cut, series_body
 from epochal.server.served import served
@@ -52,7 +52,7 @@ async def health(request: Request) -> Response:
             pid=os.getpid(),
             folders=parts.folders,
             streams=parts.hub.num_streams,
-            faults=parts.faults.count,
+            faults=parts.num_faults,
         ),
     )
 
@@ -65,17 +65,18 @@ async def runs(request: Request) -> Response:
     with_config = asked.flag(request, "config")
     summaries = asked.texts(request, "summary", most=MAX_NAMES)
 
-    def question(catalog: Catalog) -> wire.RunList:
-        catalog.look()
-        found = catalog.runs(query or None, order=order or None)
+    reader = served(request).reader
+
+    def question() -> wire.RunList:
+        reader.catalog.look()
+        found = reader.catalog.runs(query or None, order=order or None)
         rows = [
             run_row(run, with_config=with_config, summaries=summaries)
             for run in found[offset : offset + limit]
         ]
         return wire.RunList(rows, total=len(found), offset=offset)
 
-    reader = served(request).reader
-    return await json_answer(request, await reader.ask(question, reader.catalog))
+    return await json_answer(request, await reader.ask(question))
 
 
 async def run(request: Request) -> Response:
@@ -83,47 +84,59 @@ async def run(request: Request) -> Response:
     with_summaries = asked.flag(request, "summary", default=True)
     parts = served(request)
 
-    def question(run_id: str) -> wire.RunDetail:
-        view = parts.reader.catalog.run(run_id)
+    def question(view: RunView) -> wire.RunDetail:
         return run_detail(view, exports=list(parts.exports), with_summaries=with_summaries)
 
-    return await json_answer(request, await parts.reader.ask(question, run_id_of(request)))
+    return await run_answer(request, question)
 
 
 async def config(request: Request) -> Response:
     """``/api/runs/{id}/config``: what a run was configured with."""
-    reader = served(request).reader
-
-    def question(run_id: str) -> dict[str, object]:
-        return dict(reader.catalog.run(run_id).config)
-
-    return await json_answer(request, await reader.ask(question, run_id_of(request)))
+    return await run_answer(request, lambda view: dict(view.config))
 
 
 async def change_labels(request: Request) -> Response:
     """``PATCH /api/runs/{id}/labels``: what is given is replaced, the rest stays."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return problem(415, "labels are changed with a body of application/json.")
+    too_large = problem(
+        413,
+        f"labels have at most {MAX_BODY_BYTES} bytes.",
+        headers={"connection": "close"},  # what else is sent is not read
+    )
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > MAX_BODY_BYTES:
+        return too_large
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_BODY_BYTES:
-            return problem(413, f"labels have at most {MAX_BODY_BYTES} bytes.")
+            return too_large
     try:
         change = msgspec.json.decode(body, type=wire.LabelsChange)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return problem(400, f"these are not labels: {error}.")
-    reader = served(request).reader
 
-    def question(run_id: str) -> wire.Labels:
-        view = reader.catalog.run(run_id)
-        view.relabel(_changed(view.labels, change))
+    def question(view: RunView) -> wire.Labels | OSError:
+        try:
+            view.relabel(_changed(view.labels, change))
+        except OSError as error:
+            return error
         return labels_row(view.labels)
 
-    try:
-        return await json_answer(request, await reader.ask(question, run_id_of(request)))
-    except OSError as error:
-        return problem(409, f"the labels could not be stored: {error.strerror or error}.")
+    stored = await served(request).reader.ask_run(run_id_of(request), question)
+    if isinstance(stored, OSError):
+        return problem(409, f"the labels could not be stored: {stored.strerror or stored}.")
+    return await json_answer(request, stored)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RunCuts:
+    """What one run has of the series asked for: by name, and where it was read to."""
+
+    position: str | None
+    cuts: Mapping[str, Sequence[Cut]] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[wire.Missing]] = field(default_factory=dict)
 
 
 async def series(request: Request) -> Response:
@@ -141,35 +154,59 @@ async def series(request: Request) -> Response:
         raise UsageError(f"more than {MAX_SERIES} series in one request: ask for fewer at once.")
     reader = served(request).reader
 
-    def question(catalog: Catalog) -> tuple[str, bytes | None]:
-        found = {run_id: _run_or_reason(catalog, run_id) for run_id in run_ids}
-        positions = {
-            run_id: cursors_text({run_id: run.end()})
-            for run_id, run in found.items()
-            if not isinstance(run, str)
-        }
-        tag = entity_tag(request.url.query.encode(), msgspec.json.encode(positions))
-        if is_known(request, tag):
-            return tag, None
-        cuts: list[Cut] = []
-        missing: list[wire.Missing] = []
+    def cuts_of(run_id: str, run: RunView) -> _RunCuts:
+        cuts: dict[str, list[Cut]] = {}
+        missing: dict[str, list[wire.Missing]] = {}
         for name in names:
-            for run_id, run in found.items():
-                if isinstance(run, str):
-                    missing.append(wire.Missing(run_id, name, 0, run))
-                    continue
-                for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
-                    try:
-                        points = run.series(name, rank=rank, axis=axis)
-                    except (MetricNotFoundError, FormatError) as error:
-                        missing.append(wire.Missing(run_id, name, rank, str(error)))
-                    else:
-                        placed = place(run, points, x=x)
-                        cuts.append(cut(run_id, placed, pixels=pixels, lo=lo, hi=hi))
-        return tag, series_body(cuts, missing=missing, positions=positions)
+            for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
+                try:
+                    points = run.series(name, rank=rank, axis=axis)
+                except (MetricNotFoundError, FormatError) as error:
+                    told = wire.Missing(run_id, name, rank, str(error))
+                    missing.setdefault(name, []).append(told)
+                else:
+                    placed = place(run, points, x=x)
+                    one = cut(run_id, placed, pixels=pixels, lo=lo, hi=hi)
+                    cuts.setdefault(name, []).append(one)
+        return _RunCuts(_position(run_id, run), cuts, missing)
 
-    tag, body = await reader.ask(question, reader.catalog)
-    return await answer(request, body or b"", media_type=wire.SERIES_MEDIA_TYPE, tag=tag)
+    async def ask_all(question: Callable[[str, RunView], _RunCuts]) -> dict[str, _RunCuts]:
+        async def ask(run_id: str) -> _RunCuts:
+            try:
+                return await reader.ask_run(run_id, lambda run: question(run_id, run))
+            except EpochalError as error:
+                told = {name: [wire.Missing(run_id, name, 0, str(error))] for name in names}
+                return _RunCuts(None, missing=told)
+
+        found = await asyncio.gather(*map(ask, run_ids))
+        return dict(zip(run_ids, found, strict=True))
+
+    def tag_of(found: Mapping[str, _RunCuts]) -> str:
+        return entity_tag(request.url.query.encode(), msgspec.json.encode(_positions(found)))
+
+    if "if-none-match" in request.headers:
+        # Points are read only where the browser does not hold them.
+        tag = tag_of(await ask_all(lambda run_id, run: _RunCuts(_position(run_id, run))))
+        if is_known(request, tag):
+            return await answer(request, b"", media_type=wire.SERIES_MEDIA_TYPE, tag=tag)
+    found = await ask_all(cuts_of)
+
+    def body() -> bytes:
+        by_name = [(name, one) for name in names for one in found.values()]
+        return series_body(
+            [cut for name, one in by_name for cut in one.cuts.get(name, ())],
+            missing=[told for name, one in by_name for told in one.missing.get(name, ())],
+            positions=_positions(found),
+        )
+
+    encoded = await reader.work(body)
+    return await answer(request, encoded, media_type=wire.SERIES_MEDIA_TYPE, tag=tag_of(found))
+
+
+async def run_answer(request: Request, question: Callable[[RunView], Any]) -> Response:
+    """What a question about the run in a request's path comes to, as JSON."""
+    found = await served(request).reader.ask_run(run_id_of(request), question)
+    return await json_answer(request, found)
 
 
 def run_id_of(request: Request) -> str:
@@ -177,11 +214,12 @@ def run_id_of(request: Request) -> str:
     return str(request.path_params["run_id"])
 
 
-def _run_or_reason(catalog: Catalog, run_id: str) -> RunView | str:
-    try:
-        return catalog.run(run_id)
-    except EpochalError as error:
-        return str(error)
+def _position(run_id: str, run: RunView) -> str:
+    return cursors_text({run_id: run.end()})
+
+
+def _positions(found: Mapping[str, _RunCuts]) -> dict[str, str]:
+    return {run_id: one.position for run_id, one in found.items() if one.position is not None}
 
 
 def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[int]:

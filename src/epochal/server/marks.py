@@ -18,8 +18,7 @@ from starlette.responses import Response
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
 from epochal.server import wire
-from epochal.server.answer import json_answer
-from epochal.server.handlers import run_id_of
+from epochal.server.handlers import run_answer, run_id_of
 from epochal.server.served import served
 from epochal.server.words import Throttle, Words
 from epochal.store.along import place
@@ -46,13 +45,8 @@ class _Found:
 
 async def marks(request: Request) -> Response:
     """``…/marks``: restarts, epochs, checkpoints, phases and throttled GPUs."""
-    parts = served(request)
-
-    def question(run_id: str) -> wire.MarkList:
-        run = parts.reader.catalog.run(run_id)
-        return marks_of(run, parts.words.words(run, run_id))
-
-    return await json_answer(request, await parts.reader.ask(question, run_id_of(request)))
+    words, run_id = served(request).words, run_id_of(request)
+    return await run_answer(request, lambda run: marks_of(run, words.words(run, run_id)))
 
 
 def marks_of(run: RunView, words: Words) -> wire.MarkList:

@@ -31,7 +31,7 @@ class _Sample:
 async def metrics(request: Request) -> Response:
     """``/metrics``: one gauge per series of every live run, and a few about the run itself."""
     reader = served(request).reader
-    text = await reader.ask(_text, reader.catalog)
+    text = await reader.ask(lambda: _text(reader.catalog))
     return await answer(request, text.encode(), media_type=_MEDIA_TYPE)
 
 
@@ -45,8 +45,10 @@ def _text(catalog: Catalog) -> str:
     families: dict[str, list[_Sample]] = {}
     for run in catalog.runs():
         if run.info.status.state in LIVE:
-            run.refresh()
-            for sample in _samples(run):
+            with run.lock:
+                run.refresh()
+                samples = list(_samples(run))
+            for sample in samples:
                 families.setdefault(sample.family, []).append(sample)
     lines = []
     for family, samples in sorted(families.items()):

@@ -6,6 +6,7 @@ and what is remembered are the changes. A run is read on from where it was read 
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -76,25 +77,27 @@ class Words:
 
 
 class WordBook:
-    """The words of the runs asked for last; belongs to the store's thread."""
+    """The words of the runs asked for last."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._of: OrderedDict[str, Words] = OrderedDict()
 
     def words(self, run: RunView, run_id: str) -> Words:
-        """The words of a run, read on to where the run has been read.
+        """The words of a run, read on to where the run has been read; its lock is held.
 
         Step records are many: they are read only where no event tells the phases.
         """
-        words = self._of.setdefault(run_id, Words())
-        self._of.move_to_end(run_id)
-        if not _is_before(words.read_to, run.end()):
-            words = self._of[run_id] = Words()
+        with self._lock:
+            words = self._of.setdefault(run_id, Words())
+            self._of.move_to_end(run_id)
+            if not _is_before(words.read_to, run.end()):
+                words = self._of[run_id] = Words()
+            while len(self._of) > MAX_RUNS:
+                self._of.popitem(last=False)
         has_events = bool(run.entries("event", name="phase", rank=None))
         for position, record in _unread(run, words.read_to, with_loop=not has_events):
             words.add(position, record)
-        while len(self._of) > MAX_RUNS:
-            self._of.popitem(last=False)
         return words
 
 

@@ -1,0 +1,55 @@
+"""Threads for what takes long, none of which keeps the process from ending.
+
+The executors of the standard library are waited for when the interpreter exits, so that a SIGTERM
+would take as long as the read in progress. These threads are daemons and end with the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
+
+from epochal.guard import settle
+
+T = TypeVar("T")
+
+
+class ThreadPool:
+    """At most so many threads, each started when there is a call for it."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self._calls: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._num_threads = 0
+        self._unfinished: set[Future[Any]] = set()
+
+    async def call(self, call: Callable[[], T]) -> T:
+        """What the call returns, made in a thread."""
+        future: Future[T] = Future()
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        self._calls.put((future, call))
+        if not self._idle.acquire(blocking=False) and self._num_threads < self._most:
+            self._num_threads += 1
+            name = f"{self._name}-{self._num_threads}"
+            threading.Thread(target=self._work, name=name, daemon=True).start()
+        return await asyncio.wrap_future(future)
+
+    def close(self, *, within_s: float) -> bool:
+        """Make no call that still waits; False when one that runs has not ended in this time."""
+        running = [future for future in list(self._unfinished) if not future.cancel()]
+        return not wait(running, timeout=within_s).not_done
+
+    def _work(self) -> None:
+        while True:
+            future, call = self._calls.get()
+            if future.set_running_or_notify_cancel():
+                settle(future, call)
+            del future, call  # or what was answered is kept until the next call
+            self._idle.release()
