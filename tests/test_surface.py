@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import inspect
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import epochal
 NAMES = """
 EpochMetrics EpochRecord EpochalError LogVerbosity LostTime Monitor RankMetrics Run RunFinishedError
 RunNotFoundError TrainingRunLogger Trend TrendGroup UsageError Verbosity __version__ current_run
-debug enabled explain_phases finish format_duration init load log msg open set_verbosity
+debug enabled explain_phases finish format_duration init load log msg set_verbosity
 trace verbose verbosity
 """.split()
 
@@ -36,6 +37,14 @@ def test_every_public_name_can_be_imported_and_says_what_it_is() -> None:
             assert inspect.getdoc(getattr(epochal, name)), name
 
 
+def test_a_star_import_replaces_no_builtin() -> None:
+    names: dict[str, object] = {}
+    exec("from epochal import *", names)
+    shadowed = {name for name in names if hasattr(builtins, name)} - {"__builtins__"}
+    assert {name for name in shadowed if not name.startswith("__")} == set()
+    assert epochal.open is not builtins.open
+
+
 def test_an_unknown_name_is_an_attribute_error() -> None:
     assert not hasattr(epochal, "nothing_of_this_name")
 
@@ -53,7 +62,7 @@ def test_the_type_checker_sees_the_same_names_as_the_lazy_table() -> None:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.ImportFrom):
                     typed.update(alias.name for alias in inner.names)
-    assert typed - {"*"} | {"__version__"} == set(epochal.__all__)
+    assert typed - {"*"} | {"__version__"} == {*epochal.__all__, "open"}
 
 
 def test_what_sits_around_a_torch_loop_is_reached_from_the_package_itself() -> None:

@@ -67,6 +67,7 @@ _HOMES = {
     "verbosity": "epochal.console.verbosity",
 }
 
+# `open` is left out: `from epochal import *` would replace the builtin.
 __all__ = [
     "EpochMetrics",
     "EpochRecord",
@@ -94,7 +95,6 @@ __all__ = [
     "load",
     "log",
     "msg",
-    "open",
     "set_verbosity",
     "trace",
     "verbose",
@@ -112,7 +112,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_torch_names()})
+    return sorted({*__all__, *_HOMES, *_torch_names()})
 
 
 def _torch_names() -> dict[str, str]:

@@ -27,7 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "tail": "print a run's latest records, and follow it",
     "doctor": "say what is wrong with a run, what proves it and what to try",
     "compare": "show where runs differ, and what they came to",
-    "export": "write runs as csv, log, jsonl or json",
+    "export": "write runs as csv, log, plain, jsonl, json, html, svg or png",
     "sync": "send a run to other trackers, from where each stopped",
     "import": "copy runs of other trackers into run folders",
     "repair": "report and mend damage in a run's folder",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 
 from epochal.journal.process import liveness, process_identity
 
@@ -40,8 +41,7 @@ class ParentWatch:
 
 
 def _descriptor(pid: int) -> int | None:
-    if not hasattr(os, "pidfd_open"):
-        return None
-    with contextlib.suppress(OSError):  # an older kernel, or a sandbox that forbids it
-        return os.pidfd_open(pid)
+    if sys.platform == "linux" and hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):  # an older kernel, or a sandbox that forbids it
+            return os.pidfd_open(pid)
     return None

@@ -11,7 +11,7 @@ ended. Whoever drives it (``forward.py``) keeps its state and the place it has c
     close(status)    the run ended like this (None: not known, or not yet); returns the state
 
 Any method may raise or take its time: other sinks and the training go on. A new sink is one file
-here, one line in ``registry.py``, its options in ``options.py`` and one line in the conformance
+here, one line in ``registry.py``, its options in ``reporting.py`` and one line in the conformance
 test.
 """
 
