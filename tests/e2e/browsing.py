@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 
 DESKTOP = {"width": 1360, "height": 860}
 PHONE = {"width": 390, "height": 844}
-TRIES = 60
+# How long a condition is waited for: on a machine that does much else, a page takes its time.
+WAIT_MS = 60_000
 TRY_MS = 250
+_Lines = list[list[tuple[float, float]]]
 
 
 @dataclass
@@ -65,7 +68,7 @@ def download(page: Page, metric: str, what: str) -> str:
     return Path(caught.value.path()).read_text(encoding="utf-8")
 
 
-def drawn_lines(page: Page, metric: str) -> list[list[tuple[float, float]]]:
+def drawn_lines(page: Page, metric: str) -> _Lines:
     """The points of every line in a chart as it is on screen, read from its picture."""
     svg = download(page, metric, "SVG")
     # Series have colours of the palette, grids those of the theme; marks have widths of their own.
@@ -80,29 +83,25 @@ def drawn_lines(page: Page, metric: str) -> list[list[tuple[float, float]]]:
     ]
 
 
-def wait_for_lines(page: Page, metric: str, count: int) -> list[list[tuple[float, float]]]:
+def wait_for_lines(page: Page, metric: str, count: int) -> _Lines:
     """The lines of a chart, once there are so many."""
-    lines: list[list[tuple[float, float]]] = []
-    for _ in range(TRIES):
-        lines = drawn_lines(page, metric)
-        if len(lines) == count:
-            break
-        page.wait_for_timeout(TRY_MS)
-    assert len(lines) == count
-    return lines
+    return _once(page, metric, lambda lines: len(lines) == count)
 
 
 def wait_for_points(page: Page, metric: str, count: int) -> list[tuple[float, float]]:
     """The only line of a chart, once it has so many points."""
-    line: list[tuple[float, float]] = []
-    for _ in range(TRIES):
-        lines = drawn_lines(page, metric)
-        line = lines[0] if lines else []
-        if len(line) >= count:
-            break
-        page.wait_for_timeout(TRY_MS)
+    line = _once(page, metric, lambda lines: bool(lines) and len(lines[0]) >= count)[0]
     assert len(line) == count
     return line
+
+
+def _once(page: Page, metric: str, are_so: Callable[[_Lines], bool]) -> _Lines:
+    """The lines of a chart, once they are so."""
+    deadline_s = time.monotonic() + WAIT_MS / 1000
+    while not are_so(lines := drawn_lines(page, metric)):
+        assert time.monotonic() < deadline_s, lines
+        page.wait_for_timeout(TRY_MS)
+    return lines
 
 
 def drag(page: Page, target: Locator, start: float, end: float) -> None:
@@ -135,8 +134,7 @@ def has_drawn(page: Page) -> None:
 
 def until(page: Page, is_so: Callable[[], bool]) -> None:
     """Wait for something; the page's own policy forbids to have the browser wait for it."""
-    for _ in range(TRIES):
-        if is_so():
-            return
+    deadline_s = time.monotonic() + WAIT_MS / 1000
+    while not is_so():
+        assert time.monotonic() < deadline_s
         page.wait_for_timeout(TRY_MS / 5)
-    assert is_so()

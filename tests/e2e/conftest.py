@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.e2e.browsing import DESKTOP, OpenPage, Serve, Site
+from tests.e2e.browsing import DESKTOP, WAIT_MS, OpenPage, Serve, Site
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -25,7 +25,6 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-WAIT_MS = 20_000
 
 
 @pytest.fixture

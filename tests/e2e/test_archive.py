@@ -33,12 +33,17 @@ SVG = (
 )
 
 
-def open_offline(open_page: OpenPage, path: Path, **options: Any) -> Page:
-    """The file, in a browser that can reach nothing; asking for anything is a fault."""
+def open_offline(
+    open_page: OpenPage, path: Path, *, panel: str | None = None, **options: Any
+) -> Page:
+    """The file, in a browser that can reach nothing; asking for anything is a fault.
+
+    ``panel`` is open from the start: to go there later is to race with what is shown before.
+    """
     page = open_page("about:blank", offline=True, **options)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.goto(path.as_uri())
+    page.goto(path.as_uri() + ("" if panel is None else f"#panel={panel}"))
     page.locator("[role=tab]").first.wait_for()
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     return page
@@ -53,7 +58,7 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_every_panel_works_from_a_file(every_kind: Path, open_page: OpenPage, size: str) -> None:
-    phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
+    phone: dict[str, Any] = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
     page = open_offline(open_page, every_kind, **(phone if size == "phone" else {}))
     for panel, content in PANELS.items():
         page.goto(f"{every_kind.as_uri()}#panel={panel}")
@@ -79,8 +84,7 @@ def test_its_csv_has_every_point_of_the_journal(
     path = tmp_path / "run.html"
     code = main(["export", str(run.folder.path), "--format", "html", "--output", str(path)])
     assert code == 0
-    page = open_offline(open_page, path)
-    page.goto(path.as_uri() + "#panel=charts")
+    page = open_offline(open_page, path, panel="charts")
     wait_for_lines(page, "train/loss", 1)
     rows = list(csv.DictReader(io.StringIO(download(page, "train/loss", "CSV"))))
     assert [float(row["value"]) for row in rows] == values
@@ -96,9 +100,9 @@ def test_a_long_series_says_how_coarse_it_is(tmp_path: Path, open_page: OpenPage
     )
     path = tmp_path / "run.html"
     write_archive(tmp_path / "p/x", path, budget_bytes=len(load_page().html) + 60_000)
-    page = open_offline(open_page, path)
-    page.goto(path.as_uri() + "#panel=charts")
-    page.get_by_text("1 bucket =").wait_for()
+    page = open_offline(open_page, path, panel="charts")
+    card = page.locator('[data-metric="loss"]').first
+    card.get_by_text("1 bucket =").wait_for()
     rows = list(csv.DictReader(io.StringIO(download(page, "loss", "CSV"))))
     assert sum(int(float(row["points"])) for row in rows) == points
     assert rows[0]["bucket"].startswith("1 bucket = ")
@@ -113,8 +117,7 @@ def test_several_runs_are_compared_from_a_file(
             run.log({"train/loss": lr}, step=0)
             folders.append(run.folder.path)
     write_archive(folders, tmp_path / "runs.html")
-    page = open_offline(open_page, tmp_path / "runs.html")
-    page.goto((tmp_path / "runs.html").as_uri() + "#panel=compare")
+    page = open_offline(open_page, tmp_path / "runs.html", panel="compare")
     for words in ("finished 0.1000 0.1", "finished 0.2000 0.2"):
         page.get_by_role("row", name=words).wait_for()
 
