@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
     from epochal.format import format_duration
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
-    from epochal.reading import load, open  # noqa: A004 (epochal.open reads like it does)
+    from epochal.reading import load
+    from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
     from epochal.run.current import current_run, finish, log
     from epochal.run.run import Run
     from epochal.run.start import init

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from epochal.cli.checkpoint_places import folders_of, places_of
-from epochal.cli.command import add_json, add_run, check_own, print_json, run_of
+from epochal.cli.command import add_json, add_run, check_own, run_of
+from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
-from epochal.console.verbosity import msg
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number
 from epochal.store.local_run import LocalRun
@@ -61,13 +61,13 @@ def run(args: argparse.Namespace) -> int:
     ]
     rows = [row for rows_there in tables for row in rows_there]
     if args.json:
-        print_json([{"valid": row.is_valid, **_fields(row)} for row in rows])
+        say_json([{"valid": row.is_valid, **_fields(row)} for row in rows])
     elif rows:
         for rows_there in filter(None, tables):
             _print(rows_there, own=view.path / FOLDER)
     else:
         places = " or ".join(str(place) for place in places_of(view))
-        msg("%s", f"No checkpoints in {places}. epochal.Checkpoints(run, state) makes them.")
+        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) makes them.")
     return 0 if all(row.is_valid for row in rows) else 1
 
 
@@ -118,9 +118,9 @@ def _print(rows: list[Row], *, own: Path) -> None:
         for row in rows
     ]
     header = ("CHECKPOINT", "CLASS", "METRIC", "SIZE", "AGE", "VALID")
-    print(table(header, cells, width=terminal_columns(), shrink=(5,), right=(2, 3, 4)))
+    say(table(header, cells, width=terminal_columns(), shrink=(5,), right=(2, 3, 4)))
     total = sum(row.bytes or 0 for row in rows)
     folder = Path(rows[0].path).parent
     where = "" if folder == own else f" in {folder}"
     number = "1 checkpoint" if len(rows) == 1 else f"{len(rows)} checkpoints"
-    msg("%s", f"{format_bytes(total)} in {number}{where}.")
+    remark(f"{format_bytes(total)} in {number}{where}.")

@@ -5,16 +5,16 @@ A command is a module of this folder with two functions, and a line in ``main.CO
     def configure(parser: argparse.ArgumentParser) -> None:   its own arguments
     def run(args: argparse.Namespace) -> int:                 0 done, 1 a problem was found
 
-``--dir``, ``-v`` and ``--quiet`` are every command's already. Data goes to stdout with ``print``;
-remarks go through ``console.verbosity.msg`` so that ``--quiet`` silences them. Whatever a person
-can put right is raised as an ``EpochalError``: ``main`` prints its sentence.
+``--dir``, ``-v`` and ``--quiet`` are every command's already. Everything is printed through
+``output``. Whatever a person can put right is raised as an ``EpochalError``: ``main`` prints its
+sentence.
 """
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
@@ -80,10 +80,3 @@ def check_own(view: LocalRun) -> None:
             f"{view.brief().name!r} lies in files of {view.tracker}, which are only read:"
             f" 'epochal import {view.path}' makes a run of ours of it."
         )
-
-
-def print_json(value: Any) -> None:
-    """Print one JSON text; dataclasses become objects, nan and infinities null."""
-    from epochal.journal.line import encode_json
-
-    print(encode_json(value).decode())

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, print_json, store_of
+from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.errors import UsageError
@@ -49,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
         found = compare(runs, names=args.metric)
         config = found.config if args.all else found.differences()
         if args.json:
-            print_json(_as_data(runs, found, config))
+            say_json(_as_data(runs, found, config))
         else:
-            print("\n\n".join(_tables(runs, found, config)))
+            say("\n\n".join(_tables(runs, found, config)))
     return 0
 
 

@@ -51,9 +51,17 @@ class Continuation:
     @property
     def shell(self) -> str:
         """The same as one line for a shell."""
-        variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
-        line = " ".join([*variables, shlex.join(self.command)])
-        return line if self.cwd is None else f"cd {shlex.quote(self.cwd)} && {line}"
+        variables = [f"{name}={_quoted(value)}" for name, value in self.environment.items()]
+        line = " ".join([*variables, *map(_quoted, self.command)])
+        return line if self.cwd is None else f"cd {_quoted(self.cwd)} && {line}"
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; control characters as bash and zsh spell them, not as they are."""
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in plain) + "'"
 
 
 def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from epochal.cli.command import add_json, print_json, runs_dir
+from epochal.cli.command import add_json, runs_dir
 from epochal.cli.main import COMMANDS
-from epochal.console.verbosity import Verbosity, msg
+from epochal.cli.output import remark, say_json
+from epochal.console.verbosity import Verbosity
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder, read_json
 
@@ -38,18 +39,18 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--seed {args.seed} must be 0 or more.")
     folder = _make_up(args) if args.all_kinds else _train(args)
     if folder is None:
-        msg("Nothing was recorded, because EPOCHAL_MODE is off.")
+        remark("Nothing was recorded, because EPOCHAL_MODE is off.")
         return 0
     identity = read_json(folder.identity)
     if args.json:
-        print_json(
+        say_json(
             {
                 **{key: identity[key] for key in ("id", "name", "project")},
                 "folder": str(folder.path),
             }
         )
     else:
-        msg("%s", _what_next(args, name=f"{identity['project']}/{identity['name']}"))
+        remark(_what_next(args, name=f"{identity['project']}/{identity['name']}"))
     return 0
 
 

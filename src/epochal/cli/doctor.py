@@ -7,7 +7,8 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import one_line, say, say_json
 from epochal.format import format_number
 from epochal.health.finding import Finding
 from epochal.store.standing import as_they_stand
@@ -38,9 +39,9 @@ def run(args: argparse.Namespace) -> int:
     view = run_of(args)
     found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
     if args.json:
-        print_json(_as_data(view, found))
+        say_json(_as_data(view, found))
     else:
-        print("\n".join(_report(view, found)))
+        say("\n".join(_report(view, found)))
     return 1 if any(finding.severity == "error" for finding in found) else 0
 
 
@@ -66,7 +67,7 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     said = (info.status.reason or "").rstrip(".")
     reason = f": {said}" if said and not is_told else ""
     at = "" if info.step is None else f", step {info.step}"
-    yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"
+    yield one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})")
     if not found:
         yield ""
         yield "Nothing was found: no rule has anything to say about this run."
@@ -88,7 +89,7 @@ def _lines(finding: Finding) -> Iterator[str]:
     if finding.steps is not None:
         first, last = finding.steps
         where.append(f"step {first}" if first == last else f"steps {first} to {last}")
-    yield f"    {' · '.join(where)}"
+    yield one_line(f"    {' · '.join(where)}")
     if finding.evidence:
         yield from _wrapped("    evidence: ", _evidence(finding.evidence))
     if finding.advice:

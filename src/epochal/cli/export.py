@@ -6,10 +6,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
 
-from epochal.cli.command import add_json, add_run, print_json, store_of
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
 from epochal.exports.export import FORMATS, PICTURES, export_named, new_file, picture_named
 from epochal.store.store import RunView
@@ -45,15 +45,20 @@ def run(args: argparse.Namespace) -> int:
     if args.output in (None, "-"):
         if name in PICTURES and sys.stdout.isatty():
             raise UsageError(f"{name} is no text for a terminal: name a file with -o.")
-        _write(name, runs, sys.stdout, args)
+        _write(name, runs, _stdout(), args)
         return 0
     with new_file(args.output) as out:
         _write(name, runs, out, args)
     if args.json:
-        print_json({"file": args.output, "runs": [view.brief().id for view in runs]})
+        say_json({"file": args.output, "runs": [view.brief().id for view in runs]})
     else:
-        msg("%s", f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} written to {args.output}.")
+        remark(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} written to {args.output}.")
     return 0
+
+
+def _stdout() -> TextIO:
+    """Exact data for a pipe or a file; a terminal is shown control characters escaped."""
+    return cast(TextIO, VisibleStream(sys.stdout)) if sys.stdout.isatty() else sys.stdout
 
 
 def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from epochal.cli.command import add_json, print_json, runs_dir
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, runs_dir
+from epochal.cli.output import complain, remark, say, say_json
 from epochal.errors import UsageError
 from epochal.imports.copying import Copied, copy_run
 from epochal.imports.foreign import Foreign, ForeignRun, open_foreign
@@ -40,11 +39,11 @@ def run(args: argparse.Namespace) -> int:
         copies.append(copied)
         damaged |= bool(copied.problems)
         for problem in copied.problems:
-            print(f"epochal: {problem}", file=sys.stderr)
+            complain(f"epochal: {problem}")
         if not args.json:
-            msg("%s", _line(copied))
+            remark(_line(copied))
     if args.json:
-        print_json([{**_row(copied), "folder": str(copied.folder)} for copied in copies])
+        say_json([{**_row(copied), "folder": str(copied.folder)} for copied in copies])
     return int(damaged)
 
 
@@ -66,10 +65,10 @@ def _list(found: Sequence[tuple[Foreign, ForeignRun]], *, as_json: bool) -> int:
         for source, run in found
     ]
     if as_json:
-        print_json(rows)
+        say_json(rows)
     else:
         for row in rows:
-            print(f"{row['project']}/{row['name']}  {row['format']}")
+            say(f"{row['project']}/{row['name']}  {row['format']}")
     return 0
 
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_json, print_json, runs_dir, store_of
+from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.output import complain, remark, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
-from epochal.console.verbosity import msg
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
 from epochal.store.local import open_store
 from epochal.store.status import format_age
 from epochal.tui.cells import Span
-from epochal.tui.paint import painter_for
 
 if TYPE_CHECKING:
     from epochal.store.store import RunView
@@ -57,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
             if not view.brief().hidden or args.all:
                 rows.append((view.info, _last_loss(view)))
     if args.json:
-        print_json([{"info": info, "loss": loss} for info, loss in rows])
+        say_json([{"info": info, "loss": loss} for info, loss in rows])
     elif rows:
         _print(rows)
     else:
-        msg("%s", _nothing(folder or runs_dir(args), query))
+        remark(_nothing(folder or runs_dir(args), query))
     return 0
 
 
@@ -116,13 +114,12 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
     ]
     header = ("NAME", "PROJECT", "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
     text = table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(3, 4, 6))
-    painter, (title, *lines) = painter_for(sys.stdout), text.splitlines()
-    print(title)
-    for line, (info, _) in zip(lines, rows, strict=True):
-        print(painter.paint(_marked(line, info)))
+    title, *lines = text.splitlines()
+    say(title)
+    say_lines(_marked(line, info) for line, (info, _) in zip(lines, rows, strict=True))
     for info, _ in rows:
         if info.problem:
-            print(f"{info.project}/{info.name}: {info.problem}", file=sys.stderr)
+            complain(f"{info.project}/{info.name}: {info.problem}")
 
 
 def _marked(line: str, info: RunInfo) -> tuple[Span, ...]:

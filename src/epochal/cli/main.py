@@ -15,6 +15,7 @@ from typing import Any, NoReturn, cast
 
 import epochal
 from epochal.cli.command import Command
+from epochal.cli.output import complain
 from epochal.console.verbosity import Verbosity, set_verbosity
 from epochal.errors import EpochalError
 from epochal.settings import export_verbosity
@@ -64,7 +65,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is."""
-        self.exit(2, f"epochal: {message} (see '{self.prog} --help')\n")
+        complain(f"epochal: {message} (see '{self.prog} --help')")
+        self.exit(2)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (EpochalError, OSError) as error:
-        print(f"epochal: {error}", file=sys.stderr)
+        complain(f"epochal: {error}")
         return 1
     return code
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import say, say_json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
         view.relabel(replace(view.labels, notes=args.text))
     info = view.info
     if args.json:
-        print_json(info)
+        say_json(info)
     elif args.text is None and info.notes:
-        print(info.notes)
+        say(info.notes)
     return 0

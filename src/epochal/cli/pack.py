@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from dataclasses import dataclass, field
 
-from epochal.cli.command import add_json, check_own, print_json, store_of
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, check_own, store_of
+from epochal.cli.output import complain, remark, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
             check_own(view)
         found = [_pack(view) for view in {view.place: view for view in chosen}.values()]
     if args.json:
-        print_json(found)
+        say_json(found)
     else:
         for packed in found:
             _report(packed)
@@ -75,13 +74,13 @@ def _pack(view: LocalRun) -> Packed:
 def _report(packed: Packed) -> None:
     if packed.parts:
         sizes = f"{format_bytes(packed.bytes_before)} are now {format_bytes(packed.bytes_after)}"
-        msg("%s", f"{packed.run}: {_count(packed.parts)} sealed, {sizes}.")
+        remark(f"{packed.run}: {_count(packed.parts)} sealed, {sizes}.")
     if packed.left and not packed.problems:
-        msg("%s", f"{packed.run}: {_count(packed.left)} may still be written and stay as they are.")
+        remark(f"{packed.run}: {_count(packed.left)} may still be written and stay as they are.")
     elif not packed.parts and not packed.problems:
-        msg("%s", f"{packed.run}: nothing to seal.")
+        remark(f"{packed.run}: nothing to seal.")
     for problem in packed.problems:
-        print(f"{packed.run}: {problem}", file=sys.stderr)
+        complain(f"{packed.run}: {problem}")
 
 
 def _count(parts: int) -> str:

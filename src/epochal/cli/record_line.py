@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from epochal.cli.figures import format_figure
+from epochal.cli.output import one_line
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.record import Position, Record, scalars_of
 from epochal.tui.severity import severity_of
@@ -105,8 +106,7 @@ def _fact(name: str, key: str, value: Any) -> str:
 
 
 def _short(text: str) -> str:
-    shown = text[:_LONGEST_TEXT]
-    shown = shown if shown.isprintable() else repr(shown)[1:-1]
+    shown = one_line(text[:_LONGEST_TEXT])
     return shown if len(text) <= _LONGEST_TEXT else f"{shown}…"
 
 

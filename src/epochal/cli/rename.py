@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import remark, say_json
 from epochal.errors import UsageError
 
 
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     old = view.brief().name
     view.relabel(replace(view.labels, name=args.name or None))
     if args.json:
-        print_json(view.info)
+        say_json(view.info)
     else:
-        msg("%s", f"{old!r} is now {view.brief().name!r}.")
+        remark(f"{old!r} is now {view.brief().name!r}.")
     return 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, add_run, own_folder_of, print_json
+from epochal.cli.command import add_json, add_run, own_folder_of
+from epochal.cli.output import say, say_json
 from epochal.journal.repair import Diagnosis, PartDamage, diagnose, mend
 
 _TAILS = {
@@ -29,12 +30,12 @@ def run(args: argparse.Namespace) -> int:
     done = mend(folder, found) if may_mend else []
     left = diagnose(folder) if done else found
     if args.json:
-        print_json({"found": found, "done": done, "whole": left.is_whole})
+        say_json({"found": found, "done": done, "whole": left.is_whole})
     else:
         for line in (*_report(found), *done):
-            print(line)
+            say(line)
         if found.alive and not found.is_whole and not args.dry_run:
-            print("The run is still being written to: nothing was changed.")
+            say("The run is still being written to: nothing was changed.")
     return 0 if left.is_whole else 1
 
 

@@ -8,9 +8,9 @@ import shlex
 import sys
 from collections.abc import Iterator
 
-from epochal.cli.command import add_json, add_run, check_own, print_json, run_of
+from epochal.cli.command import add_json, add_run, check_own, run_of
 from epochal.cli.continuation import Continuation, continuation_of
-from epochal.console.verbosity import msg
+from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, UsageError
 from epochal.store.answers import RunInfo
 
@@ -38,13 +38,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--args {args.args!r} cannot be read as arguments: {error}.") from error
     plan = continuation_of(view, more)
     if args.json:
-        print_json(_as_data(view.info, plan))
+        say_json(_as_data(view.info, plan))
         if not args.start:
             return 0
     else:
         for line in _told(view.info, plan):
-            msg("%s", line)
-        print(plan.shell)
+            remark(one_line(line))
+        say(plan.shell)
     if args.start:
         _become(plan)
     return 0
@@ -59,8 +59,8 @@ def _told(info: RunInfo, plan: Continuation) -> Iterator[str]:
         yield f"  goes on with  step {plan.next_step}"
     for drift in plan.drift:
         yield f"  changed       {drift}"
-    for remark in plan.remarks:
-        yield f"  note          {remark}"
+    for sentence in plan.remarks:
+        yield f"  note          {sentence}"
     yield ""
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from epochal.cli.command import add_json, add_run, print_json, store_of
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import EpochalError
 
 
@@ -31,18 +30,13 @@ def run(args: argparse.Namespace) -> int:
     removed = []
     for view in runs:
         info = view.info
-        if not args.yes and not _agreed(f"Delete {info.project}/{info.name} in {info.folder}?"):
-            msg("%s", f"{info.project}/{info.name} was kept.")
+        if not args.yes and not agreed(f"Delete {info.project}/{info.name} in {info.folder}?"):
+            remark(f"{info.project}/{info.name} was kept.")
             continue
         store.remove(view)
         removed.append(info.folder)
         if not args.json:
-            msg("%s", f"{info.project}/{info.name} is deleted.")
+            remark(f"{info.project}/{info.name} is deleted.")
     if args.json:
-        print_json({"removed": removed})
+        say_json({"removed": removed})
     return 0 if len(removed) == len(runs) else 1
-
-
-def _agreed(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

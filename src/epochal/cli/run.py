@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from epochal.cli.continuation import environment_of, restarted
 from epochal.cli.launch import Ended, Launch
+from epochal.cli.output import complain
 from epochal.console.verbosity import Verbosity, enabled
 from epochal.errors import UsageError
 from epochal.format import format_duration
-from epochal.settings import no_colours
 
 _SIGNALLED = 128  # what a shell adds to the number of the signal that ended a command
 
@@ -122,8 +121,5 @@ def _name(ended: Ended) -> str:
 
 def _tell(sentence: str) -> None:
     """Say a sentence on stderr, in yellow on a terminal."""
-    if not enabled(Verbosity.NORMAL):
-        return
-    is_coloured = sys.stderr.isatty() and not no_colours()
-    text = f"epochal: {sentence}"
-    print(f"\x1b[33m{text}\x1b[39m" if is_coloured else text, file=sys.stderr, flush=True)
+    if enabled(Verbosity.NORMAL):
+        complain(f"epochal: {sentence}", style="warn")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 
-from epochal.cli.command import add_json, print_json
+from epochal.cli.command import add_json
+from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
 from epochal.torch.schedule_plot import draw_schedule
 from epochal.torch.schedule_text import format_schedule, parse_schedule
@@ -29,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
     if steps < 1:
         raise UsageError(f"--steps must be at least 1, got {steps}.")
     if args.json:
-        print_json(
+        say_json(
             {
                 "schedule": format_schedule(schedule),
                 "state": schedule.state(),
@@ -38,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
         )
     else:
         width = max(16, min(shutil.get_terminal_size().columns, _WIDEST) - 12)
-        print(format_schedule(schedule))
-        print(draw_schedule(schedule, steps=steps, width=width))
+        say(format_schedule(schedule))
+        say(draw_schedule(schedule, steps=steps, width=width))
     return 0

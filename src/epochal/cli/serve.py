@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.cli.command import runs_dir
+from epochal.cli.output import remark, say
 from epochal.console.verbosity import msg
 from epochal.serving import Place, find_place, serve
 from epochal.settings import environment_token
@@ -59,19 +60,19 @@ def run(args: argparse.Namespace) -> int:
         may_move=args.port is None,
     )
     if place.listening is None:
-        msg("%s", "These runs are served already:")
-        print(place.url, flush=True)
+        remark("These runs are served already:")
+        say(place.url, flush=True)
         _open(args, place)
         return 0
 
-    def say() -> None:
+    def greet() -> None:
         _say(place, folders)
         _open(args, place)
 
     try:
-        serve(folders, place, on_ready=say)
+        serve(folders, place, on_ready=greet)
     except KeyboardInterrupt:
-        msg("%s", "Stopped.")
+        remark("Stopped.")
     return 0
 
 
@@ -79,9 +80,7 @@ def _folders(args: argparse.Namespace) -> list[Path]:
     if not args.folders:
         folder = runs_dir(args)
         if not folder.is_dir():
-            msg(
-                "%s", f"There is no folder {str(folder)!r} yet; its runs will appear by themselves."
-            )
+            remark(f"There is no folder {str(folder)!r} yet; its runs will appear by themselves.")
         return [folder]
     from epochal.store.local import check_place
 
@@ -94,21 +93,21 @@ def _say(place: Place, folders: list[Path]) -> None:
     from epochal.server.address import is_loopback, own_addresses, url_of
 
     if place.moved_from is not None:
-        msg("%s", f"Port {place.moved_from} is in use; {place.port} is taken instead.")
-    msg("%s", f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
+        remark(f"Port {place.moved_from} is in use; {place.port} is taken instead.")
+    remark(f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
     if is_loopback(place.host):
-        print(place.url, flush=True)
+        say(place.url, flush=True)
         where = f"{getpass.getuser()}@{socket.gethostname()}"
         there = f"[{place.host}]" if ":" in place.host else place.host
         tunnel = f"ssh -N -L {place.port}:{there}:{place.port} {where}"
-        msg("%s", f"From another machine: {tunnel}, then the same address there.")
+        remark(f"From another machine: {tunnel}, then the same address there.")
         return
     is_any = place.host in ("0.0.0.0", "::")
     hosts = own_addresses() or ["127.0.0.1"] if is_any else [place.host]
     urls = [url_of(host, place.port, token=place.token) for host in hosts]
     for url in urls:
-        print(url, flush=True)
-    msg("%s", "Whoever has this address sees every run here: it holds the token.")
+        say(url, flush=True)
+    remark("Whoever has this address sees every run here: it holds the token.")
     _show_qr_code(urls[0])
 
 
@@ -118,13 +117,13 @@ def _show_qr_code(url: str) -> None:
     try:
         segno: Any = importlib.import_module("segno")
     except ModuleNotFoundError:
-        msg("%s", "For a code that a phone can scan: pip install segno.")
+        remark("For a code that a phone can scan: pip install segno.")
         return
     drawing = io.StringIO()
     segno.make(url, error="l").terminal(out=drawing, compact=True)
-    msg("%s", drawing.getvalue())
+    msg("%s", drawing.getvalue())  # our own control codes
 
 
 def _open(args: argparse.Namespace, place: Place) -> None:
     if args.open and not webbrowser.open(place.url):
-        msg("%s", "No browser could be opened here.")
+        remark("No browser could be opened here.")

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.figures import format_figure
+from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
@@ -34,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     view = run_of(args)
     info, series = view.info, list(_series(view))
     if args.json:
-        print_json(_as_data(view, info, series))
+        say_json(_as_data(view, info, series))
     else:
-        print("\n".join([*_heading(info), *_beside(view)]))
+        say("\n".join([*_heading(info), *_beside(view)]))
         for title, lines in (("config", _config(info.config)), ("metrics", _metrics(series))):
             if lines:
-                print(f"\n{title}\n{lines}")
+                say(f"\n{title}\n{lines}")
     return 1 if info.problem else 0
 
 
@@ -50,7 +51,7 @@ def _series(view: RunView) -> Iterator[Series]:
 
 
 def _heading(info: RunInfo) -> Iterator[str]:
-    yield f"{info.project}/{info.name}"
+    yield one_line(f"{info.project}/{info.name}")
     reason = f": {info.status.reason}" if info.status.reason else ""
     facts: dict[str, Any] = {
         "status": f"{info.status.text}{reason}",
@@ -71,17 +72,22 @@ def _heading(info: RunInfo) -> Iterator[str]:
     }
     for name, value in facts.items():
         if value is not None:
-            yield f"  {name:<13} {value}"
+            yield f"  {name:<13} {_told(value)}"
+
+
+def _told(value: Any) -> str:
+    """A fact beside its name; further lines of a text stand below its first."""
+    return ("\n" + " " * 16).join(map(one_line, str(value).rstrip("\n").split("\n")))
 
 
 def _beside(view: RunView) -> Iterator[str]:
     """What the companion says of the run: the machine, its own cost, and how the run vanished."""
     machines = dict.fromkeys(str(e.record.get("text")) for e in _events(view, "hardware"))
     for text in machines:
-        yield f"  {'hardware':<13} {text}"
+        yield f"  {'hardware':<13} {one_line(text)}"
     for event in _events(view, "vanished"):
         if event.record.get("sentence") != view.status.reason:  # of an attempt before
-            yield f"  {'vanished':<13} {event.record.get('sentence')}"
+            yield f"  {'vanished':<13} {_told(event.record.get('sentence'))}"
     cost = _own_cost(view)
     if cost is not None:
         yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"
@@ -100,7 +106,7 @@ def _own_cost(view: RunView) -> float | None:
 
 
 def _config(config: Mapping[str, Any]) -> str:
-    rows = [(name, str(value)) for name, value in sorted(_flat(config, ""))]
+    rows = [(one_line(name), one_line(str(value))) for name, value in sorted(_flat(config, ""))]
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"  {name:<{width}}  {value}" for name, value in rows)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
-from epochal.console.verbosity import msg
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import UsageError
 from epochal.format import format_duration
 from epochal.store.steering import Asked, Wish, ask
@@ -52,19 +51,19 @@ def run(args: argparse.Namespace) -> int:
     view = run_of(args)
     wish: Wish = args.wish or "stop"
     name = f"{view.info.project}/{view.info.name}"
-    if wish == "kill" and not args.yes and not _agreed(f"Kill {name}, without a checkpoint?"):
-        msg("%s", f"{name} was left alone.")
+    if wish == "kill" and not args.yes and not agreed(f"Kill {name}, without a checkpoint?"):
+        remark(f"{name} was left alone.")
         return 1
     asked = ask(view, wish)
     if not args.json:
-        msg("%s", _sentence(name, asked))
+        remark(_sentence(name, asked))
     if wish not in ("suspend", "continue"):
         _wait_for_end(view, args.wait)
     status = view.info.status
     has_ended = status.state not in ("running", "waiting", "silent")
     is_done = has_ended or wish in ("suspend", "continue") or args.wait == 0
     if args.json:
-        print_json(
+        say_json(
             {
                 "run": view.info.id,
                 "asked": wish,
@@ -75,10 +74,9 @@ def run(args: argparse.Namespace) -> int:
             }
         )
     elif has_ended:
-        msg("%s", f"It has ended: {status.text}{_reason(status.reason)}, step {view.info.step}.")
+        remark(f"It has ended: {status.text}{_reason(status.reason)}, step {view.info.step}.")
     elif not is_done:
-        msg(
-            "%s",
+        remark(
             f"It still goes on after {format_duration(args.wait)}: it ends when its step is done"
             " and saved. --kill does not wait for that.",
         )
@@ -107,8 +105,3 @@ def _sentence(name: str, asked: Asked) -> str:
 
 def _reason(reason: str | None) -> str:
     return f" ({reason})" if reason else ""
-
-
-def _agreed(question: str) -> bool:
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

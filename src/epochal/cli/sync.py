@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, own_folder_of, print_json
+from epochal.cli.command import add_json, add_run, own_folder_of
+from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.reporting import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     for worker in _as_they_end(forwarding, args.timeout):
         if not args.json:
             num_new = worker.standing.num_sent - before.get(worker.name, 0)
-            print(f"{worker.name}: {_sentence(worker, num_new)}", flush=True)
+            say(f"{worker.name}: {_sentence(worker, num_new)}", flush=True)
     after = forwarding.standings()
     if args.json:
         _print_all(after, as_json=True)
@@ -118,13 +119,13 @@ def _with_settings(reporting: Reporting, settings: list[str]) -> Reporting:
 
 def _print_all(standings: Mapping[str, Standing], *, as_json: bool) -> None:
     if as_json:
-        print_json({name: _plain(standing) for name, standing in standings.items()})
+        say_json({name: _plain(standing) for name, standing in standings.items()})
         return
     if not standings:
-        print("The run was never sent anywhere.")
+        say("The run was never sent anywhere.")
     for name, standing in standings.items():
         words = f"{standing.num_sent} records sent, {standing.behind} to go"
-        print(f"{name}: {words}; {standing.error or standing.phase}.")
+        say(f"{name}: {words}; {standing.error or standing.phase}.")
 
 
 def _plain(standing: Standing) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import sys
 import unicodedata
 from collections.abc import Sequence
 
+from epochal.cli.output import one_line
+
 _GAP = 2
 _PLAIN_COLUMNS = 80
 _NARROWEST = 8
@@ -24,7 +26,7 @@ def table(
 
     With ``width``, columns in ``shrink`` are cut, the widest first, until a line fits.
     """
-    cells = [[_one_line(cell) for cell in row] for row in (header, *rows)]
+    cells = [[one_line(cell) for cell in row] for row in (header, *rows)]
     widths = [max(_cells(row[index]) for row in cells) for index in range(len(header))]
     while width is not None and sum(widths) + _GAP * (len(widths) - 1) > width:
         widest = max(shrink, key=lambda index: widths[index], default=None)
@@ -46,10 +48,6 @@ def terminal_columns() -> int:
     if not sys.stdout.isatty():
         return _PLAIN_COLUMNS
     return shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _cells(text: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import one_line, say, say_json
 from epochal.errors import UsageError
 
 
@@ -32,8 +33,8 @@ def run(args: argparse.Namespace) -> int:
     if tags != had:
         view.relabel(replace(view.labels, tags=tags))
     if args.json:
-        print_json(view.info)
+        say_json(view.info)
     else:
         for tag in tags:
-            print(tag)
+            say(one_line(tag))
     return 0

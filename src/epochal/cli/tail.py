@@ -7,13 +7,13 @@ import sys
 import time
 from collections.abc import Iterable
 
-from epochal.cli.command import add_json, add_run, print_json, run_of
+from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.output import say_json, say_lines
 from epochal.cli.record_line import is_told, record_line, style_of, time_of
 from epochal.errors import UsageError
 from epochal.record import Position, Record
 from epochal.store.store import RunView
 from epochal.tui.cells import Span
-from epochal.tui.paint import Painter, painter_for
 
 _LOOK_EVERY_S = 0.25
 # How many more records are looked through where too few of them are for people.
@@ -42,15 +42,14 @@ def run(args: argparse.Namespace) -> int:
     if args.lines < 0:
         raise UsageError(f"-n {args.lines} must be 0 or more.")
     view = run_of(args)
-    painter = painter_for(sys.stdout)
-    _print(_latest(view, args.lines, all_kinds=args.all), painter, as_json=args.json)
+    _print(_latest(view, args.lines, all_kinds=args.all), as_json=args.json)
     while args.follow:
         # Asked before reading: what a run writes before it ends is never missed.
         may_go_on = view.info.status.state in ("running", "waiting")
         end = view.end()
         if view.refresh():
             news = _by_time(view.records(end))
-            _print(_wanted(news, all_kinds=args.all), painter, as_json=args.json)
+            _print(_wanted(news, all_kinds=args.all), as_json=args.json)
         elif not may_go_on:
             break
         else:
@@ -83,10 +82,10 @@ def _by_time(items: Iterable[_Item]) -> list[_Item]:
     return sorted(items, key=lambda item: time_of(item[1]))
 
 
-def _print(items: Iterable[_Item], painter: Painter, *, as_json: bool) -> None:
-    for position, record in items:
-        if as_json:
-            print_json(record)
-        else:
-            print(painter.paint((Span(record_line(position, record), style_of(record)),)))
+def _print(items: Iterable[_Item], *, as_json: bool) -> None:
+    if as_json:
+        for _, record in items:
+            say_json(record)
+    else:
+        say_lines((Span(record_line(*item), style_of(item[1])),) for item in items)
     sys.stdout.flush()

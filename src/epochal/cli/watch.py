@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.cli.command import runs_dir
+from epochal.cli.output import say_lines
 from epochal.settings import cache_folder
 
 if TYPE_CHECKING:
@@ -74,14 +75,11 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
 
 
 def _print_once(desk: Desk, glyphs: Glyphs) -> int:
-    from epochal.tui.paint import painter_for
     from epochal.tui.snapshot import snapshot
     from epochal.tui.view import View
 
     columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-    painter = painter_for(sys.stdout)
-    for line in snapshot(desk, View(), columns=columns, now=time.time(), glyphs=glyphs):
-        print(painter.paint(line).rstrip())
+    say_lines(snapshot(desk, View(), columns=columns, now=time.time(), glyphs=glyphs))
     return 0 if desk.run is not None else 1
 
 

@@ -9,7 +9,7 @@ from rich.color import ColorSystem
 from rich.console import Console
 from rich.style import Style
 
-from epochal.tui.cells import Line
+from epochal.tui.cells import Line, printable
 
 STYLES: Mapping[str, str] = {
     "": "",
@@ -44,10 +44,10 @@ class Painter:
         self._has_styles = has_styles
 
     def paint(self, spans: Line) -> str:
-        """A line with its control codes; it leaves the terminal's style as it was."""
+        """A line with our control codes; those in its texts are escaped."""
         if not self._has_styles:
-            return "".join(span.text for span in spans)
-        return "".join(self._painted(span.text, span.style) for span in spans)
+            return "".join(printable(span.text) for span in spans)
+        return "".join(self._painted(printable(span.text), span.style) for span in spans)
 
     def _painted(self, text: str, style: str) -> str:
         if not style or not text:

@@ -1,0 +1,121 @@
+"""The one place through which commands print: what a run says cannot steer the terminal.
+
+Names, labels, configuration and messages come from files that anybody may have written. Printed as
+they are, their control characters could move the cursor, write to the clipboard or hide text; here
+they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted after that.
+
+    say(text)        data, on stdout
+    say_lines(lines) the same with styles, where stdout is a terminal
+    say_json(value)  one JSON text on stdout
+    remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
+    complain(text)   a problem, on stderr
+    agreed(question) ask for yes or no on stderr
+
+A lint rule keeps ``print`` out of the other files of this folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+from epochal.console.verbosity import msg
+
+if TYPE_CHECKING:
+    from epochal.tui.cells import Line
+
+# What is not plain ASCII and no line end; few of these are unsafe.
+_UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
+# Joiners: parts of words in some scripts, and of emoji.
+_JOINERS = "\u200c\u200d"
+
+
+def visible(text: str) -> str:
+    """A text whose control characters are escaped; ends of lines and tabs stay."""
+    return _UNUSUAL.sub(lambda found: _shown(found[0]), text)
+
+
+def one_line(text: str) -> str:
+    """The same without ends of lines, which could pass for further lines of ours."""
+    return visible(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def say(text: str = "", *, flush: bool = False) -> None:
+    """Print data."""
+    print(visible(text), flush=flush)
+
+
+def say_lines(lines: Iterable[Line]) -> None:
+    """Print lines of spans, in colours where stdout shows them; the painter escapes their texts."""
+    from epochal.tui.paint import painter_for
+
+    painter = painter_for(sys.stdout)
+    for line in lines:
+        print(painter.paint(line).rstrip())
+
+
+def say_json(value: Any) -> None:
+    """Print one JSON text; dataclasses become objects, nan and infinities null."""
+    from epochal.journal.line import encode_json
+
+    # An escape sequence of JSON means the same character, and a terminal shows it as text.
+    text = encode_json(value).decode()
+    print(_UNUSUAL.sub(lambda found: _json_shown(found[0]), text))
+
+
+def remark(text: str) -> None:
+    """Say something about what was printed, unless the command is told to be quiet."""
+    msg("%s", visible(text))
+
+
+def complain(text: str, *, style: str = "") -> None:
+    """Say on stderr what is wrong; ``style`` is one of ``tui.paint.STYLES``."""
+    clean = visible(text)
+    if style:
+        from epochal.tui.cells import Span
+        from epochal.tui.paint import painter_for
+
+        clean = painter_for(sys.stderr).paint((Span(clean, style),))
+    print(clean, file=sys.stderr, flush=True)
+
+
+def agreed(question: str) -> bool:
+    """Ask on stderr; whether the answer is yes."""
+    print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+class VisibleStream:
+    """A text stream to a terminal for what writes to files elsewhere: escapes what it is given."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text, escaped; as many characters as were given count as written."""
+        self._stream.write(visible(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _shown(character: str) -> str:
+    if _is_safe(character):
+        return character
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def _json_shown(character: str) -> str:
+    return character if _is_safe(character) else json.dumps(character)[1:-1]
+
+
+def _is_safe(character: str) -> bool:
+    if character.isprintable() or character in _JOINERS:
+        return True
+    # Spaces of other widths; lone surrogates are left to the stream, which escapes them.
+    return unicodedata.category(character) in ("Zs", "Cs")

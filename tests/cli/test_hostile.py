@@ -1,0 +1,149 @@
+"""Whatever a run's files say, no command hands their control characters to the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.cli.main import COMMANDS, main
+from tests.store.journals import Journal
+
+# A colour, the clipboard (OSC 52), the bell, NUL, a one-byte CSI, DEL, and text written backwards.
+CODES = "\x1b[31m\x1b]52;c;ZXZpbA==\x07\x00\x9b2J\x7f\u202e\u2066\u200f\r"
+EVIL = f"evil{CODES}end"
+OWN_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal with colours."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+def hostile(root: Path, name: str = "x") -> Journal:
+    """A run whose every text is hostile; it failed, so that all of it is told."""
+    facts: dict[str, Any] = {"tags": [EVIL], "notes": EVIL, "config": {EVIL: EVIL, "a": {EVIL: 1}}}
+    facts |= {"command": ["python", "train.py", EVIL], "cwd": f"/nowhere/{EVIL}", "host": EVIL}
+    journal = Journal(root, name, **facts)
+    for step in range(3):
+        journal.add({"log": "metrics", "step": step, "m": {EVIL: float(step), "loss": 1.0}})
+        journal.add({"log": "epoch", "epoch": step + 1, "m": {EVIL: 1.0}})
+    journal.add({"log": "message", "level": EVIL, "text": EVIL})
+    journal.add({"log": "text", "step": 2, "name": EVIL, "text": EVIL})
+    journal.add({"log": "event", "name": EVIL, "fact": EVIL, "traceback": EVIL})
+    journal.add({"log": "event", "name": "hardware", "text": EVIL}, writer="telemetry-n")
+    journal.add({"log": "event", "name": "vanished", "sentence": EVIL}, writer="telemetry-n")
+    finding = {"id": "f", "rule": EVIL, "severity": "error", "sentence": EVIL, "advice": EVIL}
+    finding |= {"series": EVIL, "steps": [1, 2], "evidence": {EVIL: EVIL}}
+    journal.add({"log": "finding", **finding}, writer="findings")
+    journal.add({"log": "finish", "status": "failed", "reason": EVIL})
+    journal.folder.labels.write_text(json.dumps({"name": f"{name}{EVIL}", "tags": [EVIL]}))
+    (journal.folder.path / "checkpoints" / EVIL.replace("\x00", "")).mkdir(parents=True)
+    return journal
+
+
+def ways(root: Path) -> dict[str, list[list[str]]]:
+    """Every command, in every form that prints what runs say."""
+    one, other = str(root / "p/x"), str(root / "p/y")
+    both = [[], ["--json"]]
+    plain = {name: [[name, one, *more] for more in both] for name in ("show", "doctor", "note")}
+    return {
+        **plain,
+        "ls": [["ls"], ["ls", "--json"], ["ls", EVIL], ["ls", f"config.a {EVIL}"]],
+        "tail": [["tail", one, "-a", "-n", "99", *more] for more in both],
+        "compare": [["compare", one, other, "-a", *more] for more in both],
+        "export": [["export", one, "--format", f] for f in "csv log plain json jsonl svg".split()],
+        "sync": [["sync", one], ["sync", one, "--status"], ["sync", one, "--to", EVIL]],
+        "import": [["import", f"{one}/{EVIL.replace(chr(0), '')}"]],
+        "repair": [["repair", one, *more] for more in both],
+        "resume": [["resume", one, *more] for more in both],
+        "stop": [["stop", one]],
+        "watch": [["watch", one, "--once"], ["watch", str(root), "--once"]],
+        "checkpoints": [["checkpoints", one, *more] for more in both],
+        "schedule": [["schedule", EVIL]],
+        "tag": [["tag", one, EVIL, *more] for more in both] + [["tag", one, "-r", f"{EVIL}?"]],
+        "rename": [["rename", one, f"new {EVIL}", *more] for more in both],
+        "run": [["run", "--", EVIL.replace("\x00", "")]],
+        "pack": [["pack", one, *more] for more in both],
+        "rm": [["rm", one], ["rm", one, "--yes"], ["rm", other, "--yes", "--json"]],
+        # These two print no words of runs; what they refuse they quote.
+        "demo": [["demo", "--seed", EVIL]],
+        "serve": [["serve", EVIL.replace("\x00", "")]],
+    }
+
+
+def test_every_command_is_tried() -> None:
+    assert set(ways(Path())) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_control_characters_of_a_run_do_not_reach_the_terminal(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile(tmp_path, "x")
+    hostile(tmp_path, "y")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    for words in ways(tmp_path)[command]:
+        terminal = Terminal()
+        with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(terminal):
+            main([words[0], "--dir", str(tmp_path), *words[1:]])
+        shown = terminal.getvalue()
+        assert shown, words
+        assert "evil\x1b" not in shown
+        rest = OWN_COLOURS.sub("", shown)
+        assert [c for c in rest if not c.isprintable() and c not in "\n\t"] == [], words
+
+
+def test_a_line_of_a_name_cannot_pass_for_a_line_of_ours(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Journal(tmp_path, config={"a": "1\nb  2"}, tags=["t\n  status        finished"])
+    main(["show", "x", "--dir", str(tmp_path)])
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.startswith("  status ") for line in lines) == 1
+    assert "  a  1\\nb  2" in lines
+
+
+def test_a_note_keeps_its_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Journal(tmp_path, notes="one\ntwo ünïcode 👩‍🔬")
+    main(["note", "x", "--dir", str(tmp_path)])
+    assert capsys.readouterr().out == "one\ntwo ünïcode 👩‍🔬\n"
+
+
+def test_json_holds_what_the_file_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile(tmp_path)
+    main(["show", "x", "--json", "--dir", str(tmp_path)])
+    assert json.loads(capsys.readouterr().out)["info"]["notes"] == EVIL
+
+
+def test_an_export_to_a_file_is_exact(tmp_path: Path) -> None:
+    hostile(tmp_path)
+    out = tmp_path / "out.jsonl"
+    main(["export", "x", "-o", str(out), "--dir", str(tmp_path)])
+    texts = [json.loads(line).get("text") for line in out.read_text().splitlines()]
+    assert EVIL in texts
+
+
+def test_the_command_to_resume_is_safe_and_means_the_same_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    word = EVIL.replace("\x00", "") + "'\\"
+    Journal(tmp_path, command=["echo", "a b", word], cwd=str(tmp_path)).finish("failed")
+    main(["resume", "x", "--quiet", "--dir", str(tmp_path)])
+    line = capsys.readouterr().out.rstrip("\n")
+    assert line.isprintable()
+    said = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    assert said.stdout == f"a b {word}\n".replace("\r", "\n")
+    assert shlex.quote("a b") in line
