@@ -13,7 +13,7 @@ import pytest
 from hypothesis import settings
 
 from epochal.console.verbosity import Verbosity, set_verbosity
-from epochal.run.current import CURRENT
+from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.run.start import init
 
@@ -67,8 +67,7 @@ def normal_verbosity() -> None:
 @pytest.fixture(autouse=True)
 def no_current_run() -> Iterator[None]:
     yield
-    run, CURRENT.run = CURRENT.run, None
-    if run is not None:
+    for run in OPEN_RUNS.clear():
         run.finish()
 
 

@@ -13,7 +13,7 @@ from epochal.console.verbosity import LogVerbosity
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
 from epochal.record import Record
-from epochal.run.current import CURRENT
+from epochal.run.current import OPEN_RUNS
 from epochal.run.phases import Phase
 from epochal.run.run import Run
 from epochal.run.start import init
@@ -41,9 +41,9 @@ class TrainingRunLogger(Vocabulary):
         self._callback = callback
         self._is_open = True
         self.lost = 0
-        current = CURRENT.run
-        self._owns_run = current is None or current.finished
-        if current is None or current.finished:
+        current = OPEN_RUNS.current
+        self._owns_run = current is None
+        if current is None:
             console = Console(verbosity=LogVerbosity(verbosity), min_interval_s=_LINE_EVERY_S)
             current = init(name=Path(path).stem, console=console)
         self.run: Run = current

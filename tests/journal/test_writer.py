@@ -354,7 +354,7 @@ def test_a_fork_while_a_thread_holds_the_writer_does_not_hang_the_child(tmp_path
 
 def test_between_records_something_can_be_looked_after_once_a_second(tmp_path: Path) -> None:
     writer, looks = open_writer(tmp_path), []
-    writer.on_look = lambda: looks.append(1)
+    writer.on_tick = lambda: looks.append(1)
     for tenth in range(50):
         append_step(writer, tenth, at=1_000.0 + tenth / 10)
     writer.close()

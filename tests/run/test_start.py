@@ -63,17 +63,6 @@ def test_a_run_without_a_name_is_named_after_its_time(tmp_path: Path) -> None:
     assert runs[0].name != runs[1].name
 
 
-def test_a_second_run_finishes_the_first_with_a_sentence(
-    start_run: StartRun, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = start_run("first")
-    second = start_run("second")
-    assert first.finished
-    assert not second.finished
-    assert of_kind(first.dir, "finish")[0]["status"] == "finished"
-    assert "before 'first' was finished; it is finished now" in capsys.readouterr().err
-
-
 def test_a_refused_run_leaves_the_current_one_alone(start_run: StartRun) -> None:
     first = start_run("first")
     with pytest.raises(UsageError):
@@ -111,6 +100,7 @@ def test_finishing_twice_writes_one_record(start_run: StartRun) -> None:
         ({"name": 3}, "name must be a text, not int"),
         ({"notes": 3}, "notes must be a text, not int"),
         ({"resume": "maybe"}, "resume='maybe' is not known: use one of never, allow, must, latest"),
+        ({"reinit": "yes"}, "reinit='yes' is not known: use one of create_new, finish_previous"),
         ({"resume_step": "x"}, "resume_step"),
         ({"resume_step": 1.5}, "resume_step=1.5 is not a whole number"),
         ({"config": 3}, "config must be a mapping, a dataclass or a namespace, not int"),

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from epochal.errors import UsageError
-from epochal.run.current import CURRENT
+from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.torch.graph.builder import FlowBuilder
 from epochal.torch.moe import MoeAccumulator, moe_stats
@@ -435,7 +435,7 @@ def test_a_removed_watch_lets_the_model_go(start_run: StartRun) -> None:
     assert len(of_kind(run.dir, "moe")) == 1
     reference = weakref.ref(model)
     run.finish()
-    CURRENT.run = None
+    OPEN_RUNS.clear()
     del model, watching, run
     gc.collect()
     assert reference() is None

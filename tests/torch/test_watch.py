@@ -12,7 +12,7 @@ from torch import nn
 
 from epochal.errors import UsageError
 from epochal.journal.reader import read_journal
-from epochal.run.current import CURRENT
+from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.watching import watch
@@ -117,7 +117,7 @@ def test_a_removed_watch_records_nothing_more_and_lets_the_model_go(start_run: S
     reference = weakref.ref(model)
     run.finish()
     del model, watching, run
-    CURRENT.run = None
+    OPEN_RUNS.clear()
     gc.collect()
     assert reference() is None
 

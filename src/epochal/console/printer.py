@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TextIO
 
 from epochal.console.progress import ProgressBar, open_progress_bar
-from epochal.console.stream import is_terminal, obeys_control_codes, write_line
+from epochal.console.stream import is_terminal, obeys_control_codes, printable, write_line
 from epochal.console.verbosity import (
     LogVerbosity,
     Text,
@@ -22,6 +22,7 @@ from epochal.console.verbosity import (
     stream_for,
 )
 from epochal.errors import UsageError
+from epochal.guard import Guard
 from epochal.series.overfit import Grade
 from epochal.settings import no_colours
 
@@ -39,7 +40,9 @@ class Console:
     how often step lines appear; the newest one held back is printed before anything else is, and on
     ``close``.
 
-    A stream that has gone (a hang-up, a closed pipe) never raises: ``lost_lines`` counts.
+    Nothing here raises: a line whose text cannot be made and a stream that has gone (a hang-up, a
+    closed pipe) are faults of ``guard``, and ``lost_lines`` counts. ``label`` is put before each
+    line of a run that is one of several.
     """
 
     def __init__(
@@ -67,6 +70,8 @@ class Console:
         self._has_colours = not no_colours()
         self._notices: set[str] = set()
         self.lost_lines = 0
+        self.guard = Guard()
+        self.label = ""
 
     def enabled(self, level: Verbosity) -> bool:
         """Whether this console shows this level."""
@@ -94,10 +99,7 @@ class Console:
         ``graded`` is a part of the line and how it is to be taken: green, amber or red.
         """
         if self._always_eval or self.enabled(Verbosity.NORMAL):
-            text = _text(line)
-            if self._can_be_bold():
-                text = f"\x1b[1m{self._coloured(text, graded)}\x1b[22m"
-            self._follow(text)
+            self._follow(lambda: self._bold_text(line, graded))
 
     def epoch(self, line: Line) -> None:
         """Print an epoch's line."""
@@ -117,7 +119,7 @@ class Console:
     def block(self, text: Line) -> None:
         """Print a block and an empty line after it."""
         if self.enabled(Verbosity.NORMAL):
-            self._follow(f"{_text(text)}\n")
+            self._follow(lambda: f"{_text(text)}\n")
 
     def closing(self, line: Line) -> None:
         """Close, then print the training's last line."""
@@ -129,20 +131,25 @@ class Console:
         """Say something at a level, on the stream that ``console.verbosity`` gives to it."""
         if self.enabled(level):
             self._release()
-            self._count(write_line(stream_for(level), render(text, args)))
+            self._count(
+                self.guard.run(
+                    "console message", lambda: write_line(stream_for(level), render(text, args))
+                )
+            )
 
     def notice(self, text: str) -> None:
         """Say on stderr, at every level, what must not go unseen; the same sentence only once."""
         if text not in self._notices:
             self._notices.add(text)
-            self._follow(f"epochal: {text}")
+            self._release()
+            self._print(f"epochal: {text}", label="")
 
     def ring(self) -> None:
         """Ring the terminal's bell; nothing where there is no terminal."""
         target = self._target()
         if target is not None and is_terminal(target) and self.enabled(Verbosity.NORMAL):
-            with contextlib.suppress(OSError, ValueError):  # the terminal has gone
-                target.write("\a")
+            with self.guard.member("console bell"), contextlib.suppress(OSError, ValueError):
+                target.write("\a")  # an OSError: the terminal has gone
                 target.flush()
 
     def start_progress(
@@ -150,7 +157,8 @@ class Console:
     ) -> bool:
         """Show a progress bar from now on; False where there is none (quiet, piped, TERM=dumb)."""
         if self._bar is None and self._wants_progress and self.enabled(Verbosity.NORMAL):
-            self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
+            with self.guard.member("progress bar"):
+                self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
         return self._bar is not None
 
     def progress_due(self, now: float) -> bool:
@@ -168,13 +176,14 @@ class Console:
     ) -> None:
         """Redraw the bar if it is due; ``rate`` in units per second."""
         if self._bar is not None:
-            self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
+            with self.guard.member("progress bar"):
+                self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
 
     def close(self) -> None:
         """Take the bar away and print the step line held back; closing twice does nothing."""
         bar, self._bar = self._bar, None
         if bar is not None:
-            bar.close()
+            self.guard.run("progress bar", bar.close)
         self._release()
 
     def __enter__(self) -> Console:
@@ -201,16 +210,23 @@ class Console:
         if held is not None:
             self._print(held)
 
-    def _print(self, line: Line) -> None:
-        text = _text(line)
-        if self._bar is not None:
-            self._count(self._bar.write_above(text))
-        else:
-            self._count(write_line(self._target(), text))
+    def _print(self, line: Line, *, label: str | None = None) -> None:
+        label = self.label if label is None else label
+        self._count(self.guard.run("console line", self._write, line, label))
 
-    def _count(self, written: bool) -> None:
+    def _write(self, line: Line, label: str) -> bool:
+        text = _text(line) if not label else f"{printable(label)} | {_text(line)}"
+        if self._bar is not None:
+            return self._bar.write_above(text)
+        return write_line(self._target(), text)
+
+    def _count(self, written: bool | None) -> None:
         if not written:
             self.lost_lines += 1
+
+    def _bold_text(self, line: Line, graded: tuple[str, Grade] | None) -> str:
+        text = _text(line)
+        return f"\x1b[1m{self._coloured(text, graded)}\x1b[22m" if self._can_be_bold() else text
 
     def _coloured(self, text: str, graded: tuple[str, Grade] | None) -> str:
         if graded is None or not self._has_colours:

@@ -45,7 +45,7 @@ class JournalWriter:
 
     ``header`` gives the first line of a part. ``on_fault`` is told a sentence when records begin to
     be lost, and again when a file had to be replaced. ``restore`` is called after the run folder
-    had to be made anew. ``on_look``, which can be set, is called at most once a second, between two
+    had to be made anew. ``on_tick``, which can be set, is called at most once a second, between two
     records.
     """
 
@@ -82,8 +82,8 @@ class JournalWriter:
         self._retry_open_at = 0.0
         self._closed = False
         self._wants_new_attempt = False
-        self.on_look: Callable[[], object] | None = None
-        call_in_children(self._continue_in_child)
+        self.on_tick: Callable[[], object] | None = None
+        call_in_children(self)
 
     @property
     def path(self) -> Path:
@@ -234,8 +234,8 @@ class JournalWriter:
                     self._on_fault(f"cannot start a new part beside {self.path}: {_say(error)}")
                     self._part_bytes *= 2
             self._deleted.collect(self._write_again)
-            if self.on_look is not None:
-                self.on_look()
+            if self.on_tick is not None:
+                self.on_tick()
 
     def _file_is_ours(self) -> bool:
         """Whether the descriptor still leads to our file, and that file still has a name."""
@@ -400,13 +400,13 @@ class JournalWriter:
 
     # -- fork -------------------------------------------------------------------------------------
 
-    def _continue_in_child(self) -> None:
+    def continue_in_child(self) -> None:
         """After a fork: the child gets a file of its own, made when it first logs."""
         if self._closed:
             return
         self._lock = threading.RLock()
         self._let_go()
-        self.on_look = None
+        self.on_tick = None
         self.name = PartName(f"child-{os.getpid()}", self.name.attempt, 0)
         self.lost = self.lost_total = 0
         self._reason = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, TextIO
 
 MAX_CAPTURED_BYTES = 8 * 1024 * 1024
@@ -64,30 +65,61 @@ class Capture:
     ) -> None:
         self._keep = keep
         self._left = limit_bytes
-        self._busy = threading.local()
-        self._stdout = Tee(sys.stdout, lambda line: self._take("stdout", line))
-        self._stderr = Tee(sys.stderr, lambda line: self._take("stderr", line))
-        self._before = (sys.stdout, sys.stderr)
-        sys.stdout, sys.stderr = self._stdout, self._stderr
+        _STREAMS.add(self)
 
     def stop(self) -> None:
-        """Give the streams back, unless somebody has wrapped them since."""
-        self._stdout.end()
-        self._stderr.end()
-        if sys.stdout is self._stdout:
-            sys.stdout = self._before[0]
-        if sys.stderr is self._stderr:
-            sys.stderr = self._before[1]
+        """Copy nothing more; the last one gives the streams back."""
+        _STREAMS.remove(self)
+
+    def take(self, stream: str, line: str) -> None:
+        """Keep a line, as far as there is room."""
+        if self._left <= 0:
+            return
+        kept = line[: self._left]
+        self._left -= len(kept) + 1
+        self._keep(stream, kept)
+        if self._left <= 0:
+            self._keep("stderr", "[epochal] captured output is full; the rest is not kept")
+
+
+class _Streams:
+    """The streams of this process, wrapped once for all runs that keep what is printed."""
+
+    def __init__(self) -> None:
+        self._captures: list[Capture] = []
+        self._tees: list[tuple[str, Tee, TextIO]] = []
+        self._busy = threading.local()
+
+    def add(self, capture: Capture) -> None:
+        self._captures.append(capture)
+        for name in ("stdout", "stderr"):
+            # Also for a later run: the program may have replaced a stream since.
+            if not isinstance(stream := getattr(sys, name), Tee):
+                tee = Tee(stream, partial(self._take, name))
+                setattr(sys, name, tee)
+                self._tees.append((name, tee, stream))
+
+    def remove(self, capture: Capture) -> None:
+        """One run has ended; after the last, undo what nobody has wrapped since."""
+        for _, tee, _ in self._tees:
+            tee.end()
+        self._captures.remove(capture)
+        if self._captures:
+            return
+        for name, tee, before in reversed(self._tees):
+            if getattr(sys, name) is tee:
+                setattr(sys, name, before)
+        self._tees.clear()
 
     def _take(self, stream: str, line: str) -> None:
-        if self._left <= 0 or getattr(self._busy, "now", False):
-            return  # full, or a line printed by the keeping itself
+        if getattr(self._busy, "now", False):
+            return  # a line printed by the keeping itself
         self._busy.now = True
         try:
-            kept = line[: self._left]
-            self._left -= len(kept) + 1
-            self._keep(stream, kept)
-            if self._left <= 0:
-                self._keep("stderr", "[epochal] captured output is full; the rest is not kept")
+            for capture in list(self._captures):
+                capture.take(stream, line)
         finally:
             self._busy.now = False
+
+
+_STREAMS = _Streams()

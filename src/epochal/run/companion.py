@@ -11,7 +11,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from epochal.run.run import Run
 from epochal.settings import Launch, alert_environment, child_environment
 
 _PAUSE_S = 0.02
-# Somebody who stops a training wants it to stop; the companion sends on by itself.
-_IMPATIENT = frozenset({"interrupted", "terminated"})
 
 
 def start_companion(
@@ -32,24 +29,23 @@ def start_companion(
     launch: Launch,
     *,
     grace_s: float,
-    wait_s: float,
     alerts: Iterable[str] = (),
     alert_on: str = "warning",
-) -> None:
+) -> CompanionProcess | None:
     """Start the process beside a run, on the first rank of each node; never waits for it."""
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
     if launch.local_rank != 0 or not run.folder.identity.exists():
-        return
+        return None
     beside = CompanionProcess(
         run,
         _arguments(run, launch, grace_s=grace_s),
-        wait_s=wait_s,
         environment=alert_environment(alerts, alert_on),
     )
     beside.start()
-    run.on_look(beside.look)
+    run.on_tick(beside.look)
     run.on_finish(beside.look)
-    run.after_finish(beside.wind_up)
+    run.after_finish(beside.wake)
+    return beside
 
 
 class CompanionProcess:
@@ -60,13 +56,11 @@ class CompanionProcess:
         run: Run,
         arguments: list[str],
         *,
-        wait_s: float,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._run = run
         self._environment = dict(environment or {})
         self._arguments = arguments
-        self._wait_s = wait_s
         self._pid = os.getpid()
         self._process: _Companion | None = None
         self._line: socket.socket | None = None
@@ -118,40 +112,38 @@ class CompanionProcess:
             f" {self._run.dir}' and 'epochal pack {self._run.dir}' do what it would have done."
         )
 
-    def wind_up(self, status: str) -> None:
-        """The run has finished: let the companion know, and wait a little for its sinks."""
+    def wake(self, status: str) -> None:
+        """The run has finished: let the companion know, so that it does not sleep on."""
+        if self._line is None or os.getpid() != self._pid:
+            return
+        # Not a pipe: writing to one whose reader has died can kill a process.
+        with contextlib.suppress(OSError):
+            self._line.send(b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
+        self._line.close()
+        self._line = None
+
+    def wait_for_sinks(self, status: str) -> None:
+        """Wait for what is being forwarded until the run's deadline; say what is left."""
         if os.getpid() != self._pid:
             return
-        self._knock()
-        left = self._wait_for_sinks(0.0 if status in _IMPATIENT else self._wait_s)
+        left = self._unsent_at_deadline()
         if left:
             words = "; ".join(f"{one.name}: {one.why}" for one in left)
             self._run.console.notice(
                 f"not everything has been forwarded ({words}). The companion goes on for a while;"
                 f" 'epochal sync {self._run.dir}' sends what is missing after that."
             )
-        if self._line is not None:
-            self._line.close()
-            self._line = None
 
-    def _wait_for_sinks(self, wait_s: float) -> list[Unsent]:
+    def _unsent_at_deadline(self) -> list[Unsent]:
         """The sinks that are not done when there is nothing to wait for any more."""
-        process = self._process
+        process, deadline = self._process, self._run.deadline
         sender = None if process is None else process.pid
-        deadline_s = time.monotonic() + wait_s
         while left := unsent(self._run.folder, sender=sender):
             is_over = process is None or process.poll() is not None
-            if is_over or time.monotonic() >= deadline_s or all(one.is_hopeless for one in left):
+            if is_over or all(one.is_hopeless for one in left) or not deadline.left_s():
                 break
-            time.sleep(_PAUSE_S)
+            deadline.sleep(_PAUSE_S)
         return left
-
-    def _knock(self) -> None:
-        if self._line is None:
-            return
-        # Not a pipe: writing to one whose reader has died can kill a process.
-        with contextlib.suppress(OSError):
-            self._line.send(b"\n", socket.MSG_NOSIGNAL | socket.MSG_DONTWAIT)
 
 
 class _Companion(subprocess.Popen[bytes]):

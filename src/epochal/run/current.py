@@ -1,34 +1,94 @@
-"""The run that ``epochal.log`` and ``epochal.finish`` act on.
+"""The open runs of this process, and which of them ``epochal.log`` and ``epochal.finish`` mean.
 
-One per process, seen by every thread: a context variable would be empty in threads that a training
+Several runs may be open at once; each handle logs to its own. The current run is the one that was
+opened last among those still open: when it finishes, the one opened before it is current again.
+All threads see the same current run: a context variable would be empty in threads that a training
 starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import os
+import threading
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError
+from epochal.settings import announce_run, withdraw_run
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
 
 
-@dataclass(slots=True)
-class _Current:
-    run: Run | None = None
+class OpenRuns:
+    """The runs of this process that have not finished, in the order in which they were opened."""
+
+    def __init__(self) -> None:
+        self._runs: list[Run] = []
+        self._last: Run | None = None
+        self._lock = threading.RLock()
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(list(self._runs))
+
+    @property
+    def current(self) -> Run | None:
+        """The open run that was opened last; None when none is open."""
+        runs = self._runs
+        return runs[-1] if runs else None
+
+    @property
+    def newest(self) -> Run | None:
+        """The current run or, when none is open, the one that finished last."""
+        return self.current or self._last
+
+    def add(self, run: Run) -> None:
+        """Make a run the current one."""
+        with self._lock:
+            self._runs.append(run)
+            self._has_changed()
+
+    def remove(self, run: Run) -> None:
+        """A run has finished: the one opened before it is current again."""
+        with self._lock:
+            if run in self._runs:
+                self._runs.remove(run)
+                self._last = run
+                self._has_changed()
+
+    def clear(self) -> list[Run]:
+        """Forget all runs, and give back those that are open."""
+        with self._lock:
+            runs, self._runs, self._last = self._runs, [], None
+            self._has_changed()
+        return runs
+
+    def _has_changed(self) -> None:
+        current = self.current
+        # Processes that multiprocessing starts from here log to the current run.
+        if current is None:
+            withdraw_run(pid=os.getpid())
+        elif current.is_recorded and current.is_of_this_process and current.rank >= 0:
+            announce_run(pid=os.getpid(), folder=str(current.dir), attempt=current.attempt)
+        consoles = [run.console for run in self._runs]
+        for run in self._runs:
+            # A console that two runs share cannot say whose line it prints.
+            is_one_of_several = len(consoles) > 1 and consoles.count(run.console) == 1
+            run.console.label = run.name if is_one_of_several else ""
 
 
-CURRENT = _Current()
+OPEN_RUNS = OpenRuns()
 
 
 def current_run() -> Run:
-    """The current run; raises when there is none."""
-    if CURRENT.run is None:
+    """The current run: the one opened last that is still open. Raises when there was none.
+
+    When all have finished it is the one that finished last, which refuses to log.
+    """
+    run = OPEN_RUNS.newest
+    if run is None:
         raise UsageError("there is no current run: call epochal.init() first.")
-    return CURRENT.run
+    return run
 
 
 def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -38,5 +98,6 @@ def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
 
 def finish(status: str = "finished") -> None:
     """Finish the current run; does nothing when there is none."""
-    if CURRENT.run is not None:
-        CURRENT.run.finish(status)
+    run = OPEN_RUNS.newest
+    if run is not None:
+        run.finish(status)

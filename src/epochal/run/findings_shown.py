@@ -8,7 +8,6 @@ the companion has not come to its end looks at its own records then.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +25,6 @@ _PAUSE_S = 0.02
 # Some thousand records. With more, reading some would cost and tell little: the companion has all.
 _JUDGE_BYTES = 1 << 20
 _JUDGE_FOR_S = 0.3
-# Somebody who stops a training wants it to stop.
-_IMPATIENT = frozenset({"interrupted", "terminated"})
 
 
 class FindingsShown:
@@ -44,7 +41,7 @@ class FindingsShown:
     def begin(self) -> None:
         """Look from now on; only rank 0 prints."""
         if self._run.rank == 0:
-            self._run.on_look(self.look)
+            self._run.on_tick(self.look)
             self._run.after_finish(self.sum_up)
 
     def look(self) -> None:
@@ -57,13 +54,13 @@ class FindingsShown:
         """The run has finished: look once more, and say how much was found."""
         if os.getpid() != self._pid:
             return
-        is_patient = status not in _IMPATIENT
-        deadline_s = time.monotonic() + (_WAIT_S if is_patient else 0.0)
+        deadline = self._run.deadline
+        keep_s = max(0.0, deadline.left_s() - _WAIT_S)
         self.look()
-        while self._reader is not None and not self._has_ended and time.monotonic() < deadline_s:
-            time.sleep(_PAUSE_S)
+        while self._reader is not None and not self._has_ended and deadline.left_s() > keep_s:
+            deadline.sleep(_PAUSE_S)
             self.look()
-        if is_patient and not self._has_ended and self._is_short():
+        if deadline.left_s() and not self._has_ended and self._is_short():
             self._judge_here()
         severities = list(self._told.values())
         counts = [(word, severities.count(word)) for word in _SHOWN]
@@ -87,10 +84,11 @@ class FindingsShown:
         from epochal.health.engine import Health
 
         health = Health(config=self._run.config)
-        deadline_s = time.monotonic() + _JUDGE_FOR_S
+        deadline = self._run.deadline
+        keep_s = max(0.0, deadline.left_s() - _JUDGE_FOR_S)
         for record in self._own_records():
             self._show(health.feed(record))
-            if time.monotonic() >= deadline_s:
+            if deadline.left_s() <= keep_s:
                 return
         self._show(health.close())
 

@@ -65,7 +65,7 @@ class IdentifiedRun(Vocabulary):
 
     @property
     def finished(self) -> bool:
-        """Whether :meth:`finish` was called."""
+        """Whether the last record is written; the run takes no more then."""
         return self._finished
 
     @property

@@ -30,7 +30,7 @@ from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.record import FORMAT_VERSION
 from epochal.run import provenance, ranks
-from epochal.run.current import CURRENT
+from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
 from epochal.run.last_step import last_step_of
 from epochal.run.pace import Totals
@@ -124,6 +124,7 @@ def _last_written(folder: RunFolder) -> float:
 
 
 def _resumed_run(folder: RunFolder, request: Request) -> tuple[dict[str, Any], RunFolder, int]:
+    _finish_here(folder)
     identity = read_json(folder.identity)
     if liveness(identity) == "alive" and identity.get("pid") != os.getpid():
         request.console.notice(
@@ -136,6 +137,16 @@ def _resumed_run(folder: RunFolder, request: Request) -> tuple[dict[str, Any], R
     if request.notes is not None:
         identity["notes"] = request.notes
     return identity, folder, folder.last_attempt() + 1
+
+
+def _finish_here(folder: RunFolder) -> None:
+    """Finish the run in a folder if this process has it open: a run has one attempt at a time."""
+    for run in OPEN_RUNS:
+        if run.is_of_this_process and run.dir == folder.path:
+            run.console.notice(
+                f"run {run.name!r} is finished before it is resumed: this process had it open."
+            )
+            run.finish(reason="it is resumed by the same process")
 
 
 def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Settings) -> None:
@@ -235,8 +246,8 @@ def _wait_for_identity(folder: RunFolder) -> dict[str, Any]:
 
 def join_parent(console: bool | Console | None) -> Run | None:
     """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
-    current = CURRENT.run
-    if current is not None and not current.finished and not current.is_of_this_process:
+    current = OPEN_RUNS.current
+    if current is not None and not current.is_of_this_process:
         return current  # forked: the writer has already turned to a file of its own
     if multiprocessing.parent_process() is None:
         return None
@@ -244,7 +255,7 @@ def join_parent(console: bool | Console | None) -> Run | None:
     if parent is None or not Path(parent.folder).is_dir():
         return None
     folder = RunFolder(Path(parent.folder))
-    run = _open_run(
+    return _open_run(
         {**read_json(folder.identity), **process_identity()},
         folder,
         writer=f"child-{os.getpid()}",
@@ -253,8 +264,6 @@ def join_parent(console: bool | Console | None) -> Run | None:
         console=console if isinstance(console, Console) else Console(verbosity=Verbosity.QUIET),
         totals=Totals(),
     )
-    CURRENT.run = run
-    return run
 
 
 def switched_off(request: Request) -> Run:

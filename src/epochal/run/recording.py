@@ -14,9 +14,11 @@ from math import nan
 from typing import Any
 
 from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.guard import Guard
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import MetricsRecord, decode_json, encode, encode_lines, now
 from epochal.record import Record
+from epochal.run.callbacks import Callbacks
 from epochal.run.identified import IdentifiedRun
 from epochal.run.pace import Pace
 from epochal.run.shown import Shown
@@ -26,12 +28,15 @@ from epochal.values import DeviceReader, device_values, flatten, open_device_rea
 _time_ns = time.time_ns
 # Kinds whose latest values the closing line repeats.
 _HEADLINES = frozenset({"step", "epoch"})
+# After a fault in showing metrics the next try is so much later.
+_SHOW_AGAIN_S = 10.0
 
 
 class RecordingRun(IdentifiedRun):
     """The part of a run that appends records."""
 
     rank: int
+    guard: Guard
     _lock: threading.RLock
     _pace: Pace
     _shown: Shown
@@ -40,6 +45,7 @@ class RecordingRun(IdentifiedRun):
     _show_at: float
     _reader: DeviceReader | None
     _is_observed: bool
+    _on_line: Callbacks
     _latest: bytes | Mapping[str, float]
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -69,7 +75,7 @@ class RecordingRun(IdentifiedRun):
         append(line, at)
         self._latest = line
         if at >= self._show_at:
-            self._show_at = at + self._pace.free(step, metrics)
+            self._show_free(at, step, metrics)
 
     def write(self, record: Record) -> None:
         """Append one complete record, and print what belongs to its kind."""
@@ -99,14 +105,17 @@ class RecordingRun(IdentifiedRun):
 
     def on_line(self, observe: Callable[[bytes], None]) -> None:
         """Have every line that is appended from now on shown to a function, after it is down."""
-        append = self._append
+        self._on_line.add(observe)
+        if self._is_observed:
+            return
         self._is_observed = True
+        append, tell = self._append, self._on_line.call_each
 
-        def append_and_show(line: bytes, at: float) -> None:
+        def append_and_tell(line: bytes, at: float) -> None:
             append(line, at)
-            observe(line)
+            tell(line)
 
-        self._append = append_and_show
+        self._append = append_and_tell
 
     # -- inner ------------------------------------------------------------------------------------
 
@@ -138,13 +147,17 @@ class RecordingRun(IdentifiedRun):
         if kind == "metrics":
             self._latest = record["m"]
             if record["t"] >= self._show_at:
-                self._show_at = record["t"] + self._pace.free(record["step"], record["m"])
+                self._show_free(record["t"], record["step"], record["m"])
             return
         if kind in _HEADLINES:
             losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
             self._latest = {**losses, **(record.get("m") or {})}
         if self.rank == 0:
-            self._shown.show(record)
+            self.guard.run("console", self._shown.show, record)
+
+    def _show_free(self, at: float, step: int, metrics: Mapping[str, float]) -> None:
+        pause_s = self.guard.run("console", self._pace.free, step, metrics, default=_SHOW_AGAIN_S)
+        self._show_at = at + (pause_s or _SHOW_AGAIN_S)
 
     def _latest_metrics(self) -> Mapping[str, float]:
         """What was logged last, as it was then: the caller may have changed its dict since."""

@@ -17,6 +17,7 @@ from epochal.settings import ALERT_LEVELS, Launch, Settings
 from epochal.values import plain_int, plain_json
 
 RESUME_MODES = ("never", "allow", "must", "latest")
+REINIT_MODES = ("create_new", "finish_previous")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +103,12 @@ def check_wait(finish_wait_s: Any) -> None:
         )
     if not 0 <= finish_wait_s < float("inf"):
         raise UsageError(f"finish_wait_s={finish_wait_s} must be 0 or more seconds.")
+
+
+def check_reinit(reinit: Any) -> None:
+    """Raise unless it is what may become of the runs that are open."""
+    if reinit not in REINIT_MODES:
+        raise UsageError(f"reinit={reinit!r} is not known: use one of {', '.join(REINIT_MODES)}.")
 
 
 def checked_alerts(

@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import html
 import math
-import os
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -25,14 +24,19 @@ from epochal.console.lines import closing_line, section_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.errors import ValueTypeError
+from epochal.guard import Fault, Guard
 from epochal.journal.archive_wish import ask_for_archive
+from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.run import notebook, samples
 from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
-from epochal.run.death import describe_error, describe_trace
+from epochal.run.callbacks import Callbacks
+from epochal.run.cell import Cell
+from epochal.run.deadline import FINISH_WAIT_S, Deadline
+from epochal.run.exit_hooks import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
 from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
 from epochal.run.pace import Pace, Totals
@@ -60,6 +64,7 @@ class Run(RecordingRun):
         last_step: int = -1,
         resume_step: int | None = None,
     ) -> None:
+        self.guard = console.guard = Guard(report=self._report_fault)
         self._identity = dict(identity)
         self._folder = folder
         self._writer = writer
@@ -78,15 +83,26 @@ class Run(RecordingRun):
         self._latest = {}
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
-        self._closers: list[Callable[[], object]] = []
-        self._last_calls: list[Callable[[str], object]] = []
+        self._on_tick = Callbacks("on_tick", self.guard)
+        self._on_line = Callbacks("on_line", self.guard)
+        self._on_finish = Callbacks("on_finish", self.guard)
+        self._on_close = Callbacks("on_close", self.guard)
+        self._after_finish = Callbacks("after_finish", self.guard)
+        self._is_ending = False
+        self._ending: Record = {}
+        self.cell: Cell | None = None
+        self.finish_wait_s = FINISH_WAIT_S
+        self.deadline = Deadline()
         if attempt > 1 and rank == 0 and writer is not None:
             self._append = ResumeMark(self, writer, resume_step).append
             self._step = last_step if resume_step is None else resume_step - 1
         self._speed_limit = SpeedLimit()
         self._phases = Phases(self)
         self.on_finish(self._phases.finish)
-        _register_fork(self)
+        self.after_finish(self._say_goodbye)
+        if writer is not None:
+            writer.on_tick = self._on_tick.call_each
+        call_in_children(self)
         if "torch" in sys.modules:
             # By name: this floor knows nothing of torch, and asks only where torch is in use.
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
@@ -189,7 +205,9 @@ class Run(RecordingRun):
 
         A process of its own serves 127.0.0.1 and goes on for a minute after this one ends.
         """
-        return serve_in_background(self.dir.parent.parent, port) if self.is_recorded else None
+        if not self.is_recorded:
+            return None
+        return self.guard.run("live page", serve_in_background, self.dir.parent.parent, port)
 
     def save_html(self, path: str | Path) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended.
@@ -205,8 +223,8 @@ class Run(RecordingRun):
         ask_for_archive(self._folder, path)
         if self._finished:
             self._write_archive()
-        elif self.rank == 0 and self._write_archive not in self._last_calls:
-            self._last_calls.append(self._write_archive)
+        elif self.rank == 0 and self._write_archive not in self._after_finish:
+            self.after_finish(self._write_archive)
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""
@@ -216,54 +234,53 @@ class Run(RecordingRun):
             self._writer.sync()
 
     def finish(self, status: str = "finished", *, reason: str | None = None) -> None:
-        """End the run: write the last record and close. Calling it again does nothing."""
-        with self._lock:
-            if self._finished:
-                return
-            if self._reader is not None and self.is_of_this_process:
-                self._reader.flush()
-            self._finished = True
-        for close in self._closers:
-            close()
-        record: Record = {"log": "finish", "t": now(), "status": status}
-        if reason is not None:
-            record["reason"] = reason
-        if self._step >= 0:
-            record["last_step"] = self._step
-        self._append(encode(record), now())
-        if self._writer is not None:
-            self._writer.close()
-        self._append = self._refuse
-        self._show_at = math.inf
-        self._say_goodbye(status)
-        for call in self._last_calls:
-            call(status)
+        """End the run: write the last record and close.
+
+        Whatever callbacks raise, the record is written. Calling it again does nothing, except that
+        it completes what an interruption left undone.
+        """
+        if not isinstance(status, str):
+            raise ValueTypeError(f"status must be a text, not {type(status).__name__}.")
+        with ExitStack() as stack:
+            stack.callback(self.settle)
+            self._end(status, reason)
 
     def on_finish(self, close: Callable[[], object]) -> None:
         """Have something called when the run finishes, before its last record is written."""
-        self._closers.append(close)
+        self._on_finish.add(close)
+
+    def on_close(self, call: Callable[[], object]) -> None:
+        """Have something called when the last record is written and the journal is closed."""
+        self._on_close.add(call)
 
     def after_finish(self, call: Callable[[str], object]) -> None:
-        """Have something called with the status when the run has finished and is closed."""
-        self._last_calls.append(call)
+        """Have something called with the status when the run has finished and is closed.
 
-    def on_look(self, call: Callable[[], object]) -> None:
+        What it waits for ends at ``run.deadline``, which all of these calls share.
+        """
+        self._after_finish.add(call)
+
+    def on_tick(self, call: Callable[[], object]) -> None:
         """Have something called between two records, at most once a second."""
-        if self._writer is not None:
-            earlier = self._writer.on_look
-            self._writer.on_look = call if earlier is None else lambda: (earlier(), call())
+        self._on_tick.add(call)
 
-    def died(self, status: str, *, reason: str, details: str | None = None) -> None:
-        """The process is ending: write what is known of it and finish."""
-        if self._finished:
-            return
-        if details is not None:
-            self.event("exception", reason=reason, traceback=details)
-        self.finish(status, reason=reason)
+    def on_exit(self, status: str, *, reason: str, details: str | None = None) -> None:
+        """The process is ending: write what is known of it and the last record, and close."""
+        if not self._finished and details is not None:
+            with self.guard.member("exit hook"):
+                self.event("exception", reason=reason, traceback=details)
+        if self._is_ending:  # a signal came in the middle of finish(): there may be no more time
+            self._write_last_record()
+        self._end(status, reason)
 
-    def failing(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         """An error ends the run: explain it where that can be done."""
-        explain_out_of_memory(self, error)
+        self.guard.run("out-of-memory report", explain_out_of_memory, self, error)
+
+    def settle(self) -> None:
+        """Do what follows the last record: print the last line, wait for what is forwarded."""
+        if self._finished:
+            self._after_finish.drain(self._ending["status"])
 
     def memory_guard(self, model: Any = None, optimizer: Any = None) -> MemoryGuard:
         """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
@@ -272,10 +289,11 @@ class Run(RecordingRun):
         """
         return MemoryGuard(self, model, optimizer)
 
-    def warned(self, reason: str) -> None:
+    def on_signal(self, reason: str) -> None:
         """A signal came that the program handles itself."""
         if not self._finished:
-            self.event("signal", reason=reason)
+            with self.guard.member("exit hook"):
+                self.event("signal", reason=reason)
 
     def __enter__(self) -> Run:
         return self
@@ -296,19 +314,72 @@ class Run(RecordingRun):
                 "failed" if failed else "finished", reason=f"exit code {code}" if failed else None
             )
             return
-        self.failing(error)
         status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        self.died(status, reason=describe_error(error), details=describe_trace(error))
+        with ExitStack() as stack:
+            stack.callback(self.settle)
+            stack.callback(
+                self.on_exit, status, reason=describe_error(error), details=describe_trace(error)
+            )
+            self.on_exception(error)
 
     # -- inner ------------------------------------------------------------------------------------
 
-    def _continue_in_child(self) -> None:
+    def _end(self, status: str, reason: str | None) -> None:
+        """The exit stack up to the last record: each step once, whatever the ones before raised."""
+        with self._lock:
+            if self._is_ending:
+                return  # called by a callback, or by another thread
+            self._is_ending = True
+            if not self._ending:
+                self._ending = {"status": status, **({} if reason is None else {"reason": reason})}
+                self.deadline = Deadline(self.finish_wait_s, status=status)
+        try:
+            with ExitStack() as stack:  # last in, first out
+                stack.callback(self._on_close.drain)
+                stack.callback(self._write_last_record)
+                stack.callback(self._flush_values)  # those that callbacks logged
+                stack.callback(self._on_finish.drain)
+                stack.callback(self._flush_values)
+        finally:
+            self._is_ending = False
+
+    def _flush_values(self) -> None:
+        if self._reader is not None and self.is_of_this_process:
+            self.guard.run("device values", self._reader.flush)
+
+    def _write_last_record(self) -> None:
+        """Write the ``finish`` record and close; from then on the run is finished everywhere."""
+        with self._lock:
+            if not self._finished:
+                record: Record = {"log": "finish", "t": now(), **self._ending}
+                if self._step >= 0:
+                    record["last_step"] = self._step
+                self._append(encode(record), now())
+                self._finished = True
+                self._append = self._refuse
+                self._show_at = math.inf
+        if self._writer is not None:
+            self._writer.close()
+
+    def _report_fault(self, fault: Fault) -> None:
+        """The first fault of a member: into the record, and on stderr."""
+        self._console.notice(
+            f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
+            " Training goes on; 'epochal doctor' shows the traceback."
+        )
+        self.event("internal-error", **fault.fields())
+
+    def continue_in_child(self) -> None:
         """After a fork: a child prints nothing, resumes nothing and waits for no thread."""
+        if self._finished:
+            return
         self._lock = threading.RLock()
         self.rank = -1
         self._show_at = math.inf
         self._is_observed = False
-        self._last_calls.clear()
+        self._on_tick.clear()
+        self._on_line.clear()
+        self._after_finish.clear()
         self._phases.abandon()
         self.write_directly()
 
@@ -333,16 +404,3 @@ class Run(RecordingRun):
         self._console.closing(closing_line(seconds, metrics=self._latest_metrics(), verb=verb))
         if self.lost_records:
             self._console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
-
-
-def _register_fork(run: Run) -> None:
-    if not hasattr(os, "register_at_fork"):
-        return  # platforms without fork
-    reference = weakref.ref(run)
-
-    def after_fork() -> None:
-        alive = reference()
-        if alive is not None and not alive.finished:
-            alive._continue_in_child()
-
-    os.register_at_fork(after_in_child=after_fork)

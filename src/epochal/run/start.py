@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -11,22 +10,22 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.run import opening, request
 from epochal.run.capture import Capture
+from epochal.run.cell import Cell, calling_cell
 from epochal.run.companion import start_companion
-from epochal.run.current import CURRENT
-from epochal.run.death import DeathWatch
+from epochal.run.current import OPEN_RUNS
+from epochal.run.exit_hooks import EXIT_HOOKS
 from epochal.run.findings_shown import FindingsShown
 from epochal.run.pace import Totals
 from epochal.run.run import Run
 from epochal.settings import (
     Announcement,
     announce_launched,
-    announce_run,
     read_launch,
     read_settings,
-    withdraw_run,
 )
 
 Resume = Literal["never", "allow", "must", "latest"]
+Reinit = Literal["create_new", "finish_previous"]
 
 
 def init(
@@ -40,6 +39,7 @@ def init(
     notes: str | None = None,
     resume: Resume | bool | None = None,
     resume_step: int | None = None,
+    reinit: Reinit = "create_new",
     capture: bool = False,
     total_steps: int | None = None,
     total_tokens: int | None = None,
@@ -54,7 +54,11 @@ def init(
     report_to: str | Iterable[str] | None = None,
     **reporting: Any,
 ) -> Run:
-    """Start a run and make it the current one.
+    """Start a run and make it the current one, beside those that are open already.
+
+    Each run is its own handle; ``epochal.log`` means the one opened last. ``reinit``:
+    "finish_previous" finishes every open run of this process first. Running a notebook cell again
+    finishes the run that the cell opened the last time.
 
     ``resume``: "never" makes a new run whatever the name (a taken one gets a number), "allow" goes
     on with the run of that name if there is one, "must" insists, "latest" goes on with the newest
@@ -75,10 +79,11 @@ def init(
     settings = read_settings()
     launch = read_launch()
     request.check_wait(finish_wait_s)
+    request.check_reinit(reinit)
     told = request.checked_alerts(alerts, alert_on, settings)
     joined = opening.join_parent(console)
     if joined is not None:
-        return joined
+        return joined if joined in OPEN_RUNS else _open(joined)
     if report_to is not None:
         reporting["report_to"] = report_to
     entries = request.file_entries(config_file)
@@ -104,25 +109,30 @@ def init(
             line_every_s=line_every_s,
         ),
     )
-    _replace_current()
+    cell = calling_cell()
+    _finish_previous(cell, every=reinit == "finish_previous")
     if not settings.enabled:
         run = opening.switched_off(asked)
     elif launch.rank == 0:
         run = opening.start_rank_zero(asked, launch, settings)
     else:
         run = opening.start_other_rank(asked, launch)
-    _make_current(run, capture=capture)
+    run.cell, run.finish_wait_s = cell, finish_wait_s
+    _open(run)
+    EXIT_HOOKS.add(run)
+    run.on_close(lambda: EXIT_HOOKS.remove(run))
+    if run.is_recorded:
+        _announce(run, capture=capture)
+    if capture:
+        run.on_finish(Capture(run.guard.wrap("captured output", run.keep_output)).stop)
     if run.is_recorded and (settings.companion if companion is None else companion):
         addresses, level = told
-        start_companion(
-            run,
-            launch,
-            grace_s=settings.grace_s,
-            wait_s=finish_wait_s,
-            alerts=addresses,
-            alert_on=level,
+        beside = start_companion(
+            run, launch, grace_s=settings.grace_s, alerts=addresses, alert_on=level
         )
         FindingsShown(run).begin()
+        if beside is not None:
+            run.after_finish(beside.wait_for_sinks)  # last: it may take all the time that is left
     return run
 
 
@@ -135,23 +145,18 @@ def _announce(run: Run, *, capture: bool) -> None:
         run.console.notice(f"whoever started this program cannot be told of the run: {error}")
 
 
-def _replace_current() -> None:
-    previous = CURRENT.run
-    if previous is None or previous.finished or not previous.is_of_this_process:
-        return
-    previous.console.notice(
-        f"a new run was started before {previous.name!r} was finished; it is finished now."
-    )
-    previous.finish()
+def _finish_previous(cell: Cell | None, *, every: bool) -> None:
+    for run in OPEN_RUNS:
+        if not run.is_of_this_process:
+            continue
+        if cell is not None and cell.is_rerun_of(run.cell):
+            run.console.notice(f"run {run.name!r} is finished: its notebook cell is run again.")
+            run.finish(reason="its notebook cell was run again")
+        elif every:
+            run.finish()
 
 
-def _make_current(run: Run, *, capture: bool) -> None:
-    CURRENT.run = run
-    if run.is_recorded:
-        pid = os.getpid()
-        announce_run(pid=pid, folder=str(run.dir), attempt=run.attempt)
-        run.on_finish(lambda: withdraw_run(pid=pid))
-        _announce(run, capture=capture)
-    run.on_finish(DeathWatch(run).release)
-    if capture:
-        run.on_finish(Capture(run.keep_output).stop)
+def _open(run: Run) -> Run:
+    OPEN_RUNS.add(run)
+    run.on_close(lambda: OPEN_RUNS.remove(run))
+    return run

@@ -183,10 +183,10 @@ class EarlyStopping:
         if reason is None or self.reason is not None:
             return
         self.reason = reason
-        from epochal.run.current import CURRENT
+        from epochal.run.current import OPEN_RUNS
 
-        run = CURRENT.run
-        if run is not None and not run.finished:
+        run = OPEN_RUNS.current
+        if run is not None:
             run.event("early-stop", reason=reason, at_step=step)
 
 

@@ -169,10 +169,10 @@ class LossGuard(Scheduler):
         self.cuts.append(cut)
 
     def _tell(self, cut: Cut) -> None:
-        from epochal.run.current import CURRENT
+        from epochal.run.current import OPEN_RUNS
 
-        run = CURRENT.run
-        if run is not None and not run.finished:
+        run = OPEN_RUNS.current
+        if run is not None:
             run.event(
                 "lr-cut",
                 kind=cut.kind,

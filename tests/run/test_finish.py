@@ -1,0 +1,223 @@
+"""The end of a run: whatever callbacks do, the last record is written and everybody agrees."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.run.run import Run
+from epochal.store.local import load_run
+from tests.conftest import StartRun
+from tests.doubles.journals import of_kind, records
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def leave() -> None:
+    raise SystemExit(3)
+
+
+def divide() -> None:
+    1 / 0  # noqa: B018
+
+
+def recurse() -> None:
+    recurse()
+
+
+def exhaust() -> None:
+    raise MemoryError
+
+
+def is_over(run: Run) -> bool:
+    """Whether the run is over, which the run, its calls and readers say alike."""
+    try:
+        run.log({"late": 1})
+        accepts = True
+    except RunFinishedError:
+        accepts = False
+    state = load_run(run.dir).info.status.state
+    assert run.finished == (not accepts) == (state == "finished"), (run.finished, accepts, state)
+    return run.finished
+
+
+@pytest.mark.parametrize("fault", [divide, recurse, exhaust])
+@pytest.mark.parametrize("hook", ["on_finish", "after_finish"])
+def test_a_callback_that_raises_does_not_keep_a_run_from_finishing(
+    start_run: StartRun, hook: str, fault: Callable[[], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run()
+    called: list[str] = []
+    add = getattr(run, hook)
+    add(lambda *_: called.append("before"))
+    add(lambda *_: fault())
+    add(lambda *_: called.append("after"))
+    run.finish()
+    assert called == ["before", "after"]
+    assert [r["status"] for r in of_kind(run.dir, "finish")] == ["finished"]
+    assert is_over(run)
+    assert capsys.readouterr().err.count("internal error in") == 1
+
+
+@pytest.mark.parametrize(("fault", "error"), [(interrupt, KeyboardInterrupt), (leave, SystemExit)])
+@pytest.mark.parametrize("hook", ["on_finish", "after_finish", "on_close"])
+def test_an_interruption_goes_on_when_the_run_has_finished(
+    start_run: StartRun, hook: str, fault: Callable[[], None], error: type[BaseException]
+) -> None:
+    run = start_run()
+    called: list[str] = []
+    add = getattr(run, hook)
+    add(lambda *_: fault())
+    add(lambda *_: called.append("after"))
+    run.after_finish(called.append)
+    with pytest.raises(error):
+        run.finish()
+    assert called == ["after", "finished"]
+    assert [r["status"] for r in of_kind(run.dir, "finish")] == ["finished"]
+    assert is_over(run)
+
+
+def test_a_second_call_completes_what_an_interruption_left(start_run: StartRun) -> None:
+    run = start_run()
+    called: list[str] = []
+
+    def add_another() -> None:
+        run.on_finish(lambda: called.append("late"))
+        interrupt()
+
+    run.on_finish(add_another)
+    with pytest.raises(KeyboardInterrupt):
+        run.finish("failed", reason="first")
+    run.finish()
+    assert called == ["late"]
+    assert [(r["status"], r["reason"]) for r in of_kind(run.dir, "finish")] == [("failed", "first")]
+
+
+def test_a_fault_of_a_callback_is_recorded_once_with_its_traceback(start_run: StartRun) -> None:
+    run = start_run()
+    for _ in range(3):
+        run.on_finish(divide)
+    run.finish()
+    (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
+    assert event["member"] == "on_finish callback divide"
+    assert event["reason"].startswith("ZeroDivisionError")
+    assert "1 / 0" in event["traceback"]
+    assert run.guard.count(event["member"]) == 3
+
+
+def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> None:
+    run = start_run()
+    seen: dict[str, bool] = {}
+
+    def look(*_: Any) -> None:
+        with contextlib.suppress(RunFinishedError):
+            run.log({"from": 1})
+        seen["on_finish" if not seen else "after_finish"] = run.finished
+        if run.finished:
+            assert is_over(run)
+
+    run.on_finish(look)
+    run.after_finish(look)
+    run.finish()
+    assert seen == {"on_finish": False, "after_finish": True}
+    assert [r["log"] for r in records(run.dir)][-2:] == ["metrics", "finish"]
+
+
+def test_a_callback_may_call_finish(start_run: StartRun) -> None:
+    run = start_run()
+    run.on_finish(run.finish)
+    run.after_finish(lambda _: run.finish("failed"))
+    run.finish()
+    assert [r["status"] for r in of_kind(run.dir, "finish")] == ["finished"]
+
+
+def test_a_tick_that_raises_is_disabled_and_logging_goes_on(start_run: StartRun) -> None:
+    run = start_run()
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        divide()
+
+    run.on_tick(fail)
+    assert run._writer is not None
+    for step in range(10):
+        run._writer._check_at = 0.0
+        run.log({"a": 1}, step=step)
+    assert len(calls) == 3
+    run.finish()
+    assert len(of_kind(run.dir, "metrics")) == 10
+
+
+def test_an_observer_of_lines_that_raises_is_disabled_and_others_see_all(
+    start_run: StartRun,
+) -> None:
+    run = start_run()
+    seen: list[bytes] = []
+
+    def fail(line: bytes) -> None:
+        divide()
+
+    run.on_line(fail)
+    run.on_line(seen.append)
+    for step in range(5):
+        run.log({"a": 1}, step=step)
+    run.finish()
+    assert sum(b'"metrics"' in line for line in seen) == 5
+    assert len([r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]) == 1
+
+
+class BrokenStream:
+    """A terminal that fails in ways that no file does."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return False
+
+    def write(self, text: str) -> int:
+        raise RuntimeError("this stream is broken")
+
+    def flush(self) -> None:
+        raise AttributeError("flush")
+
+
+def test_a_broken_stream_does_not_reach_the_loop(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", BrokenStream())
+    run = start_run(console=True, line_every_s=0)
+    for step in range(3):
+        run.log_step(step, 0.1, 10, 1.0, 1.0, 0.5, 0.1)
+    run.message("words", level="warning")
+    run.finish()
+    assert len(of_kind(run.dir, "step")) == 3
+    assert run.console.lost_lines >= 5
+    (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
+    assert event["reason"] == "RuntimeError: this stream is broken"
+
+
+def test_a_line_whose_text_cannot_be_made_is_dropped_and_counted(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run(console=True)
+    run.console.line(lambda: str(1 // 0))
+    run.console.line("words")
+    run.finish()
+    err = capsys.readouterr().err
+    assert run.console.lost_lines == 1
+    assert "words" in err
+    assert err.count("internal error in console line") == 1
+
+
+def test_a_status_that_is_no_text_is_refused(start_run: StartRun) -> None:
+    run = start_run()
+    with pytest.raises(ValueTypeError, match="status must be a text, not int"):
+        run.finish(3)  # type: ignore[arg-type]
+    run.log({"a": 1})
