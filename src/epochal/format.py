@@ -1,4 +1,10 @@
-"""The one format of numbers, durations, bytes and counts in everything that people read."""
+"""The one format of numbers, durations, bytes and counts in everything that people read.
+
+Sizes have IEC names, because they are counted by 1024: KiB, MiB, GiB. Two texts keep ``GB`` for
+``1024**3``, because others read them by that name: the VRAM part of an epoch line and the summary
+of a resource sample. The sizes of RAM and GPUs in the line about the hardware are names of parts
+(``H200 141 GB``).
+"""
 
 import math
 
@@ -7,13 +13,13 @@ UNKNOWN = "—"
 _LONGEST_S = 1e12  # about 30,000 years: an estimate beyond it says nothing
 _SMALLEST_FIXED = 1e-3
 _FOUR_DECIMALS_BELOW = 100.0
-_TWO_DECIMALS_BELOW = 1e15  # beyond it a float has no second decimal, and the text would only grow
-_BYTE_UNITS = ("B", "KB", "MB", "GB", "TB")
+_TWO_DECIMALS_BELOW = 1e8  # beyond it four digits say more than a row of them
+_BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _COUNT_UNITS = ("", "k", "M", "B", "T")
 
 
 def format_number(value: float) -> str:
-    """Write a metric's value in few characters: ``0``, ``1.23e-04``, ``0.1234``, ``123.46``.
+    """Write a metric's value briefly: ``0``, ``1.23e-04``, ``0.1234``, ``123.46``, ``1.576e+13``.
 
     Each form is chosen by the rounded value, so that no text overshoots its form's range.
     """
@@ -23,9 +29,11 @@ def format_number(value: float) -> str:
         return "inf" if value > 0 else "-inf"
     if value == 0:
         return "0"
-    exponent_form = f"{value:.2e}"
-    if not _SMALLEST_FIXED <= abs(float(exponent_form)) < _TWO_DECIMALS_BELOW:
-        return exponent_form
+    small, large = f"{value:.2e}", f"{value:.3e}"
+    if abs(float(small)) < _SMALLEST_FIXED:
+        return small
+    if abs(float(large)) >= _TWO_DECIMALS_BELOW:
+        return large
     four_decimals = f"{value:.4f}"
     if abs(float(four_decimals)) < _FOUR_DECIMALS_BELOW:
         return four_decimals
@@ -70,7 +78,7 @@ def format_clock(seconds: float) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """Write a size in units of 1024: ``512 B``, ``1.5 KB``, ``2.1 GB``; not finite gives a dash."""
+    """Write a size by 1024: ``512 B``, ``1.5 KiB``, ``2.1 GiB``; not finite gives a dash."""
     if not math.isfinite(size_bytes):
         return UNKNOWN
     number, unit = _scaled(size_bytes, base=1024, units=_BYTE_UNITS)
@@ -101,7 +109,7 @@ def format_tps(tokens_per_second: float) -> str:
 
 
 def _scaled(amount: float, *, base: int, units: tuple[str, ...]) -> tuple[str, str]:
-    # A value that rounds up to the base belongs to the next unit: 1023.96 KB is 1.0 MB.
+    # A value that rounds up to the base belongs to the next unit: 1023.96 KiB is 1.0 MiB.
     text = f"{amount:.0f}"
     for unit in units[:-1]:
         if abs(float(text)) < base:

@@ -102,7 +102,7 @@ def test_tail_tells_what_people_mean_unless_all_is_asked_for(
     ]
     main(["tail", "x", "-n", "4", "--all", "--dir", str(tmp_path)])
     lines = [line.split("  ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == "[telemetry-h]  system  system/ram_used=1.4 GB  system/threads=12"
+    assert lines[0] == "[telemetry-h]  system  system/ram_used=1.4 GiB  system/threads=12"
     assert lines[3] == "[findings]  finish  finished"
 
 

@@ -24,7 +24,7 @@ def test_a_kill_for_want_of_memory_is_told_with_the_last_step(tmp_path: Path) ->
     assert facts["exit"] == "unknown"
     assert facts["sentence"] == (
         "the training process vanished after step 41 without a word; the kernel has killed a"
-        " process of its group for want of memory since; it held 8.0 GB when last seen."
+        " process of its group for want of memory since; it held 8.0 GiB when last seen."
     )
 
 

@@ -130,9 +130,9 @@ def test_allocator() -> None:
     assert block == (
         "[Allocator]\n"
         "                 device      pinned\n"
-        "  weights        4.0 GB           -\n"
-        "  optimizer      2.0 GB      8.0 GB\n"
-        "  total          6.0 GB      8.0 GB"
+        "  weights       4.0 GiB           -\n"
+        "  optimizer     2.0 GiB     8.0 GiB\n"
+        "  total         6.0 GiB     8.0 GiB"
     )
 
 

@@ -65,7 +65,7 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
         def is_read(cpu_pct: float = cpu_pct, power: float = power, drawn: str = drawn) -> bool:
             training.read(cpu_pct, power)
             # The limits are those of the record.
-            return shows(f"{cpu_pct:.0f}%", f"{drawn} of 600 W", "3.0 GB of 4.0 GB")
+            return shows(f"{cpu_pct:.0f}%", f"{drawn} of 600 W", "3.0 GiB of 4.0 GiB")
 
         until(page, is_read)
         assert card.locator(".as-of").inner_text().startswith("as of ")
@@ -73,7 +73,7 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
     told = datetime.strptime(f"{datetime.now():%Y-%m-%d} {said[6:]}", "%Y-%m-%d %H:%M:%S")
     assert abs((datetime.now() - told).total_seconds()) % 86_400 < 60
     training.stop_reading()
-    until(page, lambda: shows("30%", "300 W of 600 W", "2.0 GB of 4.0 GB"))
+    until(page, lambda: shows("30%", "300 W of 600 W", "2.0 GiB of 4.0 GiB"))
     assert card.locator(".as-of").inner_text().startswith("recorded ")
 
 
@@ -128,6 +128,6 @@ def test_the_first_readings_need_no_record(
     def is_read() -> bool:
         live.see_host({"cpu_pct": 55.0, "ram_used": GIB, "ram_total": 2 * GIB})
         live.write()
-        return page.locator("[data-title='In use']").get_by_text("1.0 GB of 2.0 GB").count() > 0
+        return page.locator("[data-title='In use']").get_by_text("1.0 GiB of 2.0 GiB").count() > 0
 
     until(page, is_read)

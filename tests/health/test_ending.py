@@ -13,7 +13,7 @@ def test_a_process_killed_for_memory_is_told_what_to_try() -> None:
     )
     assert found.severity == "error"
     assert found.sentence == "The training process vanished after step 1250 without a word."
-    assert found.evidence == {"pid": 7, "oom_kills": 1, "memory": "2.0 GB"}
+    assert found.evidence == {"pid": 7, "oom_kills": 1, "memory": "2.0 GiB"}
     assert "smaller batch" in found.advice
 
 
@@ -44,10 +44,10 @@ def test_memory_that_ran_out_is_said_in_plain_words() -> None:
         has_checkpoint=False,
     )
     assert found.sentence == (
-        "The run failed after step 4: memory ran out on cpu when 4.0 GB more were asked for at "
+        "The run failed after step 4: memory ran out on cpu when 4.0 GiB more were asked for at "
         "train.py:9 in main."
     )
-    assert found.evidence == {"asked": "4.0 GB", "free": "1.0 KB"}
+    assert found.evidence == {"asked": "4.0 GiB", "free": "1.0 KiB"}
     assert "smaller batch" in found.advice
     assert "No checkpoint of it is known" in found.advice
     assert "last checkpoint" not in found.advice

@@ -1,7 +1,7 @@
 import json
 import math
 
-from epochal.health.finding import Finding, finding_id, is_graver
+from epochal.health.finding import Finding, evidence_text, finding_id, is_graver
 
 
 def finding(**changes: object) -> Finding:
@@ -45,3 +45,10 @@ def test_the_id_depends_on_rule_subject_and_opening_only() -> None:
 def test_severities_are_ordered() -> None:
     assert is_graver("error", "warning")
     assert not is_graver("info", "info")
+
+
+def test_evidence_that_is_a_size_reads_as_one() -> None:
+    assert evidence_text("before_bytes", 490733568.0) == "before 468.0 MiB"
+    assert evidence_text("loss", 15764840887091.2) == "loss 1.576e+13"
+    assert evidence_text("steps", 1200) == "steps 1200"
+    assert evidence_text("loss", "nan") == "loss nan"

@@ -155,7 +155,7 @@ def test_a_report_names_the_largest_tensors() -> None:
     lines = str(report).splitlines()
     assert lines[0].startswith("[Memory of cpu, ")
     rows = [" ".join(line.split()) for line in lines]
-    assert "weights 0.weight 16.0 KB 64×64 float32" in rows
+    assert "weights 0.weight 16.0 KiB 64×64 float32" in rows
     assert any(line.startswith("  optimizer 0.weight.exp_avg ") for line in lines)
 
 
@@ -179,7 +179,7 @@ def full_of(name: str, share: float, *, free: float = 0.1) -> MemorySegments:
 def test_what_takes_much_of_a_device_is_advised_on(name: str, words: str) -> None:
     (sentence,) = memory_advice(full_of(name, 0.5))
     assert words in sentence
-    assert "40.0 GB (50%)" in sentence
+    assert "40.0 GiB (50%)" in sentence
     assert memory_advice(full_of(name, 0.08)) == []
 
 

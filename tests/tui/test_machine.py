@@ -66,9 +66,9 @@ def test_hosts_show_processor_memory_and_our_own_cost(tmp_path: Path) -> None:
     (host,) = hosts_of(load_run(machine(tmp_path).folder.path))
     (short,) = host_lines([host], columns=70, glyphs=UNICODE)
     assert "31%" in plain(short)
-    assert "48.0 GB of 256.0 GB" in plain(short)
+    assert "48.0 GiB of 256.0 GiB" in plain(short)
     whole = "\n".join(plain(one) for one in host_detail(host, columns=80, glyphs=UNICODE))
-    assert "in 976.6 KB/s" in whole
+    assert "in 976.6 KiB/s" in whole
     assert "0.3 % of one core" in whole
 
 

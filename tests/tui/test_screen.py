@@ -142,7 +142,7 @@ def test_a_bad_run_is_marked_in_the_list(tmp_path: Path) -> None:
 
 
 def test_the_tabs_show_what_they_are_called_after(demo: Desk) -> None:
-    assert "30.5 GB of 79.6 GB" in screen(demo, View(tab="system"))
+    assert "30.5 GiB of 79.6 GiB" in screen(demo, View(tab="system"))
     assert "resumed at step 200, attempt 2" in screen(demo, View(tab="log"))
     assert "sample @ 399" in screen(demo, View(tab="text"))
     assert "model.experts_per_token" in screen(demo, View(tab="config"))

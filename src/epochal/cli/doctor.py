@@ -9,8 +9,7 @@ from typing import Any
 
 from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import one_line, say, say_json
-from epochal.format import format_number
-from epochal.health.finding import Finding
+from epochal.health.finding import Finding, evidence_text
 from epochal.store.standing import as_they_stand
 from epochal.store.store import RunView
 
@@ -97,10 +96,7 @@ def _lines(finding: Finding) -> Iterator[str]:
 
 
 def _evidence(evidence: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value if isinstance(value, (str, int)) else format_number(value)}"
-        for name, value in evidence.items()
-    )
+    return ", ".join(evidence_text(name, value) for name, value in evidence.items())
 
 
 def _wrapped(start: str, text: str) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+from epochal.format import format_bytes, format_number
 from epochal.record import Record
 
 Severity = Literal["info", "warning", "error"]
@@ -16,6 +17,7 @@ Evidence = Mapping[str, float | int | str]
 
 SEVERITIES: tuple[str, ...] = get_args(Severity)  # from mild to grave
 _STATES = get_args(State)
+_BYTES = "_bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,15 @@ class Finding:
             state=state,
             t=float(t) if isinstance(t, (int, float)) else 0.0,
         )
+
+
+def evidence_text(name: str, value: float | str) -> str:
+    """One piece of evidence for people: ``before 468.0 MiB`` for a ``before_bytes``."""
+    if isinstance(value, (str, bool)):
+        return f"{name} {value}"
+    if name.endswith(_BYTES):
+        return f"{name.removesuffix(_BYTES)} {format_bytes(value)}"
+    return f"{name} {value if isinstance(value, int) else format_number(value)}"
 
 
 def told_as(record: Record) -> tuple[str, str, str, str]:

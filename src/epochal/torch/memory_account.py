@@ -66,7 +66,7 @@ def _largest(memory: MemorySegments, *, top: int) -> list[str]:
             name = printable(use.name, longest=_LONGEST_NAME)
             shape = "×".join(map(str, use.shape)) or "0-d"
             lines.append(
-                f"  {segment:<9} {name:<{width}} {format_bytes(use.bytes):>9}"
+                f"  {segment:<9} {name:<{width}} {format_bytes(use.bytes):>10}"
                 f"  {shape} {use.dtype}{'' if use.place == usual else f', {use.place}'}"
             )
     return lines

@@ -171,7 +171,7 @@ def _live_lines(live: list[TensorUse]) -> list[str]:
     lines = ["[Other tensors that are alive]"]
     for use in live:
         shape = "×".join(map(str, use.shape)) or "0-d"
-        lines.append(f"  {format_bytes(use.bytes):>9}  {shape} {use.dtype}  {use.name}".rstrip())
+        lines.append(f"  {format_bytes(use.bytes):>10}  {shape} {use.dtype}  {use.name}".rstrip())
     return lines
 
 

@@ -5,18 +5,18 @@ export const UNKNOWN = "—";
 const LONGEST_S = 1e12;
 const SMALLEST_FIXED = 1e-3;
 const FOUR_DECIMALS_BELOW = 100;
-const TWO_DECIMALS_BELOW = 1e15;
-const BYTE_UNITS = ["B", "KB", "MB", "GB", "TB"] as const;
+const TWO_DECIMALS_BELOW = 1e8;
+const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB"] as const;
 const COUNT_UNITS = ["", "k", "M", "B", "T"] as const;
 
-/** Write a metric's value in few characters: `0`, `1.23e-04`, `0.1234`, `123.46`. */
+/** Write a metric's value briefly: `0`, `1.23e-04`, `0.1234`, `123.46`, `1.576e+13`. */
 export function formatNumber(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
   if (value === 0) return "0";
-  const exponentForm = exponential(value, 2);
-  const rounded = Math.abs(Number(exponentForm));
-  if (rounded < SMALLEST_FIXED || rounded >= TWO_DECIMALS_BELOW) return exponentForm;
+  const [small, large] = [exponential(value, 2), exponential(value, 3)];
+  if (Math.abs(Number(small)) < SMALLEST_FIXED) return small;
+  if (Math.abs(Number(large)) >= TWO_DECIMALS_BELOW) return large;
   const fourDecimals = fixed(value, 4);
   return Math.abs(Number(fourDecimals)) < FOUR_DECIMALS_BELOW ? fourDecimals : fixed(value, 2);
 }
@@ -39,7 +39,7 @@ export function formatDuration(seconds: number): string {
   return `${Math.floor(hours / 24)}d ${twoDigits(hours % 24)}h`;
 }
 
-/** Write a size in units of 1024: `512 B`, `1.5 KB`, `2.1 GB`. */
+/** Write a size in units of 1024: `512 B`, `1.5 KiB`, `2.1 GiB`. */
 export function formatBytes(sizeBytes: number): string {
   if (!Number.isFinite(sizeBytes)) return UNKNOWN;
   const [number, unit] = scaled(sizeBytes, 1024, BYTE_UNITS);
@@ -120,7 +120,7 @@ function isTie(exactDigits: string, decimals: number): boolean {
 }
 
 function scaled(amount: number, base: number, units: readonly string[]): [string, string] {
-  // A value that rounds up to the base belongs to the next unit: 1023.96 KB is 1.0 MB.
+  // A value that rounds up to the base belongs to the next unit: 1023.96 KiB is 1.0 MiB.
   let text = fixed(amount, 0);
   for (const unit of units.slice(0, -1)) {
     if (Math.abs(Number(text)) < base) return [text, unit];

@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 
-import { formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
-import { valueText } from "../state/config.ts";
+import { formatWallClock, formatWhole } from "../chart/index.ts";
+import { evidenceWords } from "../state/findings.ts";
 import type { Finding, Severity } from "../state/findings.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -66,9 +66,10 @@ function FindingCard({ page, finding }: { readonly page: Page; readonly finding:
         </p>
         {Object.keys(evidence).length > 0 && (
           <dl class="evidence">
-            {Object.entries(evidence).map(([key, value]) => (
-              <div key={key}><dt>{key}</dt><dd>{typeof value !== "number" ? valueText(value) : Number.isInteger(value) ? formatWhole(value) : formatNumber(value)}</dd></div>
-            ))}
+            {Object.entries(evidence).map(([key, value]) => {
+              const [name, text] = evidenceWords(key, value);
+              return <div key={key}><dt>{name}</dt><dd>{text}</dd></div>;
+            })}
           </dl>
         )}
         <MeaningOf rule={rule} />

@@ -142,7 +142,7 @@ function MachineCard({ page, detail }: { readonly page: Page; readonly detail: R
   );
 }
 
-/** Such as `2 × NVIDIA H100 (80 GB) · host · 32 cores · Python 3.12`. */
+/** Such as `2 × NVIDIA H100 (79.6 GiB) · host · 32 cores · Python 3.12`. */
 export function hardwareText({ hardware, facts }: RunDetail): string {
   const gpus = new Map<string, number>();
   for (const { name, memory } of hardware) {

@@ -3,8 +3,10 @@
 import { effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
+import { formatBytes, formatNumber, formatWhole } from "../chart/index.ts";
 import type { News, Source } from "../source/source.ts";
 import type { EntryRow } from "../wire.ts";
+import { valueText } from "./config.ts";
 
 export type Severity = "info" | "warning" | "error";
 
@@ -91,4 +93,11 @@ function findingOf(run: string, { record, t, position }: EntryRow): Finding {
 
 function text(value: unknown): string | null {
   return typeof value === "string" && value !== "" ? value : null;
+}
+
+/** One piece of evidence as its name and its value for people: sizes as sizes, whole numbers whole. */
+export function evidenceWords(name: string, value: unknown): readonly [string, string] {
+  if (typeof value !== "number") return [name, valueText(value)];
+  if (name.endsWith("_bytes")) return [name.slice(0, -"_bytes".length), formatBytes(value)];
+  return [name, Number.isInteger(value) && Math.abs(value) < 1e15 ? formatWhole(value) : formatNumber(value)];
 }

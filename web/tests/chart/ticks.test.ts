@@ -18,7 +18,7 @@ test("large and small values keep their labels short and apart", () => {
 });
 
 test("bytes go by powers of two", () => {
-  expect(ticks("linear", { min: 0, max: 80 * 1024 ** 3 }, 5, "bytes").labels).toEqual(["0 B", "16 GB", "32 GB", "48 GB", "64 GB", "80 GB"]);
+  expect(ticks("linear", { min: 0, max: 80 * 1024 ** 3 }, 5, "bytes").labels).toEqual(["0 B", "16 GiB", "32 GiB", "48 GiB", "64 GiB", "80 GiB"]);
 });
 
 test("log ticks are decades, with 2 and 5 where there is room, thinned where there is none", () => {

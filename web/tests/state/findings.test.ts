@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 
-import { findingsOf } from "../../src/state/findings.ts";
+import { evidenceWords, findingsOf } from "../../src/state/findings.ts";
 import type { EntryRow } from "../../src/wire.ts";
 
 const entry = (id: string, severity: string, state = "open"): EntryRow => (
@@ -12,4 +12,11 @@ const entry = (id: string, severity: string, state = "open"): EntryRow => (
 test("what still holds comes first, the gravest before the newest", () => {
   const entries = [entry("old", "warning"), entry("over", "error", "closed"), entry("bad", "error"), entry("note", "info"), entry("new", "warning")];
   expect(findingsOf("run", entries).map(({ id }) => id)).toEqual(["bad", "new", "old", "note", "over"]);
+});
+
+test("evidence that is a size reads as one", () => {
+  expect(evidenceWords("before_bytes", 490733568)).toEqual(["before", "468.0 MiB"]);
+  expect(evidenceWords("loss", 15764840887091.2)).toEqual(["loss", "1.576e+13"]);
+  expect(evidenceWords("steps", 1200)).toEqual(["steps", "1\u202f200"]);
+  expect(evidenceWords("loss", "nan")).toEqual(["loss", "nan"]);
 });

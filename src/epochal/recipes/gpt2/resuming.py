@@ -161,7 +161,7 @@ def describe_checkpoints(flags: Flags) -> Iterator[str]:
             marks = [name for name, at in (("latest", latest), ("best", best)) if at == m.name]
             age = format_duration(max(0.0, time.time() - m.saved))
             yield (
-                f"  {m.name:<12} {m.kind:<9} val loss {loss:<8} {format_bytes(m.size_bytes):>9}"
+                f"  {m.name:<12} {m.kind:<9} val loss {loss:<8} {format_bytes(m.size_bytes):>10}"
                 f"  {age} ago  {folder / m.name}{'  ' if marks else ''}{', '.join(marks)}"
             )
 

@@ -2,7 +2,8 @@
 
 import type { JSX } from "preact";
 
-import { formatNumber, formatWhole } from "../../chart/index.ts";
+import { formatWhole } from "../../chart/index.ts";
+import { evidenceWords } from "../../state/findings.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Page } from "../../state/page.ts";
 
@@ -39,14 +40,11 @@ function evidenceText({ steps, evidence, isOpen }: Finding): string {
   const parts: string[] = [];
   if (steps !== null) parts.push(steps[0] === steps[1] ? `step ${formatWhole(steps[0])}` : `steps ${formatWhole(steps[0])}–${formatWhole(steps[1])}`);
   for (const [name, value] of Object.entries(evidence)) {
-    parts.push(`${name.replace(/_/g, " ")} ${typeof value === "number" ? short(value) : String(value)}`);
+    const [what, text] = evidenceWords(name, value);
+    parts.push(`${what.replace(/_/g, " ")} ${text}`);
   }
   if (!isOpen) parts.push("over");
   return parts.join(" · ");
-}
-
-function short(value: number): string {
-  return Number.isInteger(value) ? formatWhole(value) : formatNumber(value);
 }
 
 /** Zoom to what a finding is about, in the charts or in another panel. */
