@@ -44,7 +44,13 @@ def hostile(root: Path, name: str = "x") -> Journal:
     journal.add({"log": "event", "name": EVIL, "fact": EVIL, "traceback": EVIL})
     journal.add({"log": "event", "name": "hardware", "text": EVIL}, writer="telemetry-n")
     journal.add({"log": "event", "name": "vanished", "sentence": EVIL}, writer="telemetry-n")
-    finding = {"id": "f", "rule": EVIL, "severity": "error", "sentence": EVIL, "advice": EVIL}
+    finding: dict[str, Any] = {
+        "id": "f",
+        "rule": EVIL,
+        "severity": "error",
+        "sentence": EVIL,
+        "advice": EVIL,
+    }
     finding |= {"series": EVIL, "steps": [1, 2], "evidence": {EVIL: EVIL}}
     journal.add({"log": "finding", **finding}, writer="findings")
     journal.add({"log": "finish", "status": "failed", "reason": EVIL})
