@@ -264,3 +264,31 @@ def test_a_fault_of_the_companion_is_an_event_of_the_run(tmp_path: Path) -> None
     (event,) = events(folder, "companion-failed")
     assert event["reason"] == "RuntimeError: broken on purpose"
     assert "Traceback" in event["traceback"]
+
+
+def test_a_companion_that_was_stopped_holds_finish_to_one_deadline(tmp_path: Path) -> None:
+    """All that finish() waits for, by a clock that only its sleeping moves."""
+    source = """
+    from epochal.run.deadline import Deadline
+    run = start(console=True, report_to="json_log")
+    run.log({"loss": float("nan")}, step=7)
+    print(flush=True)
+    sys.stdin.readline()
+    slept = []
+    Deadline.__init__.__kwdefaults__["clock"] = lambda: sum(slept)
+    time.sleep = slept.append
+    run.finish()
+    print(round(sum(slept), 3), flush=True)
+    """
+    folder = run_folder(tmp_path)
+    with start_script(tmp_path, source, **ON) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        wait_for(lambda: has_begun(folder))
+        (companion,) = companions(folder)
+        os.kill(companion, signal.SIGSTOP)
+        out, err = process.communicate("\n", timeout=60)
+    os.kill(companion, signal.SIGCONT)
+    assert (process.returncode, out) == (0, "5.0\n")
+    assert "not everything has been forwarded (json_log" in err
+    wait_for_the_end(folder)

@@ -22,7 +22,8 @@ from epochal.reporting import options_from
 
 run = start(companion=False)
 Ledger(run.folder).report(options_from({"report_to": "json_log"}))
-start_companion(run, read_launch(), grace_s=GRACE, wait_s=WAIT)
+run.finish_wait_s = WAIT
+start_companion(run, read_launch(), grace_s=GRACE)
 run.log({"loss": 0.5}, step=1)
 begun = time.monotonic()
 run.finish()

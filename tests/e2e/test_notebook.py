@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.doubles.kernels import Kernel
 from tests.e2e.browsing import OpenPage
 
 if TYPE_CHECKING:
@@ -25,49 +26,6 @@ for step in range(10):
     run.log({{"loss": 1 / (step + 1)}}, step=step)
 run
 """
-
-
-class Kernel:
-    """A kernel and the cells that are run in it."""
-
-    def __init__(self) -> None:
-        manager = pytest.importorskip(
-            "jupyter_client.manager", reason="jupyter_client is not installed"
-        )
-        pytest.importorskip("ipykernel", reason="ipykernel is not installed")
-        self.manager: Any = manager.KernelManager(kernel_name="python3")
-        self.manager.start_kernel()
-        self._connect()
-
-    def _connect(self) -> None:
-        self.client = self.manager.blocking_client()
-        self.client.start_channels()
-        self.client.wait_for_ready(timeout=WAIT_S)
-
-    def run(self, code: str) -> dict[str, str]:
-        """Run a cell; the forms in which its last expression shows itself."""
-        shown: dict[str, str] = {}
-
-        def note(message: dict[str, Any]) -> None:
-            if message["msg_type"] == "execute_result":
-                shown.update(message["content"]["data"])
-
-        answer = self.client.execute_interactive(code, timeout=WAIT_S, output_hook=note)
-        assert answer["content"]["status"] == "ok", answer["content"]
-        return shown
-
-    def restart(self) -> None:
-        """As the menu of a notebook does it: the kernel is asked to go, and then started anew."""
-        # Asked only: whether it goes without being killed is what is to be seen.
-        self.manager.shutdown_wait_time = WAIT_S
-        self.manager.restart_kernel()
-        self.client.stop_channels()
-        self._connect()
-
-    def close(self) -> None:
-        """End it."""
-        self.client.stop_channels()
-        self.manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture

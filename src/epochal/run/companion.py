@@ -17,6 +17,7 @@ from pathlib import Path
 import epochal
 from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
+from epochal.run.findings_shown import FindingsShown
 from epochal.run.forwarded import Unsent, unsent
 from epochal.run.run import Run
 from epochal.settings import Launch, alert_environment, child_environment
@@ -31,11 +32,11 @@ def start_companion(
     grace_s: float,
     alerts: Iterable[str] = (),
     alert_on: str = "warning",
-) -> CompanionProcess | None:
+) -> None:
     """Start the process beside a run, on the first rank of each node; never waits for it."""
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
     if launch.local_rank != 0 or not run.folder.identity.exists():
-        return None
+        return
     beside = CompanionProcess(
         run,
         _arguments(run, launch, grace_s=grace_s),
@@ -45,7 +46,8 @@ def start_companion(
     run.on_tick(beside.look)
     run.on_finish(beside.look)
     run.after_finish(beside.wake)
-    return beside
+    FindingsShown(run).begin()
+    run.after_finish(beside.wait_for_sinks)  # last: it may take all the time that is left
 
 
 class CompanionProcess:

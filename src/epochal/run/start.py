@@ -14,7 +14,6 @@ from epochal.run.cell import Cell, calling_cell
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
-from epochal.run.findings_shown import FindingsShown
 from epochal.run.pace import Totals
 from epochal.run.run import Run
 from epochal.settings import (
@@ -127,12 +126,7 @@ def init(
         run.on_finish(Capture(run.guard.wrap("captured output", run.keep_output)).stop)
     if run.is_recorded and (settings.companion if companion is None else companion):
         addresses, level = told
-        beside = start_companion(
-            run, launch, grace_s=settings.grace_s, alerts=addresses, alert_on=level
-        )
-        FindingsShown(run).begin()
-        if beside is not None:
-            run.after_finish(beside.wait_for_sinks)  # last: it may take all the time that is left
+        start_companion(run, launch, grace_s=settings.grace_s, alerts=addresses, alert_on=level)
     return run
 
 
