@@ -126,3 +126,22 @@ def test_records_of_several_writers_are_judged_in_the_order_of_their_times(tmp_p
     run.finish()
     assert {writer for writer, _ in seen} == {"loop", "telemetry-there"}
     assert [t for _, t in seen] == sorted(t for _, t in seen)
+
+
+def test_a_journal_that_became_shorter_is_recorded(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    for step in range(100):
+        run.log({"loss": 1.0}, step=step)
+    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis.look()
+    path = run.dir / "journal" / "loop.0001.0000.jsonl"
+    text = path.read_bytes()
+    with path.open("r+b") as file:
+        file.truncate(text.index(b"\n", len(text) // 2) + 1)
+    diagnosis.look()
+    run.log({"loss": 2.0}, step=200)
+    run.finish()
+    diagnosis.go_on()
+    info = epochal.load(run.dir).info
+    assert "became shorter" in str(info.problem)
+    assert info.step == 200

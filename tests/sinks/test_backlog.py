@@ -51,6 +51,18 @@ def test_sealed_part_is_gone_on_with(folder: RunFolder) -> None:
     assert steps(Backlog(folder, places.places).take(limit=9)) == [2, 3, 4]
 
 
+def test_what_is_written_to_a_part_that_became_shorter_is_sent(folder: RunFolder) -> None:
+    name = write(folder, *(metrics(step) for step in range(5)))
+    backlog = Backlog(folder, {})
+    assert steps(backlog.take(limit=9)) == [0, 1, 2, 3, 4]
+    path = folder.part_path(name)
+    text = path.read_bytes()
+    path.write_bytes(text[: text.index(b"\n", len(text) // 2) + 1])
+    assert backlog.take(limit=9) == []
+    write(folder, metrics(7))
+    assert steps(backlog.take(limit=9)) == [7]
+
+
 def test_part_sealed_between_two_batches_loses_nothing(folder: RunFolder) -> None:
     name = write(folder, metrics(0))
     backlog = Backlog(folder, {})

@@ -28,6 +28,8 @@ class Follower:
         self.folder = folder
         self._readers: dict[PartName, PartReader] = {}
         self._seen: dict[PartName, tuple[int, int]] = {}
+        # Parts that became shorter: what is gone, a sentence each.
+        self.losses: list[str] = []
 
     @property
     def damaged(self) -> int:
@@ -62,6 +64,9 @@ class Follower:
             return False  # sealed or removed between the listing and now
         seen, now = self._seen.get(reader.name), (status.st_size, status.st_mtime_ns)
         self._seen[reader.name] = now
+        if status.st_size < reader.offset:
+            with contextlib.suppress(FileNotFoundError):
+                self.losses.append(reader.recover())
         # A NUL may be a page that a network file system has yet to fetch: look again on change.
         if reader.stopped_at_nul and seen == now:
             return False

@@ -20,6 +20,8 @@ from epochal.journal.line import decode, decode_json
 from epochal.journal.regular_file import regular_only
 from epochal.record import FORMAT_VERSION, Position, Record
 
+# The event that tells of a part that became shorter while a companion read it.
+JOURNAL_SHORTENED = "journal-shortened"
 _CHUNK_BYTES = 4 * 1024 * 1024
 # So few that their records are still in the processor's cache when they are looked at.
 _BLOCK_BYTES = 256 * 1024
@@ -27,6 +29,10 @@ _BLOCK_BYTES = 256 * 1024
 
 class NewerFormatError(FormatError):
     """A part was written by a newer major version of the format; nothing of it is read."""
+
+
+class ShorterFileError(FormatError):
+    """A part is shorter than what was read of it, or no longer holds it."""
 
 
 @dataclass(slots=True)
@@ -53,12 +59,24 @@ class PartReader:
         for lines in self._lines(_BLOCK_BYTES):
             yield self._take_all(lines)
 
+    def recover(self) -> str:
+        """Go on behind the records that are left of a part that became shorter.
+
+        Returns what is gone, in a sentence.
+        """
+        left = PartReader(self.path, self.name)
+        for _ in left.read_blocks():
+            pass
+        lost = max(self.ordinal - left.ordinal, 0)
+        self.offset, self.ordinal = left.offset, left.ordinal
+        return records_lost(self.path, lost)
+
     def _lines(self, at_once: int) -> Iterator[list[bytes]]:
         """The whole lines from the offset on, read so many bytes at once; none with a NUL."""
         with open(self.path, "rb", buffering=0, opener=regular_only) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.offset:
-                raise FormatError(f"{self.path} became shorter while it was being read.")
+                raise ShorterFileError(f"{self.path} became shorter while it was being read.")
             file.seek(self.offset)
             self.stopped_at_nul = False
             rest = b""
@@ -105,6 +123,12 @@ def read_journal(folder: RunFolder) -> Iterator[tuple[Position, Record]]:
     """Every whole record of a run's unsealed parts, writer by writer, in file order."""
     for name in folder.parts():
         yield from read_part(folder.part_path(name), name)
+
+
+def records_lost(path: Path, count: int) -> str:
+    """The sentence about a part that became shorter."""
+    what = f"{count} record{'' if count == 1 else 's'} that had been read"
+    return f"{path.name} became shorter while the run was being read: {what} are gone."
 
 
 def check_version(record: Record, path: Path) -> None:

@@ -180,7 +180,11 @@ class _Cursor:
 
     def _read_on(self) -> Iterator[Item]:
         try:
-            if self._folder.part_path(self.name).stat().st_size <= self._reader.offset:
+            size = self._folder.part_path(self.name).stat().st_size
+            if size < self._reader.offset:
+                self._reader.recover()
+                self._ordinal = min(self._ordinal, self._reader.ordinal)
+            if size <= self._reader.offset:
                 return
             for position, record in self._reader.read():
                 if position.ordinal >= self._ordinal:

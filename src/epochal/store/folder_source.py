@@ -20,6 +20,9 @@ from epochal.store.live import read_machines
 from epochal.store.loading import LoadedParts
 from epochal.store.part import Part
 
+# A part may be sealed between a look and the reading; each look finds at least one of them settled.
+_LOOKS = 5
+
 
 class FolderSource:
     """A run folder; ``asides`` are what ranks wrote elsewhere for it."""
@@ -97,8 +100,10 @@ class FolderSource:
             return False
         try:
             changed = self._parts.poll(self._known)
-            if self._parts.has_moved:  # sealed since the look
-                self.look()
+            for _ in range(_LOOKS):
+                if not self._parts.has_moved:
+                    break
+                self.look()  # sealed since the last look
                 changed |= self._parts.poll(self._known)
         except NewerFormatError as error:
             self._parts.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName
-from epochal.journal.reader import NewerFormatError
+from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
 from epochal.store.held import Held
 from epochal.store.listing import FoundPart, Listing, Stat
 from epochal.store.part import Part
@@ -21,6 +21,8 @@ class LoadedParts:
         # Which version of which segment a sealed part is.
         self._sealed: dict[PartName, FoundPart] = {}
         self._damaged: dict[FoundPart, str] = {}
+        # What is gone of parts that became shorter.
+        self._losses: dict[PartName, str] = {}
         self.problems: list[str] = []
         # A part went while it was being looked for: another look finds where it is now.
         self.has_moved = False
@@ -58,6 +60,7 @@ class LoadedParts:
                 self.has_moved = True
             except (OSError, FormatError) as error:
                 self.problems.append(f"a part of the journal cannot be read: {error}")
+        self.problems += self._losses.values()
         return changed
 
     def close(self) -> None:
@@ -125,12 +128,12 @@ class LoadedParts:
             return False
         try:
             part.poll()
-        except NewerFormatError:
-            raise
-        except FormatError:
-            # It became shorter than what was read of it: the file was replaced.
+        except ShorterFileError:
+            before = part.facts.num_records
             part = TailedPart(journal.path, name)
             part.poll()
+            lost = max(before - part.facts.num_records, 0)
+            self._losses[name] = records_lost(journal.path, lost)
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True

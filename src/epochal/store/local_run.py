@@ -19,6 +19,7 @@ from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
 from epochal.store.naming import no_metric, resolve
+from epochal.store.part import StalePartError
 from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
 from epochal.store.state import RunState
@@ -27,6 +28,8 @@ from epochal.store.status import derive_status
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _UNREADABLE = Status("unreadable", "unreadable")
 _SETTLED_S = 60.0
+# Each time a question is asked again another part was sealed meanwhile.
+_ASKED = 5
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 
@@ -185,6 +188,27 @@ class LocalRun:
             self._held.series.drop(self._key)
             self._held.loaded.grown(self)
 
+    def _ask(self, question: Callable[[RunState], T]) -> T:
+        """The answer to a question; asked again where a part was sealed or cut since it was read.
+
+        Raises ``FormatError`` where the files cannot be read.
+        """
+        for time_asked in range(_ASKED):
+            try:
+                return question(self._known())
+            except (FileNotFoundError, StalePartError):
+                self._catch_up(from_start=time_asked > 0)
+            except OSError as error:
+                raise FormatError(f"a part of the journal cannot be read: {error}") from error
+        raise FormatError(f"the files in {self.path} change faster than they can be read.")
+
+    def _catch_up(self, *, from_start: bool) -> None:
+        """Look at the files again; where that was not enough, read all of them again."""
+        if from_start:
+            self._state = None
+            self.source.close()
+        self.refresh()
+
     # -- the run as a whole -----------------------------------------------------------------------
 
     @property
@@ -273,17 +297,18 @@ class LocalRun:
         return self._row
 
     def _make_row(self) -> Row:
-        state, said = self._known(), self.source.said
-        row = make_row(
-            self.brief(),
-            state,
-            own_id=self.own_id,
-            said=said,
-            created=self.created,
-            labels=self.labels,
-            problems=self.source.problems,
-            is_newer=self.source.is_newer,
-            end=end_of(state),
+        row = self._ask(
+            lambda state: make_row(
+                self.brief(),
+                state,
+                own_id=self.own_id,
+                said=self.source.said,
+                created=self.created,
+                labels=self.labels,
+                problems=self.source.problems,
+                is_newer=self.source.is_newer,
+                end=end_of(state),
+            )
         )
         self.has_news = True
         return row
@@ -366,7 +391,7 @@ class LocalRun:
     @_locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
-        ranks = self._known().ranks
+        ranks = self._ask(lambda state: state.ranks)
         axes = _AXES if axis is None else (axis,)
         key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
         if key is None or rank not in ranks[key]:
@@ -374,10 +399,7 @@ class LocalRun:
         self._held.loaded.used(self)
         series = self._held.series.get(self._key, key, rank)
         if series is None:
-            try:
-                series = self._known().series(key, rank)
-            except OSError as error:
-                raise FormatError(f"a part of the journal cannot be read: {error}") from error
+            series = self._ask(lambda state: state.series(key, rank))
             self._held.series.put(series, self._key, key, rank)
         return series
 
@@ -419,7 +441,7 @@ class LocalRun:
     @_locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
-        return entries_of(self._known(), kinds, name=name, rank=rank)
+        return self._ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Histograms, of one name or of all."""
@@ -456,7 +478,9 @@ class LocalRun:
         At most so many records are read for that at one call, None for all: the next goes on.
         """
         is_live = self.status.state == "running"
-        worked_out = self._diagnosis.entries(self._known(), is_live=is_live, most=most)
+        worked_out = self._ask(
+            lambda state: self._diagnosis.entries(state, is_live=is_live, most=most)
+        )
         return by_time([*self.entries("finding", rank=None), *worked_out])
 
     @_locked
@@ -469,7 +493,22 @@ class LocalRun:
 
         Hold ``lock`` while iterating where other threads ask the store too.
         """
-        return records_of(self._known(), since)
+        return self._records(self._known(), since)
+
+    def _records(self, state: RunState, since: Cursor | None) -> Iterator[tuple[Position, Record]]:
+        seen = dict(since or {})
+        for time_asked in range(_ASKED):
+            try:
+                for position, record in records_of(state, seen):
+                    seen[position.writer] = position
+                    yield position, record
+            except (FileNotFoundError, StalePartError):
+                with self.lock:
+                    self._catch_up(from_start=time_asked > 0)
+                    state = self._known()
+            else:
+                return
+        raise FormatError(f"the files in {self.path} change faster than they can be read.")
 
     @_locked
     def end(self) -> Cursor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.record import Position, Record
 from epochal.store.columns import Origin, Piece, SeriesKey
@@ -12,6 +13,10 @@ from epochal.store.facts import PartFacts
 
 # Kinds that come every step or every second and are all numbers: found again by reading, not kept.
 DENSE_KINDS = frozenset({"step", "metrics", "moe", "gpu", "system", "abs-maxes"})
+
+
+class StalePartError(FormatError):
+    """A part's file no longer holds what was read of it: the run is to be read again."""
 
 
 class Place(NamedTuple):

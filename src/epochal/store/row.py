@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from epochal.health.ending import ending_severity
+from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.record import Axis, Position
 from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
@@ -159,7 +160,7 @@ def make_row(
         notes=brief.notes if isinstance(brief.notes, str) else None,
         labels=labels,
         config={**(config if isinstance(config, dict) else {}), **state.config},
-        problem=" ".join(problems) or None,
+        problem=" ".join(_with_losses(state, problems)) or None,
         is_unreadable=is_newer or (not state.num_records and bool(problems)),
         finish=None if finish is None else _chosen(finish, ("status", "reason")),
         process=None if process is None else _chosen(process, PROCESS_FIELDS),
@@ -206,6 +207,15 @@ def faulty_row(path: Path, problem: str) -> Row:
         found=None,
         nonfinite=False,
     )
+
+
+def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
+    """The problems, and what a companion saw go from the journal; each file's loss once."""
+    events = entries_of(state, ("event",), name=JOURNAL_SHORTENED, rank=None)
+    seen = {str(event.record.get("sentence")) for event in events}
+    files = {sentence.partition(" ")[0] for sentence in seen}
+    own = [p for p in problems if "became shorter" not in p or p.partition(" ")[0] not in files]
+    return [*own, *sorted(seen)]
 
 
 def _vanished(state: RunState) -> str | None:

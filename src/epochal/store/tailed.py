@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode, decode_json
-from epochal.journal.reader import PartReader, check_version
+from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.record import Position, Record
 from epochal.store.columns import Piece, SeriesKey
 from epochal.store.digest import PartDigest
 from epochal.store.facts import PartFacts
-from epochal.store.part import Place
+from epochal.store.part import Place, StalePartError
 
 _MARK_EVERY = 256
 _CHUNK_BYTES = 4 * 1024 * 1024
+_COMPARED_BYTES = 64
 
 
 class TailedPart:
@@ -35,6 +35,8 @@ class TailedPart:
         self._marks = array("q")
         # Size and time of the file when a NUL was met: it may be filled in later.
         self._stopped_at: tuple[int, int] | None = None
+        # The end of what was read: other bytes there mean that the file was cut and grew again.
+        self._last_bytes = b""
 
     @property
     def facts(self) -> PartFacts:
@@ -46,18 +48,20 @@ class TailedPart:
     def poll(self) -> None:
         """Take in every whole record written since.
 
-        Raises ``FileNotFoundError`` for a part that is gone, ``FormatError`` for a file that became
-        shorter or is of a newer format.
+        Raises ``FileNotFoundError`` for a part that is gone, ``ShorterFileError`` for a file that
+        became shorter or was replaced, ``NewerFormatError`` for one of a newer format.
         """
         with open(self.path, "rb", opener=regular_only) as file:
             status = os.fstat(file.fileno())
             seen = (status.st_size, status.st_mtime_ns)
             if status.st_size < self.offset:
-                raise FormatError(f"{self.path} became shorter while it was being read.")
+                raise ShorterFileError(f"{self.path} became shorter while it was being read.")
             if status.st_size == self.offset or seen == self._stopped_at:
                 return
             self._stopped_at = None
-            file.seek(self.offset)
+            file.seek(self.offset - len(self._last_bytes))
+            if file.read(len(self._last_bytes)) != self._last_bytes:
+                raise ShorterFileError(f"{self.path} was replaced while it was being read.")
             rest = b""
             while chunk := file.read(_CHUNK_BYTES):
                 chunk = rest + chunk
@@ -92,6 +96,7 @@ class TailedPart:
             start = end
         facts.num_records = ordinal
         self.offset = end
+        self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -121,7 +126,8 @@ class TailedPart:
                 start, end = place.key
                 file.seek(start)
                 record = decode(file.read(end - start).rstrip(b"\n").rpartition(b"\n")[2])
-                assert record is not None
+                if record is None:
+                    raise StalePartError(f"{self.path} does not hold what was read of it.")
                 yield record
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
@@ -133,11 +139,14 @@ class TailedPart:
         reader = PartReader(
             self.path, self.name, offset=self._marks[mark], ordinal=mark * _MARK_EVERY
         )
-        for position, record in reader.read():
-            if position.ordinal >= end:
-                return
-            if position.ordinal >= first:
-                yield position, record
+        try:
+            for position, record in reader.read():
+                if position.ordinal >= end:
+                    return
+                if position.ordinal >= first:
+                    yield position, record
+        except ShorterFileError as error:
+            raise StalePartError(str(error)) from error
 
     def close(self) -> None:
         """Nothing is held open between questions."""
