@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.journal.layout import LOOP, PartName
+from epochal.journal.reader import read_part
 from epochal.run.run import Run
 from epochal.store.local import load_run
 from tests.conftest import StartRun
@@ -33,6 +35,12 @@ def recurse() -> None:
 
 def exhaust() -> None:
     raise MemoryError
+
+
+def loop_records(run: Run) -> list[dict[str, Any]]:
+    """What the training wrote, without what came after its end."""
+    part = PartName(LOOP, 1, 0)
+    return [record for _, record in read_part(run.folder.part_path(part), part)]
 
 
 def is_over(run: Run) -> bool:
@@ -60,7 +68,7 @@ def test_a_callback_that_raises_does_not_keep_a_run_from_finishing(
     add(lambda *_: called.append("after"))
     run.finish()
     assert called == ["before", "after"]
-    assert [r["status"] for r in of_kind(run.dir, "finish")] == ["finished"]
+    assert "finish" in [record["log"] for record in loop_records(run)]
     assert is_over(run)
     assert capsys.readouterr().err.count("internal error in") == 1
 
@@ -99,13 +107,20 @@ def test_a_second_call_completes_what_an_interruption_left(start_run: StartRun) 
     assert [(r["status"], r["reason"]) for r in of_kind(run.dir, "finish")] == [("failed", "first")]
 
 
-def test_a_fault_of_a_callback_is_recorded_once_with_its_traceback(start_run: StartRun) -> None:
+@pytest.mark.parametrize("hook", ["on_finish", "on_close", "after_finish"])
+def test_a_fault_of_a_callback_is_recorded_once_with_its_traceback(
+    start_run: StartRun, hook: str
+) -> None:
     run = start_run()
+
+    def fail(*_: Any) -> None:
+        divide()
+
     for _ in range(3):
-        run.on_finish(divide)
+        getattr(run, hook)(fail)
     run.finish()
     (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
-    assert event["member"] == "on_finish callback divide"
+    assert event["member"].startswith(f"{hook} callback ")
     assert event["reason"].startswith("ZeroDivisionError")
     assert "1 / 0" in event["traceback"]
     assert run.guard.count(event["member"]) == 3

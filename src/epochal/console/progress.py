@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Any, TextIO, cast
 
-from epochal.console.live_line import LiveLine
+from epochal.console.shared_line import join_line, leave_line
 from epochal.console.stream import obeys_control_codes, printable
 from epochal.format import format_count, format_duration, format_number
 
@@ -61,8 +61,7 @@ class ProgressBar:
         self._total = total
         self._unit = unit
         self._due = -math.inf
-        self._line = LiveLine(stream)
-        self._line.open()
+        self._line = join_line(stream, self)
 
     def due(self, now: float) -> bool:
         """Whether ``update`` would draw at this time (``time.monotonic``); costs a comparison."""
@@ -91,8 +90,10 @@ class ProgressBar:
             eta_s=eta_s,
         )
         # One column stays free: a line that fills the last one wraps on some terminals.
-        columns = _columns(self._descriptor) - 1
-        self._line.show(self._pen.draw(progress, columns=columns))
+        columns = self._line.columns_for(self, _columns(self._descriptor) - 1)
+        if columns is not None:
+            named = self._line.is_shared
+            self._line.show(self, self._pen.draw(progress, columns=columns, named=named))
 
     def write_above(self, text: str) -> bool:
         """Write one line of text above the bar; False when the terminal is gone."""
@@ -100,7 +101,7 @@ class ProgressBar:
 
     def close(self) -> None:
         """Remove the bar and leave the terminal as if it had never been there."""
-        self._line.close()
+        leave_line(self._line, self)
 
 
 def open_progress_bar(
@@ -112,11 +113,15 @@ def open_progress_bar(
     return ProgressBar(stream, name=name, total=total, unit=unit)
 
 
-def lay_out(progress: Progress, *, columns: int) -> Layout:
-    """Choose what fits: the bar shrinks first, then rate, name, loss, count, time left give way."""
+def lay_out(progress: Progress, *, columns: int, named: bool = False) -> Layout:
+    """Choose what fits: the bar shrinks first, then rate, name, loss, count, time left give way.
+
+    ``named``: the name goes last, because it tells this bar from others.
+    """
     parts = _parts(progress)
     bar = SHORTEST_BAR if progress.total else 0
-    for expendable in ("rate", "name", "loss", "count", "eta"):
+    lesser = ("rate", "loss", "count", "eta", "name")
+    for expendable in lesser if named else ("rate", "name", "loss", "count", "eta"):
         if _width(parts) + bar + 1 <= columns:
             break
         parts.pop(expendable, None)
@@ -195,10 +200,10 @@ class _Pen:
             legacy_windows=False,
         )
 
-    def draw(self, progress: Progress, *, columns: int) -> str:
+    def draw(self, progress: Progress, *, columns: int, named: bool = False) -> str:
         from rich.text import Text
 
-        layout = lay_out(progress, columns=columns)
+        layout = lay_out(progress, columns=columns, named=named)
         share = progress.share or 0.0
         filled = round(layout.bar_columns * share)
         text = Text.assemble(

@@ -132,6 +132,20 @@ class JournalWriter:
             self._closed = True
             self._let_go()
 
+    def append_after_close(self, line: bytes) -> None:
+        """Write a line after the last record, in a part of its own; raises ``OSError``."""
+        late = JournalWriter(
+            self.folder,
+            writer=f"after-{self.name.writer}",
+            attempt=self.name.attempt,
+            header=self._header,
+            on_fault=self._on_fault,
+        )
+        late.open()
+        late.append(line, now())
+        late.append(encode({"log": "finish", "t": now(), "status": "finished"}), now())
+        late.close()
+
     def sync(self) -> None:
         """Wait until what was written is on the disk itself."""
         with contextlib.suppress(OSError):

@@ -367,7 +367,11 @@ class Run(RecordingRun):
             f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
             " Training goes on; 'epochal doctor' shows the traceback."
         )
-        self.event("internal-error", **fault.fields())
+        if not self._finished:
+            self.event("internal-error", **fault.fields())
+        elif self._writer is not None:
+            record = {"log": "event", "t": now(), "name": "internal-error", **fault.fields()}
+            self._writer.append_after_close(encode(record))
 
     def continue_in_child(self) -> None:
         """After a fork: a child prints nothing, resumes nothing and waits for no thread."""
