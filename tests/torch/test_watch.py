@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
+import time
 import weakref
 from typing import Any
 
@@ -14,6 +15,7 @@ from epochal.errors import UsageError
 from epochal.journal.reader import read_journal
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
+from epochal.store.local import load_run
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun
@@ -298,3 +300,65 @@ def test_two_optimizers_of_one_model_make_one_step(start_run: StartRun) -> None:
     for record in records(run, "metrics"):
         for name, _ in model.named_parameters():
             assert record["m"][f"update_ratio/{name}"] > 0
+
+
+def test_what_is_frozen_has_neither_gradient_nor_ratio(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    model(torch.ones(2, 4)).sum().backward()
+    model[0].requires_grad_(False)  # and keeps the gradient it had
+    watch(model, run, every=1)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+    run.finish()
+    for record in records(run, "metrics"):
+        of_frozen = {name for name in record["m"] if "0.weight" in name}
+        assert of_frozen == {"params/0.weight/norm"}
+        assert "update_ratio/2.weight" in record["m"]
+    assert not [r for r in records(run, "histogram") if r["name"] == "Gradients/0.weight"]
+
+
+def test_a_frozen_parameter_that_moves_is_shown(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    model(torch.ones(2, 4)).sum().backward()
+    model[0].requires_grad_(False)  # its old gradient goes on moving it
+    watch(model, run, every=1)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    run.finish()
+    (record,) = records(run, "metrics")
+    assert record["m"]["update_ratio/0.weight"] > 0
+
+
+def findings(run: Run) -> list[str]:
+    return [str(entry.record["rule"]) for entry in load_run(run.dir).findings(most=None)]
+
+
+def test_layers_frozen_on_purpose_are_no_finding(start_run: StartRun) -> None:
+    run, model = start_run(), small_model()
+    model(torch.ones(2, 4)).sum().backward()
+    model[0].requires_grad_(False)
+    watch(model, run, every=1)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=0.01)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = model(torch.randn(8, 4)).square().mean()
+        loss.backward()
+        optimizer.step()
+        run.log({"loss": loss.item()})
+    run.finish()
+    assert "frozen-layer" not in findings(run)
+
+
+def test_a_pause_between_the_step_and_its_log_is_no_fault_of_the_clock(
+    start_run: StartRun,
+) -> None:
+    run, model = start_run(), small_model()
+    watch(model, run, every=1, histograms=False)
+    for _ in range(2):
+        train(model, 1)
+        time.sleep(1.2)
+        run.log({"loss": 1.0})
+    run.finish()
+    assert findings(run) == []

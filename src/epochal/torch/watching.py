@@ -8,7 +8,8 @@ are written when the next step begins: by then the loop has logged which step it
 Of every parameter ``p``: ``params/p/norm``, ``grads/p/norm``, ``grads/p/zeros`` (share of exact
 zeros) and ``update_ratio/p`` (norm of the update over norm of the weights); histograms
 ``Parameters/p`` and ``Gradients/p``; an event that names the first parameter with a non-finite
-gradient.
+gradient. A parameter that is frozen (``requires_grad`` is False) and stays as it is has neither
+gradient nor ratio.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class _Taken:
 
     step: int
     at: float
+    frozen: frozenset[str]
     # Several optimizers of one step come one after the other; of a name, the last is true.
     rows: list[tuple[str, tuple[str, ...], Rows]] = field(default_factory=list)
 
@@ -125,7 +127,8 @@ class Watch:
         if self._count.begins_with(optimizer):
             self._settle()
             if self._is_due(self._count.step):
-                self._taking = _Taken(self._count.step, now())
+                frozen = {n for n, p in self._parameters.items() if not p.requires_grad}
+                self._taking = _Taken(self._count.step, now(), frozenset(frozen))
                 parameters = {n: p for n, p in self._parameters.items() if p.numel()}
                 self._take(self._taking, "params", parameters)
                 self._take_gradients(self._taking, parameters)
@@ -152,7 +155,9 @@ class Watch:
             self._write_arrived(wait=False)
 
     def _take_gradients(self, taken: _Taken, parameters: dict[str, torch.Tensor]) -> None:
-        gradients = {n: p.grad for n, p in parameters.items() if p.grad is not None}
+        # What is frozen may still hold the gradient of the last step in which it was not.
+        trained = {n: p for n, p in parameters.items() if p.requires_grad}
+        gradients = {n: p.grad for n, p in trained.items() if p.grad is not None}
         if self._wants_gradients and gradients:
             self._take(taken, "grads", {n: _dense(g) for n, g in gradients.items()})
         if self._outputs:
@@ -237,7 +242,7 @@ class Watch:
         return {
             f"update_ratio/{name}": change / params[name].norm
             for name, change in changes.items()
-            if params[name].norm > 0
+            if params[name].norm > 0 and (change != 0 or name not in taken.frozen)
         }
 
     def _write_histograms(self, taken: _Taken, prefix: str, rows: dict[str, Reduced]) -> None:

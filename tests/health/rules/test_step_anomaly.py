@@ -1,3 +1,4 @@
+from epochal.health.engine import Health
 from epochal.health.rules.step_anomaly import StepAnomaly
 from tests.health.curve_records import falling, steps
 from tests.health.machine_records import opened
@@ -19,6 +20,27 @@ def test_a_counter_that_stands_is_a_warning() -> None:
 def test_a_leap_is_a_warning() -> None:
     (found,) = opened(StepAnomaly, steps(falling(300)) + steps(falling(50), first=100_000))
     assert "leapt from 299 to 100,000" in found.sentence
+
+
+def test_a_loop_that_logs_every_other_block_gets_one_finding_that_counts() -> None:
+    records = [r for block in range(20) for r in steps(falling(100), first=200 * block)]
+    health = Health(rules=[StepAnomaly])
+    news = [finding for record in records for finding in health.feed(record)]
+    assert len(news) == 1
+    (found,) = health.said_again(is_over=True)
+    assert found.id == news[0].id
+    assert "leapt 19 times, at first from 99 to 200, where it usually grows by 1" in found.sentence
+    assert found.evidence["count"] == 19
+    assert found.steps == (99, 3800)
+
+
+def test_a_counter_that_starts_anew_each_epoch_gets_one_finding_that_counts() -> None:
+    records = steps(falling(50)) * 5
+    health = Health(rules=[StepAnomaly])
+    news = [finding for record in records for finding in health.feed(record)]
+    assert len(news) == 1
+    (again,) = [finding for finding in health.open_findings if finding.id == news[0].id]
+    assert "went back 4 times, at first from 49 to 0" in again.sentence
 
 
 def test_a_resume_goes_back_by_right() -> None:

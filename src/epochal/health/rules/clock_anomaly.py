@@ -12,12 +12,19 @@ from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 _SUBJECT = "clock"
+_MOST_STREAMS = 64
+
+# Records of one writer that are made and written in one order: writer, kind, first name, names.
+Stream = tuple[str, str, str | None, int]
 
 
 class ClockAnomaly(Rule):
     """Times of one writer that go back, or leap ahead while the step's own timer saw nothing.
 
-    A machine that slept leaps too. A gap before an evaluation, a save or a resume is none.
+    A record may be written long after it was made: a loss waits for its GPU, a watched layer for
+    the end of its step. So a time is held against the last one of records of the same names, which
+    keep their order. A machine that slept leaps too. A gap before an evaluation, a save or a resume
+    is none.
     """
 
     name = "clock-anomaly"
@@ -26,19 +33,23 @@ class ClockAnomaly(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._last: dict[str, float] = {}
+        self._newest: dict[str, float] = {}
+        self._streams: dict[Stream, float] = {}
         self._gaps: dict[str, Recent] = {}
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the time from the writer's last record to this one."""
-        last = self._last.get(seen.writer)
-        self._last[seen.writer] = seen.t
-        if last is None:
-            return ()
-        gap = seen.t - last
         subject = _SUBJECT if seen.rank <= 0 else f"{_SUBJECT} (rank {seen.rank})"
-        if gap < -self.thresholds.curves.clock_back_s:
-            return (self._backward(subject, -gap, seen),)
+        back = self._note_stream(seen)
+        if back > self.thresholds.curves.clock_back_s:
+            self._forget(seen.writer)
+            self._newest[seen.writer] = seen.t
+            return (self._backward(subject, back, seen),)
+        newest = self._newest.get(seen.writer)
+        self._newest[seen.writer] = seen.t if newest is None else max(newest, seen.t)
+        if newest is None:
+            return ()
+        gap = seen.t - newest
         gaps = self._gaps.setdefault(seen.writer, Recent(200))
         verdict = self._forward(subject, gap, gaps, seen)
         if not verdict.holds and gap >= 0:
@@ -47,7 +58,21 @@ class ClockAnomaly(Rule):
 
     def cut(self, step: int, context: Context) -> None:
         """Between two attempts any time may pass."""
-        self._last.clear()
+        self._newest.clear()
+        self._streams.clear()
+
+    def _note_stream(self, seen: Seen) -> float:
+        """How far a record's time lies before the last one of its kind and names."""
+        stream = (seen.writer, seen.kind, next(iter(seen.values), None), len(seen.values))
+        last = self._streams.pop(stream, seen.t)
+        if len(self._streams) >= _MOST_STREAMS:
+            del self._streams[next(iter(self._streams))]
+        self._streams[stream] = seen.t
+        return last - seen.t
+
+    def _forget(self, writer: str) -> None:
+        """After the clock was set no older time says anything."""
+        self._streams = {key: t for key, t in self._streams.items() if key[0] != writer}
 
     def _forward(self, subject: str, gap: float, gaps: Recent, seen: Seen) -> Verdict:
         thresholds = self.thresholds.curves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from epochal.health.context import Context
 from epochal.health.recent import Recent
@@ -13,19 +14,45 @@ from epochal.health.thresholds import Thresholds
 _SUBJECT = "step"
 
 
+@dataclass(slots=True)
+class _Tally:
+    """How often something happened: the steps before and after it, the first and the last time."""
+
+    count: int = 0
+    first: tuple[int, int] = (0, 0)
+    last: tuple[int, int] = (0, 0)
+
+    def note(self, before: int, after: int) -> None:
+        """Count one more."""
+        self.last = (before, after)
+        self.first = self.first if self.count else self.last
+        self.count += 1
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """From the first to the last."""
+        return min(self.first), max(*self.first, *self.last)
+
+
 class StepAnomaly(Rule):
-    """The step of the training loss goes back or repeats without a resume, or leaps far ahead."""
+    """The step of the training loss goes back or repeats without a resume, or leaps far ahead.
+
+    However often that happens it is one finding, which counts; the record stays as it is, so the
+    finding stays open.
+    """
 
     name = "step-anomaly"
     kinds = frozenset({"step", "metrics"})
     every_rank = False
-    release = 5
+    tells_growth = True
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._last: int | None = None
         self._repeats = 0
         self._strides = Recent(200)
+        self._leaps = _Tally()
+        self._returns = _Tally()
 
     def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
         """Judge the stride from the last step to this one."""
@@ -38,44 +65,64 @@ class StepAnomaly(Rule):
         stride = seen.step - last
         self._repeats = self._repeats + 1 if stride == 0 else 0
         if stride < 0 or self._repeats >= thresholds.step_repeats:
-            return (self._backward(last, seen.step),)
-        verdict = self._forward(last, seen.step, stride)
-        if stride > 0 and not verdict.holds:
+            if stride < 0 or self._repeats == thresholds.step_repeats:
+                self._returns.note(last, seen.step)
+            return (self._backward(),)
+        if self._leapt(stride):
+            self._leaps.note(last, seen.step)
+            return (self._forward(),)
+        if stride > 0:
             self._strides.push(float(stride))
-        return (verdict,)
+        return ()
 
     def cut(self, step: int, context: Context) -> None:
         """A resumed run goes back by right."""
         self._last = None
+        for tally in (self._leaps, self._returns):
+            if tally.count and tally.steps[1] >= step:
+                tally.count = 0
 
-    def _forward(self, last: int, step: int, stride: int) -> Verdict:
+    def _leapt(self, stride: int) -> bool:
         thresholds = self.thresholds.curves
         if len(self._strides) < thresholds.step_least:
-            return Verdict(_SUBJECT, False)
+            return False
+        usual = max(self._strides.median(), self._strides.highest() / 4)
+        return stride > thresholds.step_jump * usual
+
+    def _forward(self) -> Verdict:
         usual = self._strides.median()
-        if stride <= thresholds.step_jump * max(usual, self._strides.highest() / 4):
-            return Verdict(_SUBJECT, False)
+        before, after = self._leaps.first
+        often = f"{_times(self._leaps, 'at first ')}from {before:,} to {after:,}"
         return Verdict(
             _SUBJECT,
             True,
             "warning",
-            f"The step leapt from {last:,} to {step:,}, where it usually grows by {usual:,.0f}.",
-            steps=(last, step),
-            evidence={"from": last, "to": step, "usual": usual},
+            f"The step leapt {often}, where it usually grows by {usual:,.0f}.",
+            steps=self._leaps.steps,
+            evidence={"from": before, "to": after, "usual": usual, "count": self._leaps.count},
             advice="Check the step counter: records may be missing, or it counts something else.",
         )
 
-    def _backward(self, last: int, step: int) -> Verdict:
-        what = f"went back from {last:,} to {step:,}" if step < last else f"stands at {step:,}"
+    def _backward(self) -> Verdict:
+        before, after = self._returns.first
+        what = f"stands at {after:,}"
+        if after < before:
+            often = _times(self._returns, "at first ")
+            what = f"went back {often}from {before:,} to {after:,}"
         return Verdict(
             _SUBJECT,
             True,
             "warning",
             f"The step {what} without a resume: later values hide earlier ones in every plot.",
-            steps=(step, last),
-            evidence={"from": last, "to": step},
+            steps=self._returns.steps,
+            evidence={"from": before, "to": after, "count": self._returns.count},
             advice=(
                 "Give step= one counter for the whole run; start a second stage as a run of its "
                 "own, or resume with resume_step=."
             ),
         )
+
+
+def _times(tally: _Tally, first: str) -> str:
+    """How often, where it was more than once."""
+    return f"{tally.count:,} times, {first}" if tally.count > 1 else ""
