@@ -203,3 +203,22 @@ def test_removing_a_tag_that_is_not_there_says_so(tmp_path: Path, capsys: Captur
     Journal(tmp_path)
     assert main(["tag", "x", "--remove", "t", "--dir", str(tmp_path)]) == 1
     assert "no tag 't'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["rename", "x", "a\nb"], "a name must not hold a newline"),
+        (["rename", "x", "n" * 201], "a name has at most 200 characters"),
+        (["rename", "x", " a"], "name must not begin or end with a space"),
+        (["tag", "x", "a\tb"], "a tag must not hold a tab"),
+        (["note", "x", "a\x07"], "a note must not hold the control character U+0007"),
+    ],
+)
+def test_labels_that_no_list_can_show_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reason: str
+) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=1.0)
+    assert main([*arguments, "--dir", str(tmp_path)]) == 1
+    assert reason in capsys.readouterr().err
+    assert not journal.folder.labels.exists()

@@ -157,3 +157,25 @@ def test_a_token_is_said_once_and_never_again(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         said = "".join(process.communicate(timeout=20))
     assert "long-enough" not in said
+
+
+def test_a_token_from_a_file_is_on_no_command_line(tmp_path: Path) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("from-a-file\nanything else\n")
+    arguments = (str(tmp_path), "--port", "0", "--token-file", str(secret))
+    with served(*arguments) as process:
+        url, _ = url_said(process)
+        assert url.endswith("/?token=from-a-file")
+        assert ask(url.partition("?")[0])[0] == 401
+        assert "from-a-file" not in Path(f"/proc/{process.pid}/cmdline").read_text()
+
+
+@pytest.mark.parametrize("content", [None, "", "\nsecond line\n"])
+def test_a_token_file_without_a_token_is_a_sentence(tmp_path: Path, content: str | None) -> None:
+    secret = tmp_path / "token"
+    if content is not None:
+        secret.write_text(content)
+    with served(str(tmp_path), "--token-file", str(secret)) as process:
+        _, said = process.communicate(timeout=20)
+    assert process.returncode != 0
+    assert said.startswith("epochal: --token-file: ")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +147,16 @@ def test_how_far_each_kind_reaches_is_known_without_reading_it(tmp_path: Path) -
     assert extents["metrics"] == (4999, 1700000000 + 4999 / 8)
     assert extents["text"] == (7, 1700009999.5)
     assert extents["finish"] == (None, 1700000999.5)
+
+
+def test_a_file_that_the_system_does_not_open_is_not_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "loop.0001.0000.parquet"
+    path.symlink_to(path)
+    with pytest.raises(FormatError, match=r"cannot be read: .*symbolic links\.$"):
+        Segment(path)
+    if os.geteuid() != 0:  # root may read anything
+        path.unlink()
+        path.write_bytes(b"PAR1")
+        path.chmod(0)
+        with pytest.raises(FormatError, match=r"cannot be read: Permission denied\.$"):
+            Segment(path)

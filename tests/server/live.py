@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import create_app
 from epochal.server.process import MAX_HEADER_BYTES
+from epochal.server.protocol import BoundedProtocol, bounded_protocol
 from epochal.server.served import ExportFormat
 from epochal.store.local import LocalStore
 from epochal.store.store import Store
@@ -135,6 +136,7 @@ def serving(
     hosts: frozenset[str] = LOOPBACK,
     exports: dict[str, ExportFormat] | None = None,
     open_store: Callable[[], Store] | None = None,
+    protocol: type[BoundedProtocol] | None = None,
 ) -> Iterator[Server]:
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
@@ -146,6 +148,7 @@ def serving(
     )
     config = uvicorn.Config(
         app.asgi,
+        http=protocol or bounded_protocol(),
         log_config=None,
         log_level="critical",
         access_log=False,

@@ -128,6 +128,34 @@ def test_a_change_from_the_page_itself_is_accepted(tmp_path: Path, server: Serve
     assert server.patch("/api/runs/id-x/labels", {"name": "mine"}, **own).status == 200
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
+@pytest.mark.parametrize("mode", ["no-cors", "cors", "same-origin", None])
+@pytest.mark.parametrize("path", ["/api/runs", "/events", "/api/events", "/metrics", "/graph.svg"])
+def test_a_page_elsewhere_cannot_ask(
+    server: Server, path: str, mode: str | None, site: str
+) -> None:
+    headers = {"Sec-Fetch-Site": site, **({"Sec-Fetch-Mode": mode} if mode else {})}
+    answer = server.ask(path, headers=headers)
+    assert (answer.status, b"another origin" in answer.body) == (403, True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"},
+        {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/api/runs"])
+def test_the_page_programs_links_and_frames_may_ask(
+    server: Server, path: str, headers: dict[str, str]
+) -> None:
+    assert server.ask(path, headers=headers).status == 200
+
+
 def test_a_form_cannot_change_anything(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path).metrics(1, loss=1.0)
     headers = {"Content-Type": "text/plain"}

@@ -85,6 +85,45 @@ def test_what_are_no_labels_is_refused(tmp_path: Path, server: Server, body: obj
     assert server.patch("/api/runs/id-x/labels", body).status == 400
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"name": "n" * 60_000}, "a name has at most 200 characters, not 60000."),
+        ({"name": "a\nb"}, "a name must not hold a newline (character 2)."),
+        ({"name": "a\x1b[31m"}, "a name must not hold the control character U+001B (character 2)."),
+        ({"name": " a"}, "name must not begin or end with a space."),
+        ({"name": "  "}, "name must not be empty; null gives back the first one."),
+        ({"tags": ["a" * 101]}, "a tag has at most 100 characters, not 101."),
+        ({"tags": ["a\u2028b"]}, "a tag must not hold the control character U+2028 (character 2)."),
+        ({"tags": [str(n) for n in range(101)]}, "a run has at most 100 tags, not 101."),
+        ({"notes": "n" * 20_001}, "a note has at most 20000 characters, not 20001."),
+        ({"notes": "a\0"}, "a note must not hold the control character U+0000 (character 2)."),
+    ],
+)
+def test_labels_that_no_list_can_show_are_refused(
+    tmp_path: Path, server: Server, body: object, reason: str
+) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=2.0)
+    answer = server.patch("/api/runs/id-x/labels", body)
+    assert (answer.status, answer.json) == (400, {"error": reason})
+    assert not journal.folder.labels.exists()
+
+
+def test_a_note_may_have_lines_and_a_name_any_letters(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path).metrics(1, loss=2.0)
+    body = {"name": "größe 実験 👩\u200d💻", "notes": "one\n\ttwo"}
+    answer = server.patch("/api/runs/id-x/labels", body)
+    assert (answer.json["name"], answer.json["notes"]) == (body["name"], body["notes"])
+
+
+def test_an_old_name_that_would_be_refused_does_not_keep_tags_from_changing(
+    tmp_path: Path, server: Server
+) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=2.0)
+    journal.folder.labels.write_text(json.dumps({"name": "a\nb"}))
+    assert server.patch("/api/runs/id-x/labels", {"tags": ["new"]}).json["name"] == "a\nb"
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_labels_that_cannot_be_stored_are_a_sentence(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).metrics(1, loss=2.0)

@@ -58,6 +58,6 @@ def test_an_error_of_ours_is_not_said_to_be_an_unreadable_run(
     assert [answer.status for answer in answers] == [500] * 3
     assert b"internal error" in answers[0].body
     shown = capfd.readouterr().err
-    assert shown.count("/our/own/mistake") == 1  # the traceback is written once
+    assert shown.count("Traceback") == 1
     assert "request /api/runs/{id}" in shown
     assert server.ask("/healthz").json["faults"] == 3

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import remark, say_json
-from epochal.errors import UsageError
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +19,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Store the new name beside the run; the folder and what was recorded stay as they are."""
     view = run_of(args)
-    if args.name != args.name.strip():
-        raise UsageError("NAME must not begin or end with a space.")
     old = view.brief().name
     view.relabel(replace(view.labels, name=args.name or None))
     if args.json:

@@ -15,8 +15,11 @@ from typing import Any
 from epochal.cli.command import runs_dir
 from epochal.cli.output import remark, say
 from epochal.console.verbosity import msg
+from epochal.errors import UsageError
 from epochal.serving import Place, find_place, serve
 from epochal.settings import environment_token
+
+_MAX_TOKEN = 4096
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,8 +39,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="address to listen on (default: 127.0.0.1, this machine only; others need a token)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    parser.add_argument(
-        "--token", help="what a browser has to know (default: EPOCHAL_TOKEN, else made up)"
+    token = parser.add_mutually_exclusive_group()
+    token.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="file whose first line is the token that browsers must know"
+        " (default: EPOCHAL_TOKEN, else made up)",
+    )
+    token.add_argument(
+        "--token", help="the token itself; other users of this machine see it in the process list"
     )
     parser.add_argument(
         "--allow-host",
@@ -55,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         folders,
         port=args.port,
         host=args.host,
-        token=args.token or environment_token(),
+        token=_token(args),
         allow_hosts=args.allow_host,
         may_move=args.port is None,
     )
@@ -74,6 +84,19 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         remark("Stopped.")
     return 0
+
+
+def _token(args: argparse.Namespace) -> str | None:
+    if args.token_file is None:
+        return args.token or environment_token()
+    try:
+        with open(Path(args.token_file).expanduser(), encoding="utf-8") as file:
+            token = file.readline(_MAX_TOKEN).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file: cannot read {args.token_file}: {error}.") from error
+    if not token:
+        raise UsageError(f"--token-file: the first line of {args.token_file} is empty.")
+    return token
 
 
 def _folders(args: argparse.Namespace) -> list[Path]:

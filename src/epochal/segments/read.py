@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
@@ -55,7 +56,7 @@ class Extent(NamedTuple):
 class Segment:
     """One sealed part; its table of contents is read at once, everything else when asked for.
 
-    Raises FormatError, naming the file, for one that is damaged or of a newer format.
+    Raises FormatError, naming the file, for one that is damaged, of a newer format or not readable.
     """
 
     def __init__(self, path: FilePath) -> None:
@@ -338,6 +339,10 @@ class Segment:
             raise
         # A schema that does not fit its contents makes the last two.
         except (pa.ArrowException, OSError, KeyError, IndexError) as error:
+            # A number comes from the system, as for a file without permission; damage has none.
+            if isinstance(error, OSError) and error.errno is not None:
+                reason = os.strerror(error.errno)
+                raise FormatError(f"{self.path} cannot be read: {reason}.") from error
             raise FormatError(f"{self.path} is damaged: {error}") from error
 
 

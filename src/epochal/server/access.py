@@ -2,8 +2,10 @@
 
 A page elsewhere must not reach a server on this machine. It could, by a name of its own that leads
 here (DNS rebinding): so the Host header is checked. It could send a change without reading the
-answer: so changes must come from this origin. Everything else the browser's same-origin rule keeps
-from it, since no answer carries a CORS header.
+answer: so changes must come from this origin. It could make work with questions whose answers the
+browser keeps from it: so what a browser asks for another origin's page is refused too, also for
+pages of this machine at another port. A navigation is a person's, or a notebook's frame, and
+programs that are no browsers say nothing of where they come from.
 """
 
 from __future__ import annotations
@@ -86,6 +88,8 @@ class Guard:
             return problem(421, sentence)
         if scope["method"] not in _READING and not is_same_origin(headers):
             return problem(403, "changes are accepted from this server's own page only.")
+        if is_embedded_elsewhere(headers):
+            return problem(403, "a page of another origin cannot ask this server.")
         if self._access.token is None or scope["path"] in _OPEN_PATHS:
             return None
         return self._token_refusal(scope, headers, self._access.token)
@@ -182,6 +186,12 @@ def is_same_origin(headers: Headers) -> bool:
         return urlsplit(origin).netloc.lower() == headers.get("host", "").lower() != ""
     except ValueError:
         return False
+
+
+def is_embedded_elsewhere(headers: Headers) -> bool:
+    """Whether a browser asks on behalf of another origin's page, other than to go to an address."""
+    site = headers.get("sec-fetch-site", "none")
+    return site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _equal(given: str, token: str) -> bool:

@@ -12,6 +12,7 @@ import uvicorn
 
 from epochal.journal.process import liveness, process_identity
 from epochal.server.app import App
+from epochal.server.protocol import bounded_protocol
 
 MAX_HEADER_BYTES = 128 * 1024
 _WATCH_EVERY_S = 1.0
@@ -52,6 +53,7 @@ def run_server(
     """
     config = uvicorn.Config(
         app.asgi,
+        http=bounded_protocol(),
         lifespan="on",
         ws="none",
         access_log=False,  # a token may stand in a URL

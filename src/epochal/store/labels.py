@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from typing import Any
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import JsonFileError, RunFolder, read_json, write_json
 from epochal.store.answers import Labels
 
@@ -16,6 +17,40 @@ _FIELDS: tuple[tuple[str, type, str], ...] = (
     ("notes", str, "a text"),
     ("hidden", bool, "true or false"),
 )
+
+MAX_NAME = 200
+MAX_TAG = 100
+MAX_TAGS = 100
+MAX_NOTES = 20_000
+# Control characters, halves of a surrogate pair, and what else ends a line.
+_REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_CODE = {"\n": "a newline", "\r": "a carriage return", "\t": "a tab"}
+
+
+def check_labels(labels: Labels, before: Labels) -> None:
+    """Raise ``UsageError`` unless what differs from the labels before can be shown in one line."""
+    if labels.name != before.name and labels.name is not None:
+        if not labels.name.strip():
+            raise UsageError("name must not be empty; null gives back the first one.")
+        if labels.name != labels.name.strip():
+            raise UsageError("name must not begin or end with a space.")
+        _check_text("name", labels.name, MAX_NAME)
+    if labels.tags != before.tags and labels.tags is not None:
+        if len(labels.tags) > MAX_TAGS:
+            raise UsageError(f"a run has at most {MAX_TAGS} tags, not {len(labels.tags)}.")
+        for tag in labels.tags:
+            _check_text("tag", tag, MAX_TAG)
+    if labels.notes != before.notes and labels.notes is not None:
+        _check_text("note", labels.notes, MAX_NOTES, allowed="\n\r\t")
+
+
+def _check_text(what: str, text: str, most: int, *, allowed: str = "") -> None:
+    if len(text) > most:
+        raise UsageError(f"a {what} has at most {most} characters, not {len(text)}.")
+    for place, character in enumerate(text):
+        if unicodedata.category(character) in _REFUSED and character not in allowed:
+            code = _CODE.get(character, f"the control character U+{ord(character):04X}")
+            raise UsageError(f"a {what} must not hold {code} (character {place + 1}).")
 
 
 def read_labels(folder: RunFolder) -> Labels:

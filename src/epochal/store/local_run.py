@@ -18,6 +18,7 @@ from epochal.store.columns import SeriesKey, unix_time
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
+from epochal.store.labels import check_labels
 from epochal.store.naming import no_metric, resolve
 from epochal.store.part import StalePartError
 from epochal.store.row import Row, faulty_row, make_row
@@ -365,7 +366,8 @@ class LocalRun:
 
     @_locked
     def relabel(self, labels: Labels) -> None:
-        """Replace the labels, atomically."""
+        """Replace the labels, atomically; ``UsageError`` for a text that no list can show."""
+        check_labels(labels, self.labels)
         self.source.relabel(labels)
         self.refresh()
 

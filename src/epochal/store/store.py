@@ -155,7 +155,10 @@ class RunView(Protocol):
         """Where the records read so far end; give it to ``records`` to go on from there."""
 
     def relabel(self, labels: Labels) -> None:
-        """Replace the labels, atomically; raises ``OSError`` when they cannot be stored."""
+        """Replace the labels, atomically; raises ``OSError`` when they cannot be stored.
+
+        A name, a tag or a note that is too long or holds control characters is a ``UsageError``.
+        """
 
 
 class Store(Protocol):
