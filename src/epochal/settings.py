@@ -8,6 +8,7 @@
     EPOCHAL_MODE       on | off: off makes every run a no-op on disk
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
+    EPOCHAL_REDACT     0, or names to redact besides secrets, with commas between   default: 1
     EPOCHAL_COMPANION  1 | 0: a process beside the run           default: 1
     EPOCHAL_TELEMETRY_EVERY  seconds that a record of it stands for  default: 10, later 60
     EPOCHAL_GRACE      seconds it may go on after the run        default: 30
@@ -59,6 +60,7 @@ class Settings:
     enabled: bool = True
     console: bool = True
     git: bool = True
+    redact: bool | tuple[str, ...] = True
     companion: bool = True
     grace_s: float = 30.0
     telemetry_every_s: float | None = None
@@ -109,6 +111,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         enabled=_flag(env, "EPOCHAL_MODE", default=True),
         console=_flag(env, "EPOCHAL_CONSOLE", default=True),
         git=_flag(env, "EPOCHAL_GIT", default=True),
+        redact=_redact(env.get("EPOCHAL_REDACT", "")),
         companion=_flag(env, "EPOCHAL_COMPANION", default=True),
         grace_s=_seconds(env, "EPOCHAL_GRACE", default=default.grace_s),
         telemetry_every_s=_telemetry_every(env),
@@ -250,6 +253,12 @@ def _telemetry_every(env: Mapping[str, str]) -> float | None:
     if not env.get(_TELEMETRY_EVERY, "").strip():
         return None
     return checked_telemetry_every(_seconds(env, _TELEMETRY_EVERY, default=0.0))
+
+
+def _redact(text: str) -> bool | tuple[str, ...]:
+    if text.strip().lower() in _FALSE | _TRUE:
+        return text.strip().lower() in _TRUE
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _alert_level(text: str) -> str:

@@ -71,8 +71,9 @@ class TrainingRunLogger(Vocabulary):
         return self.run.phase(name)
 
     def log_cmd(self, arguments: list[str]) -> None:
-        """Record the command line."""
-        self.run.write({"log": "cmd", "t": now(), "cmd": [str(one) for one in arguments]})
+        """Record the command line, without secrets."""
+        words = [str(one) for one in arguments]
+        self.run.write({"log": "cmd", "t": now(), "cmd": self.run.redactor.command(words)})
 
     def log_options(self, options: dict[str, Any]) -> None:
         """Record options, one record each, and print them as a table."""

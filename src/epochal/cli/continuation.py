@@ -16,6 +16,7 @@ from epochal.cli.checkpoint_places import newest_checkpoint, places_of
 from epochal.cli.options import flag_name, options_of
 from epochal.errors import EpochalError
 from epochal.journal.layout import slugify
+from epochal.redact import REDACTED
 from epochal.run.provenance import describe_git
 from epochal.store.local_run import LocalRun
 from epochal.store.steering import processes_of
@@ -30,6 +31,9 @@ RESUME_WITH = "resume_with"
 _RESUME = "resume"
 _NO_CHECKPOINT = (
     "it has no checkpoint in {}: unless the program keeps its own, the weights begin anew."
+)
+_REDACTED = (
+    f"its secrets were not recorded: put them in place of {REDACTED}, or give them with --args."
 )
 
 
@@ -78,6 +82,8 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
     checkpoint, manifest, remarks = _checkpoint_of(view)
     given = [*more, *_resume_arguments(view.config, manifest, more, checkpoint)]
     launched, said = _launched(_with_arguments(command, given), view)
+    if is_redacted(launched):
+        said = [*said, _REDACTED]
     cwd = facts.get("cwd")
     return Continuation(
         command=tuple(launched),
@@ -88,6 +94,11 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
         drift=_drift(view, manifest, more),
         remarks=(*remarks, *said, *_changed(facts)),
     )
+
+
+def is_redacted(command: Sequence[str]) -> bool:
+    """Whether a recorded command lacks what it cannot be run without."""
+    return any(REDACTED in word for word in command)
 
 
 def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterator
 
 from epochal.cli.command import add_json, add_run, check_own, run_of
-from epochal.cli.continuation import Continuation, continuation_of
+from epochal.cli.continuation import Continuation, continuation_of, is_redacted
 from epochal.cli.output import one_line, remark, say, say_json
 from epochal.errors import EpochalError, UsageError
+from epochal.redact import REDACTED
 from epochal.store.answers import RunInfo
 
 
@@ -82,6 +83,11 @@ def _as_data(info: RunInfo, plan: Continuation) -> dict[str, object]:
 
 def _become(plan: Continuation) -> None:
     """Replace this process by the training: signals and its end are then the shell's own."""
+    if is_redacted(plan.command):
+        raise EpochalError(
+            f"its command has a secret that was not recorded ({REDACTED}): give it with --args, as"
+            " in --args='--password …', or run the printed command yourself."
+        )
     sys.stdout.flush()
     try:
         if plan.cwd is not None:

@@ -21,6 +21,7 @@ from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, packe
 from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
+from epochal.redact import Redactor
 from epochal.server import wire
 from epochal.server.marks import marks_of
 from epochal.server.rows import run_detail, run_row
@@ -130,13 +131,30 @@ def _marks(run: RunView) -> wire.MarkList:
 
 
 def _rows(runs: Sequence[RunView]) -> wire.RunList:
-    rows = [run_row(run, with_config=True, summaries=_HEADLINES) for run in runs]
+    rows = [
+        msgspec.structs.replace(
+            run_row(run, with_config=True, summaries=_HEADLINES),
+            config=_redactor(run).config(run.config),
+        )
+        for run in runs
+    ]
     return wire.RunList(rows, total=len(rows), offset=0)
 
 
 def _detail(run: RunView) -> wire.RunDetail:
     # Where the run lies on this machine means nothing on another one.
-    return msgspec.structs.replace(run_detail(run), folder="")
+    redactor = _redactor(run)
+    return msgspec.structs.replace(
+        run_detail(run),
+        folder="",
+        config=redactor.config(run.config),
+        facts=redactor.identity(run.facts),
+    )
+
+
+def _redactor(run: RunView) -> Redactor:
+    """For runs that were recorded before secrets were, or come from another tracker."""
+    return Redactor(is_on=run.facts.get("redact") is not False)
 
 
 def _series(runs: Sequence[RunView], *, budget_bytes: int) -> list[str]:

@@ -29,6 +29,7 @@ from epochal.journal.line import encode, now
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.record import FORMAT_VERSION
+from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
@@ -51,7 +52,9 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         identity, folder, attempt = _resumed_run(found, request)
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
     _add_provenance(identity, folder, settings)
-    write_json(folder.identity, identity)
+    if not request.redactor.is_on:
+        identity["redact"] = False
+    write_json(folder.identity, request.redactor.identity(identity))
     if request.reporting.report_to:
         note_reporting(folder, request.reporting)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
@@ -65,11 +68,14 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         totals=request.totals,
         last_step=last_step,
         resume_step=request.resume_step,
+        redactor=request.redactor,
     )
     if launch.world_size > 1:
         meeting = ranks.Meeting(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(run, last_step)
+    if (told := run.redactor.notice()) is not None:
+        run.console.notice(told)
     return run
 
 
@@ -202,6 +208,7 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
         console=request.console,
         totals=request.totals,
         last_step=meeting.last_step,
+        redactor=request.redactor,
     )
 
 
@@ -221,6 +228,7 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
         console=request.console,
         totals=request.totals,
         last_step=-1 if request.resume_step is None else request.resume_step - 1,
+        redactor=request.redactor,
     )
     run.on_finish(lambda: _move_to_rank_zero(run, request.root, launch_id))
     return run
@@ -244,7 +252,7 @@ def _wait_for_identity(folder: RunFolder) -> dict[str, Any]:
     return read_json(folder.identity)
 
 
-def join_parent(console: bool | Console | None) -> Run | None:
+def join_parent(console: bool | Console | None, redactor: Redactor) -> Run | None:
     """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
     current = OPEN_RUNS.current
     if current is not None and not current.is_of_this_process:
@@ -263,6 +271,7 @@ def join_parent(console: bool | Console | None) -> Run | None:
         rank=-1,
         console=console if isinstance(console, Console) else Console(verbosity=Verbosity.QUIET),
         totals=Totals(),
+        redactor=redactor,
     )
 
 
@@ -275,6 +284,7 @@ def switched_off(request: Request) -> Run:
         writer=None,
         console=request.console,
         totals=request.totals,
+        redactor=request.redactor,
     )
 
 
@@ -292,17 +302,20 @@ def _open_run(
     totals: Totals,
     last_step: int = -1,
     resume_step: int | None = None,
+    redactor: Redactor,
 ) -> Run:
+    recorded = redactor.identity(identity)
+
     def restore() -> None:
         if writer == LOOP:
             with contextlib.suppress(OSError):
-                write_json(folder.identity, identity)
+                write_json(folder.identity, recorded)
 
     journal = JournalWriter(
         folder,
         writer=writer,
         attempt=attempt,
-        header=lambda part: _header(part, identity, rank),
+        header=lambda part: _header(part, recorded, rank),
         on_fault=console.notice,
         restore=restore,
     )
@@ -317,6 +330,7 @@ def _open_run(
         attempt=journal.name.attempt,
         last_step=last_step,
         resume_step=resume_step,
+        redactor=redactor,
     )
 
 

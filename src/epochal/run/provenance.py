@@ -46,17 +46,17 @@ def describe_packages() -> dict[str, str]:
 
 
 def describe_git(folder: Path) -> tuple[dict[str, Any] | None, bytes]:
-    """Commit, branch and whether there are uncommitted changes, and those changes as a patch."""
-    commit = _git(folder, "rev-parse", "HEAD")
-    if commit is None:
+    """Commit, branch, remote and whether there are uncommitted changes, and those as a patch."""
+    head = _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD")
+    if head is None:
         return None, b""
+    commit, _, branch = head.decode("utf-8", "replace").strip().partition("\n")
     patch = _git(folder, "diff", "HEAD", "--no-ext-diff", "--no-color") or b""
-    branch = _git(folder, "rev-parse", "--abbrev-ref", "HEAD") or b""
-    facts: dict[str, Any] = {
-        "commit": commit.decode().strip(),
-        "branch": branch.decode("utf-8", "replace").strip(),
-        "dirty": bool(patch),
-    }
+    # As it is configured: what ``insteadOf`` makes of it may hold a token.
+    remote = _git(folder, "config", "--get", "remote.origin.url")
+    facts: dict[str, Any] = {"commit": commit, "branch": branch.strip(), "dirty": bool(patch)}
+    if remote is not None:
+        facts["remote"] = remote.decode("utf-8", "replace").strip()
     if len(patch) > _MAX_PATCH_BYTES:
         facts["patch_bytes_dropped"] = len(patch) - _MAX_PATCH_BYTES
         patch = patch[:_MAX_PATCH_BYTES]

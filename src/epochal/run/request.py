@@ -11,6 +11,7 @@ from typing import Any
 from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
+from epochal.redact import Redactor
 from epochal.reporting import Reporting, options_from, split_options
 from epochal.run.pace import Totals
 from epochal.settings import ALERT_LEVELS, Launch, Settings
@@ -36,6 +37,7 @@ class Request:
     resume_step: int | None
     totals: Totals
     console: Console
+    redactor: Redactor
 
 
 def checked_request(
@@ -53,6 +55,7 @@ def checked_request(
     resume_step: int | None,
     totals: Totals,
     console: Console,
+    redactor: Redactor,
 ) -> Request:
     """The request these arguments make; raises for the first that cannot be accepted."""
     _check_texts(project=project, name=name)
@@ -75,6 +78,7 @@ def checked_request(
         resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
         totals=totals,
         console=console,
+        redactor=redactor,
     )
 
 

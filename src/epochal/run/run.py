@@ -31,6 +31,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.record import Record
+from epochal.redact import Redactor
 from epochal.run import notebook, samples
 from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
 from epochal.run.callbacks import Callbacks
@@ -63,9 +64,11 @@ class Run(RecordingRun):
         attempt: int = 1,
         last_step: int = -1,
         resume_step: int | None = None,
+        redactor: Redactor,
     ) -> None:
         self.guard = console.guard = Guard(report=self._report_fault)
         self._identity = dict(identity)
+        self.redactor = redactor
         self._folder = folder
         self._writer = writer
         self._console = console
@@ -192,11 +195,14 @@ class Run(RecordingRun):
         plain = plain_json(values)
         if not isinstance(plain, dict):
             raise ValueTypeError("set_config takes a mapping of names to values.")
-        for key, value in plain.items():
+        recorded = self.redactor.config(plain)
+        for key, value in recorded.items():
             self.write({"log": "option", "t": now(), "name": key, "value": value})
         self._identity["config"] = {**self.config, **plain}
         if show and self.rank == 0:
-            self._shown.options(plain)
+            self._shown.options(recorded)
+        if (told := self.redactor.notice()) is not None:
+            self._console.notice(told)
 
     # -- faces and the end ------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
+from epochal.redact import checked_redactor
 from epochal.run import opening, request
 from epochal.run.capture import Capture
 from epochal.run.cell import Cell, calling_cell
@@ -50,6 +51,7 @@ def init(
     finish_wait_s: float = 5.0,
     alerts: str | Iterable[str] | None = None,
     alert_on: str | None = None,
+    redact: bool | str | Iterable[str] | None = None,
     report_to: str | Iterable[str] | None = None,
     **reporting: Any,
 ) -> Run:
@@ -68,6 +70,8 @@ def init(
     beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
     ``alerts`` are addresses of people to tell about findings (from ``alert_on`` on: "info",
     "warning", "error") and about the end: "desktop", or those of the apprise package.
+    ``redact`` names what else is redacted in what is recorded of configuration and command besides
+    passwords, tokens and keys (names, or regular expressions); False records all of it as it is.
     ``report_to`` names the trackers it forwards to (json_log, plain_log, tensorboard, wandb, aim,
     mlflow, trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
     ``config_file`` as well.
@@ -80,7 +84,8 @@ def init(
     request.check_wait(finish_wait_s)
     request.check_reinit(reinit)
     told = request.checked_alerts(alerts, alert_on, settings)
-    joined = opening.join_parent(console)
+    redactor = checked_redactor(redact, settings.redact)
+    joined = opening.join_parent(console, redactor)
     if joined is not None:
         return joined if joined in OPEN_RUNS else _open(joined)
     if report_to is not None:
@@ -107,6 +112,7 @@ def init(
             verbosity=said if verbosity is None else verbosity,
             line_every_s=line_every_s,
         ),
+        redactor=redactor,
     )
     cell = calling_cell()
     _finish_previous(cell, every=reinit == "finish_previous")

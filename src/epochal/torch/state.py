@@ -19,6 +19,7 @@ import torch
 
 from epochal.console.verbosity import error as say_error
 from epochal.errors import UsageError, ValueTypeError
+from epochal.redact import Redactor
 from epochal.torch.checkpoint import check_hash, stage
 from epochal.torch.checkpoint_file import open_checkpoint
 from epochal.torch.drift import Drift, config_drift, describe_drift
@@ -248,7 +249,8 @@ def _config(config: Mapping[str, Any] | None, run: Run | None) -> dict[str, Any]
     plain = plain_json(given)
     if not isinstance(plain, dict):
         raise ValueTypeError(f"config must be a mapping, got {type(config).__name__}.")
-    return plain
+    # By the run's own rule, or by the usual one: the manifest lies in the run's folder.
+    return Redactor().config(plain) if run is None else run.redactor.config(plain)
 
 
 def _record(run: Run, manifest: Manifest, path: Path) -> None:

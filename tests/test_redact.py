@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epochal
+from epochal.archive import write_archive
+from epochal.cli.main import main
+from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder, read_json
+from epochal.redact import REDACTED, Redactor, checked_redactor
+from tests.conftest import StartRun
+from tests.store.journals import Journal
+
+SECRET = "hunter22x"
+
+
+def everything_in(folder: Path) -> str:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return "\n".join(path.read_bytes().decode("utf-8", "replace") for path in files)
+
+
+@pytest.mark.parametrize(
+    "name",
+    "password db_password dbPassword DB-PASSWORD userpassword passwd client_secret clientSecret"
+    " credentials aws.credentials authorization api_key apiKey APIKey OPENAI_API_KEY apikey"
+    " api_key_file hf_token accessToken token key ssh-key private.key wandb_key token2".split(),
+)
+def test_these_names_are_secret(name: str) -> None:
+    assert Redactor().config({name: SECRET}) == {name: REDACTED}
+
+
+@pytest.mark.parametrize(
+    "name",
+    "max_tokens tokenizer tokenizer_name eos_token bos_token pad_token unk_token sep_token"
+    " mask_token cls_token key_dim num_key_value_heads monkey keys token_type keyboard_layout"
+    " secretary lr passes".split(),
+)
+def test_these_names_stay_readable(name: str) -> None:
+    assert Redactor().config({name: "<|endoftext|>"}) == {name: "<|endoftext|>"}
+
+
+@pytest.mark.parametrize("value", [12345678, 0.12345678, True, False, None, "short", [1, 2, 3]])
+def test_numbers_booleans_and_short_texts_stay_readable(value: Any) -> None:
+    config = {"pad_token_id": value, "api_key": value, "password": value}
+    assert Redactor().config(config) == config
+
+
+def test_nested_values_are_redacted_and_those_below_a_secret_name() -> None:
+    config = {
+        "db": {"user": "somebody", "password": SECRET},
+        "secrets": {"openai": SECRET, "port": 80},
+        "passwords": [SECRET, "short"],
+        "servers": [{"token": SECRET}],
+    }
+    assert Redactor().config(config) == {
+        "db": {"user": "somebody", "password": REDACTED},
+        "secrets": {"openai": REDACTED, "port": 80},
+        "passwords": [REDACTED, "short"],
+        "servers": [{"token": REDACTED}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "redacted"),
+    [
+        (["--password", SECRET], ["--password", REDACTED]),
+        ([f"--password={SECRET}"], [f"--password={REDACTED}"]),
+        ([f"PASSWORD={SECRET}", "python"], [f"PASSWORD={REDACTED}", "python"]),
+        ([f"+db.password={SECRET}"], [f"+db.password={REDACTED}"]),
+        (["--password", "12345678"], ["--password", REDACTED]),
+        (["-c", f"PASSWORD={SECRET} python x"], ["-c", f"PASSWORD={REDACTED} python x"]),
+        ([f'--args={{"token": "{SECRET}"}}'], [f'--args={{"token": "{REDACTED}"}}']),
+        ([f"https://h/x?token={SECRET}&a=1"], [f"https://h/x?token={REDACTED}&a=1"]),
+        ([f"pg://me:{SECRET}@host/db"], [f"pg://me:{REDACTED}@host/db"]),
+        (["--use_auth_token", "--output_folder"], ["--use_auth_token", "--output_folder"]),
+        (["--max_tokens", "12345678"], ["--max_tokens", "12345678"]),
+        (["--tokenizer", "gpt2-medium"], ["--tokenizer", "gpt2-medium"]),
+        (["-c", "sorted(a, key=operator.neg(1))"], ["-c", "sorted(a, key=operator.neg(1))"]),
+    ],
+)
+def test_a_command_line_is_redacted(words: list[str], redacted: list[str]) -> None:
+    assert Redactor().command(words) == redacted
+
+
+def test_passwords_and_tokens_inside_urls_are_redacted_and_plain_users_are_not() -> None:
+    redact = Redactor().text
+    assert redact(f"https://me:{SECRET}@host/x") == f"https://me:{REDACTED}@host/x"
+    token = "ghp_0123456789abcdefghij"
+    assert redact(f"https://{token}@github.com/a/b") == f"https://{REDACTED}@github.com/a/b"
+    assert redact("ssh://git@github.com/a/b") == "ssh://git@github.com/a/b"
+
+
+def test_given_names_are_redacted_and_names_with_a_mark_stay_readable() -> None:
+    redactor = checked_redactor(["cluster", "internal_.*", "!image_key"])
+    config = {"cluster": "a", "internal_host": 7, "image_key": "observation", "b": {"cluster": {}}}
+    assert redactor.config(config) == {
+        "cluster": REDACTED,
+        "internal_host": REDACTED,
+        "image_key": "observation",
+        "b": {"cluster": REDACTED},
+    }
+    assert redactor.command(["--cluster", "a"]) == ["--cluster", REDACTED]
+
+
+@pytest.mark.parametrize("redact", [7, ["ok", 3], "(", {"a": 1}.values()])
+def test_what_cannot_be_a_pattern_is_refused(redact: Any) -> None:
+    with pytest.raises(UsageError, match="redact"):
+        checked_redactor(redact)
+
+
+SCRIPT = """
+import epochal, sys
+with epochal.init("p", "r", dir=sys.argv[1], config={"password": "hunter22x", "lr": 0.1}) as run:
+    run.set_config({"api_key": "hunter22x-too"})
+    run.log({"loss": 1.0})
+    assert run.config["password"] == "hunter22x"
+    assert run.config["api_key"] == "hunter22x-too"
+"""
+
+
+def test_no_secret_reaches_the_run_folder_or_the_archive_and_one_notice_says_so(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    for words in (
+        ["config", "user.email", "a@b"],
+        ["config", "user.name", "a"],
+        ["remote", "add", "origin", f"https://me:{SECRET}@host/repo.git"],
+        ["commit", "-q", "--allow-empty", "-m", "x"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+    command = [sys.executable, str(script), str(tmp_path / "runs"), "--hf-token", SECRET]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
+    folder = tmp_path / "runs/p/r"
+    write_archive(folder, tmp_path / "run.html")
+    assert SECRET not in everything_in(folder)
+    assert SECRET not in (tmp_path / "run.html").read_text()
+    identity = read_json(RunFolder(folder).identity)
+    assert identity["git"]["remote"] == f"https://me:{REDACTED}@host/repo.git"
+    assert identity["command"][-2:] == ["--hf-token", REDACTED]
+    assert identity["config"] == {"password": REDACTED, "lr": 0.1}
+    notices = [line for line in done.stderr.splitlines() if "not recorded" in line]
+    assert len(notices) == 2  # at the start, and of what was added later
+    assert "password, hf-token, a password in a URL" in notices[0]
+    assert "api_key" in notices[1]
+
+
+def test_redaction_can_be_turned_off(start_run: StartRun, tmp_path: Path) -> None:
+    with start_run(config={"password": SECRET}, redact=False) as run:
+        run.set_config({"api_key": SECRET})
+    assert read_json(run.folder.identity)["config"] == {"password": SECRET}
+    write_archive(run.dir, tmp_path / "run.html")
+    assert SECRET in (tmp_path / "run.html").read_text()
+
+
+def test_the_environment_turns_it_off_or_adds_names(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_REDACT", "0")
+    with start_run("off", config={"password": SECRET}) as run:
+        pass
+    assert read_json(run.folder.identity)["config"] == {"password": SECRET}
+    monkeypatch.setenv("EPOCHAL_REDACT", "cluster, internal_.*")
+    with start_run("more", config={"cluster": "a", "password": SECRET}) as run:
+        pass
+    assert read_json(run.folder.identity)["config"] == {"cluster": REDACTED, "password": REDACTED}
+
+
+def test_an_archive_of_an_older_run_is_redacted(tmp_path: Path) -> None:
+    Journal(tmp_path, config={"password": SECRET}, command=["python", f"--password={SECRET}"])
+    write_archive(tmp_path / "p/x", tmp_path / "run.html")
+    assert SECRET not in (tmp_path / "run.html").read_text()
+
+
+def test_the_logger_of_one_file_records_the_command_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+    with epochal.TrainingRunLogger(tmp_path / "log.json", verbosity=-2) as logger:
+        logger.log_cmd(["train", "--password", SECRET])
+        logger.log_options({"token": SECRET})
+    assert SECRET not in (tmp_path / "log.json").read_text()
+
+
+def test_a_sink_gets_the_redacted_value(start_run: StartRun, tmp_path: Path) -> None:
+    with start_run(config={"password": SECRET}) as run:
+        run.set_config({"api_key": SECRET})
+        run.log({"loss": 1.0}, step=1)
+    main(["sync", str(run.dir), "--to", "json_log,plain_log,tensorboard"])
+    assert SECRET not in everything_in(tmp_path)
+
+
+def test_resuming_asks_for_the_secret_and_takes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-c", "pass", "--password", REDACTED]
+    Journal(tmp_path, command=command, cwd=str(tmp_path)).finish("failed")
+    assert main(["resume", "x", "--dir", str(tmp_path)]) == 0
+    assert "secrets were not recorded" in capsys.readouterr().out
+    assert main(["resume", "x", "--run", "--dir", str(tmp_path)]) == 1
+    assert "--args" in capsys.readouterr().err
+    given = f"--args=--password {SECRET}"
+    assert main(["resume", "x", "--json", given, "--dir", str(tmp_path)]) == 0
+    assert REDACTED not in json.loads(capsys.readouterr().out)["shell"]
