@@ -18,6 +18,7 @@ from epochal.errors import UsageError
 from epochal.run.live_page import serve_in_background
 from epochal.server.address import PortTakenError, folders_digest, names_of
 from epochal.serving import find_place
+from tests.conftest import StartRun
 from tests.store.journals import Journal
 
 
@@ -106,6 +107,20 @@ def test_beside_a_training(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert isinstance(pid, int)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+def test_a_run_serves_an_address_that_opens_on_it(
+    start_run: StartRun, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with start_run("mine") as run:
+        url = run.serve(0)
+    assert url is not None
+    assert url in capfd.readouterr().out
+    page, _, view = url.partition("#")
+    assert view == f"run={run.id}"
+    pid = health(port_of(page))["pid"]
+    assert isinstance(pid, int)
+    os.kill(pid, signal.SIGKILL)
 
 
 def test_failing_to_start_is_a_sentence(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -150,7 +150,10 @@ class Monitor:
         return [*self._earlier_epochs(), *self._history]
 
     def serve(self, port: int | None = None) -> str | None:
-        """Show the run live in a browser on 127.0.0.1; gives the address, None on failure."""
+        """Show the run live in a browser on 127.0.0.1; gives the address, None on failure.
+
+        The address opens the page on this run, whatever else the folder holds.
+        """
         return self.run.serve(port)
 
     def watch(self, model: Any, example_inputs: Any = None) -> None:

@@ -31,6 +31,19 @@ def test_a_run_appears_by_itself(
         page.locator(".run", has_text="second").wait_for()
 
 
+def test_the_address_of_a_run_opens_on_it_though_another_runs(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    with start_run("mine") as mine:
+        mine.log({"loss": 1.0}, step=0)
+    with start_run("newer") as newer:
+        newer.log({"loss": 1.0}, step=0)
+        page = open_page(f"{serve(tmp_path / 'runs').url}#run={mine.id}")
+        page.locator(".top-run", has_text="mine").wait_for()
+        page = open_page(serve(tmp_path / "runs").url)
+        page.locator(".top-run", has_text="newer").wait_for()
+
+
 def test_a_chart_grows_without_asking_again(
     tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
 ) -> None:

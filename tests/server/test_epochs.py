@@ -65,6 +65,24 @@ def test_a_stream_of_epochs_resumes_after_the_last_one(tmp_path: Path, server: S
         assert until(events, "epoch").data["epoch"] == 2
 
 
+def test_without_a_name_a_running_run_goes_before_a_newer_one_that_ended(
+    tmp_path: Path, server: Server
+) -> None:
+    Journal(tmp_path, "older", created=1.0).epoch(1, loss=1.0)
+    Journal(tmp_path, "running", created=2.0).epoch(2, loss=1.0)
+    Journal(tmp_path, "ended", created=3.0).epoch(3, loss=1.0).finish()
+    assert server.ask("/api/runs/id-running").json["row"]["status"]["state"] == "running"
+    assert [epoch["epoch"] for epoch in server.ask("/api/history").json] == [2]
+    with server.listen("/events") as events:
+        assert until(events, "epoch").data["epoch"] == 2
+
+
+def test_where_nothing_runs_the_newest_is_meant(tmp_path: Path, server: Server) -> None:
+    Journal(tmp_path, "new", created=2.0).epoch(5, loss=1.0).finish()
+    Journal(tmp_path, "old", created=1.0).epoch(1, loss=1.0).finish()
+    assert [epoch["epoch"] for epoch in server.ask("/api/history").json] == [5]
+
+
 def test_without_a_name_the_newest_run_is_meant(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "old", created=1.0).epoch(1, loss=1.0)
     Journal(tmp_path, "new", created=2.0).epoch(5, loss=1.0)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from urllib.parse import quote
 
 from epochal.console.verbosity import error, msg
 from epochal.errors import ValueTypeError
@@ -16,10 +17,13 @@ READY_WITHIN_S = 20.0
 LINGER_S = 60.0
 
 
-def serve_in_background(folder: str | Path, port: int | None = None) -> str | None:
+def serve_in_background(
+    folder: str | Path, port: int | None = None, run_id: str | None = None
+) -> str | None:
     """Start a server beside this process and say where; None, with a sentence said, on failure.
 
-    It goes on for a minute after this process ends, so that pages see how it ended. Raises
+    The address opens the page on the run of ``run_id``, else on the one that the page chooses. The
+    server goes on for a minute after this process ends, so that pages see how it ended. Raises
     ``ValueTypeError`` for a port that is no number.
     """
     if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
@@ -51,6 +55,8 @@ def serve_in_background(folder: str | Path, port: int | None = None) -> str | No
     process.returncode = 0  # it outlives this process: nobody waits for it
     if said.get("note"):
         msg("%s", said["note"])
+    if run_id is not None:
+        url += f"#run={quote(run_id, safe='')}"
     msg("%s", f"Live page: {url}")
     return url
 

@@ -207,13 +207,15 @@ class Run(RecordingRun):
     # -- faces and the end ------------------------------------------------------------------------
 
     def serve(self, port: int | None = None) -> str | None:
-        """Show this run and its neighbours live in a browser; gives the address, None on failure.
+        """Show this run and its neighbours live in a browser; None on failure.
 
-        A process of its own serves 127.0.0.1 and goes on for a minute after this one ends.
+        Gives the address, which opens the page on this run. A process of its own serves 127.0.0.1
+        and goes on for a minute after this one ends.
         """
         if not self.is_recorded:
             return None
-        return self.guard.run("live page", serve_in_background, self.dir.parent.parent, port)
+        folder = self.dir.parent.parent
+        return self.guard.run("live page", serve_in_background, folder, port, self.id)
 
     def save_html(self, path: str | Path) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended.
