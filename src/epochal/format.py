@@ -96,6 +96,13 @@ def format_count(count: float) -> str:
     return f"{number}{unit}"
 
 
+def format_reached(step: int | None, epoch: int | None) -> str:
+    """Write how far a run came: ``step 1,204``, ``epoch 12`` where it counts no steps, or ""."""
+    if step is not None:
+        return f"step {step:,}"
+    return "" if epoch is None else f"epoch {epoch:,}"
+
+
 def format_tps(tokens_per_second: float) -> str:
     """Write tokens per second for a step line, six characters wide: ``125.3k``, ``950.0 ``.
 

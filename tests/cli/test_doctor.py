@@ -133,3 +133,16 @@ def test_what_an_attempt_before_had_is_over(
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
     assert "(over)" in capsys.readouterr().out
     assert main(["--dir", str(tmp_path), "doctor", "a", "--open"]) == 0
+
+
+def test_a_run_of_epochs_failed_after_an_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monitor = epochal.Monitor(40, name="a", project="p", dir=tmp_path, console=False)
+    for epoch in range(2):
+        monitor.log(epoch, 0.1, {"loss": 1.0})
+    monitor.run.finish("failed", reason="boom")
+    assert main(["--dir", str(tmp_path), "doctor", "a"]) == 1
+    text = capsys.readouterr().out
+    assert text.startswith("p/a  (failed, epoch 2)")
+    assert "The run failed after epoch 2: boom." in text

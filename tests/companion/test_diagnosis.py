@@ -2,6 +2,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import epochal
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.own_journal import OwnJournal
@@ -75,18 +77,40 @@ def test_the_end_of_a_run_is_told(tmp_path: Path) -> None:
     assert diagnosis.left() is None
 
 
+def phases_of(run: Run) -> list[tuple[Any, ...]]:
+    return [
+        (record["phase"], record.get("step"), record.get("epoch"))
+        for position, record in read_journal(RunFolder(run.dir))
+        if position.writer == FINDINGS and record.get("name") == "phase"
+    ]
+
+
 def test_changes_of_phase_are_events(tmp_path: Path) -> None:
     run = started(tmp_path)
     for step in range(300):
         run.log({"loss": 10.0 * 0.99**step}, step=step)
     run.finish()
     Diagnosis(charge_of(run.dir)).go_on()
-    phases = [
-        record["phase"]
-        for position, record in read_journal(RunFolder(run.dir))
-        if position.writer == FINDINGS and record.get("name") == "phase"
-    ]
-    assert phases == ["warm-up", "converging"]
+    assert phases_of(run) == [("warm-up", 0, None), ("converging", 99, None)]
+
+
+def test_epochs_have_phases_too(tmp_path: Path) -> None:
+    run = started(tmp_path)
+    for epoch in range(1, 151):
+        run.log_epoch(epoch, duration_s=1.0, metrics={"loss": 10.0 * 0.99**epoch}, total=150)
+    run.finish()
+    Diagnosis(charge_of(run.dir)).go_on()
+    assert phases_of(run) == [("warm-up", None, 1), ("converging", None, 100)]
+
+
+@pytest.mark.parametrize("count", [30, 60])
+def test_a_short_run_has_no_phase(tmp_path: Path, count: int) -> None:
+    run = started(tmp_path)
+    for epoch in range(1, count + 1):
+        run.log_epoch(epoch, duration_s=1.0, metrics={"loss": 1.0 / epoch}, total=40)
+    run.finish()
+    Diagnosis(charge_of(run.dir)).go_on()
+    assert phases_of(run) == []
 
 
 def test_telemetry_of_another_node_belongs_to_the_rank_it_sits_beside(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 from pathlib import Path
 
-from epochal.companion.evidence import Witness, last_step
+from epochal.companion.evidence import Witness, reached
 from epochal.journal.layout import RunFolder
+from epochal.journal.line import encode
 from epochal.telemetry.cgroup import Cgroup
 from tests.doubles.companions import charge_of
 from tests.doubles.journals import append_step, open_writer
@@ -39,6 +40,16 @@ def test_the_last_step_may_be_in_an_older_part(tmp_path: Path) -> None:
     writer = open_writer(tmp_path, part_bytes=150)
     while len(RunFolder(tmp_path).parts()) < 2:
         append_step(writer, 2)
-    assert last_step(RunFolder(tmp_path), "loop", 1) == 2
-    assert last_step(RunFolder(tmp_path), "loop", 2) is None
+    assert reached(RunFolder(tmp_path), "loop", 1) == (2, None)
+    assert reached(RunFolder(tmp_path), "loop", 2) == (None, None)
     writer.close()
+
+
+def test_a_run_that_counts_epochs_vanished_after_an_epoch(tmp_path: Path) -> None:
+    writer = open_writer(tmp_path)
+    for epoch in (1, 2):
+        writer.append(encode({"log": "epoch", "t": 0.0, "epoch": epoch, "m": {}}), 0.0)
+    writer.close()
+    facts = Witness.beside(charge_of(tmp_path)).testify({})
+    assert (facts["last_epoch"], facts.get("last_step")) == (2, None)
+    assert "vanished after epoch 2 without a word" in facts["sentence"]

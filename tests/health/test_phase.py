@@ -166,3 +166,14 @@ def test_no_losses_and_no_resumes_are_too_much_for_it(
             step += 1
         step = max(0, step - back)
         detector.cut(step)
+
+
+def test_the_warm_up_is_over_after_its_points() -> None:
+    assert phase_of([3.0] * 50) == "warm-up"
+    assert phase_of([3.0] * 51) == ""
+
+
+def test_a_short_run_is_not_warming_up_to_its_end() -> None:
+    detector = PhaseDetector(total=40)
+    said = [detector.observe(step, 3.0 - 0.01 * step) for step in range(40)]
+    assert said == ["warm-up"] * 4 + [""] * 36

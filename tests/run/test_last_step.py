@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,3 +67,59 @@ def test_a_sealed_part_says_where_it_ended(tmp_path: Path, start_run: StartRun) 
         seal_part(run.folder, part)
     assert last_step_of(run.folder) == 2
     assert start_run("sealed", resume="must").step == 2
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_the_last_epoch_of_a_run_without_steps(tmp_path: Path, is_sealed: bool) -> None:
+    epochs: list[Record] = [{"log": "epoch", "t": 0.0, "epoch": n, "m": {}} for n in (1, 2)]
+    folder = folder_with(
+        tmp_path, {"log": "run", "t": 0.0, "v": 1}, *epochs, {"log": "finish", "t": 1.0}
+    )
+    if is_sealed:
+        seal_part(folder, folder.parts()[0])
+    assert last_step.last_epoch_of(folder, before_attempt=2) == 2
+    assert last_step.last_epoch_of(folder, before_attempt=1) is None
+
+
+def resumed_words(start_run: StartRun, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
+    capsys.readouterr()
+    start_run(name="a", resume="must", console=True, **options).finish()
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("epochal: run 'a' resumed as attempt 2 in ")
+    return first.partition("(")[2].rstrip(")")
+
+
+def test_a_resumed_run_says_how_far_it_had_come(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run(name="a")
+    for step in range(14):
+        run.log({"loss": 1.0}, step=step)
+    run.finish()
+    assert resumed_words(start_run, capsys) == "it had reached step 13"
+
+
+def test_a_resumed_run_says_where_it_continues_if_that_is_known(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run(name="a")
+    run.log({"loss": 1.0}, step=13)
+    run.finish()
+    words = resumed_words(start_run, capsys, resume_step=10)
+    assert words == "it had reached step 13, and continues at step 10"
+
+
+def test_a_resumed_run_of_epochs_says_epochs(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run(name="a")
+    run.log_epoch(30, duration_s=1.0, metrics={"loss": 1.0}, total=40)
+    run.finish()
+    assert resumed_words(start_run, capsys) == "it had reached epoch 30"
+
+
+def test_a_resumed_run_that_logged_nothing_says_so(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start_run(name="a").finish()
+    assert resumed_words(start_run, capsys) == "it had logged no step"

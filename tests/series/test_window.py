@@ -116,6 +116,14 @@ def test_mark_turns_when_the_loss_turns() -> None:
     assert seen[-1] == "/"
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.005])
+def test_mark_goes_a_few_values_after_the_loss_turned(noise: float) -> None:
+    draw, trend = random.Random(7), LossTrend()
+    losses = [3 - 0.01 * step for step in range(100)] + [2 + 0.01 * step for step in range(30)]
+    seen = [trend.observe(loss + draw.gauss(0, noise)) for loss in losses]
+    assert "\\" not in seen[107:]
+
+
 def test_mark_ignores_values_that_are_not_finite() -> None:
     plain, broken = LossTrend(), LossTrend()
     for step in range(50):

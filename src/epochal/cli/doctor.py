@@ -9,6 +9,7 @@ from typing import Any
 
 from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import one_line, say, say_json
+from epochal.format import format_reached
 from epochal.health.finding import Finding, evidence_text
 from epochal.store.standing import as_they_stand
 from epochal.store.store import RunView
@@ -65,7 +66,8 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     is_told = any(finding.rule == info.status.state for finding in found)
     said = (info.status.reason or "").rstrip(".")
     reason = f": {said}" if said and not is_told else ""
-    at = "" if info.step is None else f", step {info.step}"
+    place = format_reached(info.step, info.epoch)
+    at = f", {place}" if place else ""
     yield one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})")
     if not found:
         yield ""
@@ -118,6 +120,7 @@ def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
         "project": info.project,
         "status": info.status.state,
         "step": info.step,
+        "epoch": info.epoch,
         "errors": sum(finding.severity == "error" for finding in found),
         "warnings": sum(finding.severity == "warning" for finding in found),
         "findings": [

@@ -56,6 +56,7 @@ class Diagnosis:
         self._written: set[tuple[str, ...]] = set()
         self._ranks: dict[str, int] = {}
         self._phase: str | None = None
+        self._began: dict[str, Any] | None = None
         self._is_behind = True
 
     @property
@@ -156,12 +157,18 @@ class Diagnosis:
             self._on_finding(finding)
 
     def _note_phase(self, record: Record) -> None:
+        """Write a change of phase; of a warm-up only when it is over, as a short run never is."""
         phase = self._health.phase
-        if phase == self._phase:
+        axis = "epoch" if record["log"] == "epoch" else "step"
+        place = {axis: record[axis]} if axis in record else {}
+        if phase in ("", "warm-up", self._phase):
+            if self._began is None and place and record["log"] in ("metrics", "step", "epoch"):
+                self._began = place
             return
-        was = {} if self._phase is None else {"was": self._phase}
-        step = {"step": record["step"]} if "step" in record else {}
-        self._journal.event("phase", phase=phase, **was, **step)
+        if self._phase is None:
+            self._phase = "warm-up"
+            self._journal.event("phase", phase=self._phase, **(self._began or place))
+        self._journal.event("phase", phase=phase, was=self._phase, **place)
         self._phase = phase
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from epochal.companion.charge import Charge
-from epochal.format import format_bytes
+from epochal.format import format_bytes, format_reached
 from epochal.journal.layout import RunFolder
-from epochal.journal.tail import last_step_in
+from epochal.journal.tail import last_epoch_in, last_step_in
 from epochal.telemetry.cgroup import Cgroup
 
 
@@ -29,16 +30,17 @@ class Witness:
 
     def testify(self, last_seen: Mapping[str, Any]) -> dict[str, Any]:
         """The facts of a ``vanished`` event; ``last_seen`` are the newest figures of its memory."""
-        step = last_step(self.charge.folder, self.charge.writer, self.charge.attempt)
+        step, epoch = reached(self.charge.folder, self.charge.writer, self.charge.attempt)
         oom_kills = self._oom_kills()
         facts: dict[str, Any] = {
             "pid": self.charge.parent,
             "exit": "unknown",
             "last_step": step,
+            "last_epoch": epoch,
             "oom_kills": oom_kills,
             **last_seen,
         }
-        sentence = _sentence(step=step, oom_kills=oom_kills, last_seen=last_seen)
+        sentence = _sentence(format_reached(step, epoch), oom_kills=oom_kills, last_seen=last_seen)
         known = {name: value for name, value in facts.items() if value is not None}
         return {"sentence": sentence, **known}
 
@@ -49,21 +51,31 @@ class Witness:
         return max(0, now - self.oom_kills_before)
 
 
-def last_step(folder: RunFolder, writer: str, attempt: int) -> int | None:
-    """The last step a writer logged in an attempt, as far as its unsealed parts tell."""
+def reached(folder: RunFolder, writer: str, attempt: int) -> tuple[int | None, int | None]:
+    """The last step a writer logged in an attempt, and the last epoch where it logged no step.
+
+    As far as its unsealed parts tell.
+    """
+    step = _newest(last_step_in, folder, writer, attempt)
+    return step, _newest(last_epoch_in, folder, writer, attempt) if step is None else None
+
+
+def _newest(
+    look: Callable[[Path], int | None], folder: RunFolder, writer: str, attempt: int
+) -> int | None:
     parts = [part for part in folder.parts() if part[:2] == (writer, attempt)]
     for part in reversed(parts):
         try:
-            step = last_step_in(folder.part_path(part))
+            found = look(folder.part_path(part))
         except OSError:
             continue
-        if step is not None:
-            return step
+        if found is not None:
+            return found
     return None
 
 
-def _sentence(*, step: int | None, oom_kills: int | None, last_seen: Mapping[str, Any]) -> str:
-    when = "before its first step" if step is None else f"after step {step}"
+def _sentence(place: str, *, oom_kills: int | None, last_seen: Mapping[str, Any]) -> str:
+    when = f"after {place}" if place else "before its first step"
     parts = [f"the training process vanished {when} without a word"]
     if oom_kills:
         times = "a process" if oom_kills == 1 else f"{oom_kills} processes"

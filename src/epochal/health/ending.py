@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from epochal.format import format_bytes
+from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, Severity, finding_id
 from epochal.health.rules.out_of_memory import described, evidence_of
 
@@ -50,6 +50,7 @@ def ending_finding(
     run: str,
     attempt: int,
     step: int | None,
+    epoch: int | None = None,
     t: float,
     reason: str | None = None,
     facts: Mapping[str, Any] | None = None,
@@ -58,17 +59,19 @@ def ending_finding(
 ) -> Finding:
     """The finding of an attempt's end; its rule is named like the run's status.
 
-    ``reason`` is what is known of it in words, ``facts`` the fields of the event that told it
-    (``traceback``, ``oom_kills``, ``rss``), ``memory`` those of the last time that memory ran out,
-    ``has_checkpoint`` whether anything was saved to go on from; ``t`` in Unix seconds.
+    ``epoch`` is told where the run counts no steps. ``reason`` is what is known of it in words,
+    ``facts`` the fields of the event that told it (``traceback``, ``oom_kills``, ``rss``),
+    ``memory`` those of the last time that memory ran out, ``has_checkpoint`` whether anything was
+    saved to go on from; ``t`` in Unix seconds.
     """
     told = dict(facts or {})
     ran_out = dict(memory or {}) if reason is not None and is_of_memory(reason) else {}
+    words = _lowered(described(ran_out)) if ran_out else reason
     return Finding(
         id=finding_id(how, "", attempt),
         rule=how,
         severity=_SEVERITIES[how],
-        sentence=_sentence(how, step, _lowered(described(ran_out)) if ran_out else reason),
+        sentence=_sentence(how, format_reached(step, epoch), words),
         series=None,
         steps=None if step is None else (step, step),
         evidence={**_evidence(told), **evidence_of(ran_out)},
@@ -78,8 +81,8 @@ def ending_finding(
     )
 
 
-def _sentence(how: BadEnding, step: int | None, reason: str | None) -> str:
-    where = "before its first step" if step is None else f"after step {step:,}"
+def _sentence(how: BadEnding, place: str, reason: str | None) -> str:
+    where = f"after {place}" if place else "before its first step"
     said = (reason or "").strip().splitlines()
     words = said[0].rstrip(".") if said else ""
     if words.startswith("the training process vanished"):

@@ -61,7 +61,7 @@ class Health:
 
     @property
     def phase(self) -> str:
-        """Where the training stands: warm-up, converging, plateau, unstable or diverging."""
+        """Where the training stands, see ``Phase``; empty where too few points tell."""
         return self.context.phase
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
@@ -185,6 +185,8 @@ class Health:
             self._curves.note(seen)
             if seen.step is not None and seen.kind != "span":
                 self._note_step(seen, seen.step)
+            elif seen.kind == "epoch" and context.step is None:
+                self._note_epoch(seen)
 
     def _note_step(self, seen: Seen, step: int) -> None:
         context = self.context
@@ -195,6 +197,12 @@ class Health:
         if seen.kind != "resume":
             context.first_step = step if context.first_step is None else context.first_step
             context.step = step if context.step is None else max(context.step, step)
+
+    def _note_epoch(self, seen: Seen) -> None:
+        """A run that counts no steps has a phase by its epochs."""
+        epoch, loss = seen.record.get("epoch"), seen.roles.get("loss")
+        if isinstance(epoch, int) and loss is not None:
+            self.context.phase = self._phase.observe(epoch, loss)
 
     def _follow_attempts(self, seen: Seen) -> list[Finding]:
         """Cut histories back where a newer attempt takes over from an older one."""

@@ -10,8 +10,11 @@ from typing import Literal, NamedTuple, get_args
 
 from epochal.health.thresholds_phase import PhaseThresholds
 
-Phase = Literal["warm-up", "converging", "plateau", "unstable", "diverging"]
-PHASES: tuple[str, ...] = get_args(Phase)
+# Empty: too few points to tell.
+Phase = Literal["", "warm-up", "converging", "plateau", "unstable", "diverging"]
+PHASES: tuple[str, ...] = get_args(Phase)[1:]
+# The warm-up is over at this share of a run at the latest, where its length is known.
+_WARMUP_SHARE = 0.1
 
 # The mean distance of neighbours in normal noise is 2/sqrt(pi) standard deviations; without the
 # farthest twelfth of them it is 0.86 of that. Unlike the deviation from a mean it hardly grows when
@@ -45,10 +48,15 @@ class PhaseDetector:
     with the run. A rise is measured from the lowest level of the run, and lasts for as long as the
     loss stays far up and does not fall. Single losses that stand out are left out of every mean.
     Only what the run itself has shown is held against a loss: its scale and sign do not matter.
+
+    ``total`` is how many steps the run will have, where that is known.
     """
 
-    def __init__(self, thresholds: PhaseThresholds | None = None) -> None:
+    def __init__(
+        self, thresholds: PhaseThresholds | None = None, *, total: float | None = None
+    ) -> None:
         self._thresholds = thresholds or PhaseThresholds()
+        self._total = total
         # Judged once per block; the blocks are the points of the longer window.
         self._block = max(1, self._thresholds.window // 10)
         self._window: deque[tuple[int, float]] = deque(maxlen=self._thresholds.window)
@@ -64,11 +72,11 @@ class PhaseDetector:
         self._undone = [0.0, 0.0]  # the two largest rises that the run came back from
         self._smallest = math.inf
         self._rise: _Rise | None = None
-        self._judged: Phase = "warm-up"
+        self._judged: Phase = ""
         self.phase: Phase = "warm-up"
 
     def observe(self, step: int, loss: float) -> Phase:
-        """Take in one loss and say the phase; it is diverging while a loss is not finite."""
+        """Take in one loss and say the phase: diverging while a loss is not finite."""
         if not math.isfinite(loss):
             self.phase = "diverging"
             return self.phase
@@ -80,7 +88,7 @@ class PhaseDetector:
             self._blocks.append((step, _mean(newest, outliers=self._block // 10)))
             if self._num_points >= self._thresholds.warmup + self._thresholds.window // 2:
                 self._judged = self._judge()
-        self.phase = self._judged
+        self.phase = "warm-up" if self._is_warmup(step) else self._judged
         return self.phase
 
     def cut(self, step: int) -> None:
@@ -92,6 +100,10 @@ class PhaseDetector:
         if self._lowest is not None and self._lowest[0] >= step:
             self._lowest = None
         self._rise = None
+
+    def _is_warmup(self, step: int) -> bool:
+        is_early = self._total is None or step < _WARMUP_SHARE * self._total
+        return is_early and self._num_points <= self._thresholds.warmup
 
     def _judge(self) -> Phase:
         thresholds = self._thresholds

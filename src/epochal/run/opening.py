@@ -14,6 +14,7 @@ from typing import Any
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.format import format_reached
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -33,7 +34,7 @@ from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
-from epochal.run.last_step import last_step_of
+from epochal.run.last_step import last_epoch_of, last_step_of
 from epochal.run.pace import Totals
 from epochal.run.request import Request
 from epochal.run.run import Run
@@ -73,7 +74,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     if launch.world_size > 1:
         meeting = ranks.Meeting(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
-    _greet(run, last_step)
+    _greet(run, request, last_step)
     if (told := run.redactor.notice()) is not None:
         run.console.notice(told)
     return run
@@ -170,15 +171,24 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
         store_blob(folder, facts["patch"], patch)
 
 
-def _greet(run: Run, last_step: int) -> None:
+def _greet(run: Run, request: Request, last_step: int) -> None:
     where = _shown_path(run.dir)
     if run.resumed:
         run.console.line(
-            f"epochal: run {run.name!r} resumed after step {last_step}"
-            f" (attempt {run.attempt}) in {where}"
+            f"epochal: run {run.name!r} resumed as attempt {run.attempt} in {where}"
+            f" ({_where_from(run, request.resume_step, last_step)})"
         )
     else:
         run.console.line(f"epochal: run {run.name!r} is recorded in {where}")
+
+
+def _where_from(run: Run, resume_step: int | None, last_step: int) -> str:
+    """How far the run had come; where it continues only if that is known before the first step."""
+    step = None if last_step < 0 else last_step
+    epoch = last_epoch_of(run.folder, before_attempt=run.attempt) if step is None else None
+    reached = format_reached(step, epoch)
+    words = f"it had reached {reached}" if reached else "it had logged no step"
+    return words if resume_step is None else f"{words}, and continues at step {resume_step:,}"
 
 
 def _shown_path(path: Path) -> str:

@@ -60,7 +60,7 @@ class Pace:
         self._last_step: int | None = None
         self._trend = LossTrend()
         self._spike = SpikeBaseline()
-        self._phase = PhaseDetector()
+        self._phase = PhaseDetector(total=totals.steps)
         self._loss_sum = 0.0
         self._loss_count = 0
         self._epoch_eta = Eta(None)

@@ -37,6 +37,7 @@ def bad_ending(state: RunState, *, now: float) -> Finding | None:
         run=str(header.get("name") or header.get("id")),
         attempt=state.attempts,
         step=state.reached("step"),
+        epoch=state.reached("epoch"),
         t=state.updated or now,
         reason=status.reason,
         facts=vanished if how == "crashed" else _event(state, "exception"),

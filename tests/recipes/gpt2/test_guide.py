@@ -91,7 +91,7 @@ def test_every_command_works_in_its_order(
         else:
             assert words[0] in OTHERS, command
     assert (
-        "resumed after step"
+        "resumed as attempt"
         in shown["python -m epochal.recipes.gpt2 --resume latest --run_name baseline"]
     )
     assert not (tmp_path / "runs" / "gpt2" / "branch").exists()

@@ -113,7 +113,7 @@ def test_killed_and_resumed_it_is_the_same_training_to_the_last_bit(
         wait_for(process, tmp_path, step=10)
         kill(process)
     shown = finish(tmp_path, "--resume", "latest", run_name="run")
-    assert "resumed after step" in shown
+    assert "resumed as attempt" in shown
     assert losses(tmp_path, "run") == losses(whole, "run")
     (resume,) = records(tmp_path, "run", "resume")
     assert 0 < resume["step"] <= 12
