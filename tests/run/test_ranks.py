@@ -1,6 +1,8 @@
 """Ranks of one launch: real processes that find each other through the folder."""
 
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import process_identity
 from epochal.run import ranks
+from epochal.store.local import LocalStore
 from tests.doubles.journals import of_kind, records, steps
 from tests.doubles.scripts import run_folder, run_script, start_script
 
@@ -142,3 +145,54 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
     folder = run_folder(tmp_path)
     assert steps(folder) == [0, 1, 2]
     assert [r["log"] for r in records(folder)].count("finish") == 2
+
+
+ALONE = """
+from epochal.run import ranks
+from epochal.store.local import LocalStore
+ranks.find.__kwdefaults__["wait_s"] = 0.1
+run = start(config={"lr": 0.1})
+run.log({"loss": run.rank}, step=7)
+"""
+
+
+@pytest.mark.parametrize("end", ["", "os._exit(1)"])
+def test_ranks_that_never_met_rank_0_are_listed_as_a_run(tmp_path: Path, end: str) -> None:
+    for number in (1, 2):
+        run_script(tmp_path, ALONE + end, **rank(number, 3))
+    with LocalStore(tmp_path) as store:
+        (run,) = store.runs()
+        assert (run.info.name, run.info.project, run.info.step) == ("run", "tests", 7)
+        assert run.info.status.state == ("crashed" if end else "finished")
+        assert run.info.problem is not None
+        assert run.info.problem.startswith("ranks 1, 2 wrote without rank 0")
+        assert run.config == {"lr": 0.1}
+        assert run.series("loss").values.tolist() == [1.0]
+        assert run.series("loss", rank=2).values.tolist() == [2.0]
+        assert store.run("tests/run") is run
+        store.remove(run)
+        assert store.runs() == []
+
+
+def test_what_was_listed_alone_joins_its_run_when_rank_0_appears(tmp_path: Path) -> None:
+    run_script(tmp_path, ALONE + "os._exit(1)", **rank(1))
+    with LocalStore(tmp_path) as store:
+        (alone,) = store.runs()
+        assert alone.info.problem is not None
+        assert run_script(tmp_path, "start().log({'loss': 0}, step=7)", **rank(0))[0] == 0
+        store.refresh()
+        (run,) = store.runs()
+        assert (run.info.problem, run.info.folder) == (None, str(run_folder(tmp_path)))
+        assert run.series("loss", rank=1).values.tolist() == [1.0]
+
+
+def test_the_list_of_a_command_says_which_ranks_wrote_alone(tmp_path: Path) -> None:
+    run_script(tmp_path, ALONE, **rank(1))
+    said = subprocess.run(
+        [sys.executable, "-m", "epochal", "ls", "--dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "run" in said.stdout
+    assert "rank 1 wrote without rank 0" in said.stdout + said.stderr

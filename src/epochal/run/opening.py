@@ -226,12 +226,14 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
     aside = ranks.waiting_room(request.root, launch_id)
     request.console.notice(
         f"rank {launch.rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s; it writes under"
-        f" {aside.path} and moves over at the end if rank 0 has appeared by then."
+        f" {aside.path} and moves over at the end if rank 0 has appeared by then. Until then it is"
+        " listed as a run of its own."
     )
     names = {"id": launch_id, "name": request.name, "project": request.project}
     run = _open_run(
-        {**names, **process_identity()},
+        {**names, "config": request.config, **process_identity()},
         aside,
+        has_config=True,  # nobody else writes it should rank 0 never appear
         writer=rank_writer(launch.rank),
         attempt=1,
         rank=launch.rank,
@@ -313,6 +315,7 @@ def _open_run(
     last_step: int = -1,
     resume_step: int | None = None,
     redactor: Redactor,
+    has_config: bool = False,
 ) -> Run:
     recorded = redactor.identity(identity)
 
@@ -325,7 +328,9 @@ def _open_run(
         folder,
         writer=writer,
         attempt=attempt,
-        header=lambda part: _header(part, recorded, rank),
+        header=lambda part: _header(
+            part, recorded, rank, has_config=has_config or part.writer == LOOP
+        ),
         on_fault=console.notice,
         restore=restore,
     )
@@ -344,7 +349,7 @@ def _open_run(
     )
 
 
-def _header(part: PartName, identity: dict[str, Any], rank: int) -> bytes:
+def _header(part: PartName, identity: dict[str, Any], rank: int, *, has_config: bool) -> bytes:
     """The first record of a part: format version, whose it is, and which process writes it."""
     record = {
         "log": "run",
@@ -359,6 +364,6 @@ def _header(part: PartName, identity: dict[str, Any], rank: int) -> bytes:
         "rank": -1 if part.writer.startswith("child-") else rank,
         **process_identity(),
     }
-    if part.writer == LOOP and part.part == 0:
+    if has_config and part.part == 0:
         record["config"] = identity.get("config") or {}
     return encode(record)

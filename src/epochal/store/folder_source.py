@@ -10,7 +10,7 @@ from typing import Any
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
-from epochal.store.adoption import Aside
+from epochal.store.adoption import Aside, is_orphan, orphaned_ranks
 from epochal.store.answers import Labels, Machine
 from epochal.store.held import Held
 from epochal.store.identity import Identity
@@ -87,7 +87,18 @@ class FolderSource:
     @property
     def problems(self) -> Sequence[str]:
         """Of the small files and of the parts."""
+        if is_orphan(self.folder):
+            return [self._without_rank_zero(), *self._parts.problems]
         return [*self._files.problems, *self._parts.problems]
+
+    def _without_rank_zero(self) -> str:
+        ranks = orphaned_ranks((*self.folder.parts(), *self.folder.sealed_parts()))
+        one = len(ranks) == 1
+        who = f"rank{'' if one else 's'} {', '.join(map(str, ranks))}"
+        return (
+            f"{who} wrote without rank 0, which started no run within its wait; the records of"
+            f" rank {ranks[0] if ranks else 0} are shown in its place."
+        )
 
     @property
     def is_newer(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
-from epochal.store.adoption import Aside
+from epochal.store.adoption import Aside, in_place_of_rank_zero, is_orphan
 
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
 
@@ -75,12 +75,13 @@ class Listing:
         for aside, files in zip(self._asides, self._aside, strict=False):
             for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
                 found[name._replace(attempt=aside.attempt)] = part
-        return found
+        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
 
     @cached_property
     def sealed(self) -> dict[PartName, FoundPart]:
         """The sealed parts."""
-        return _parts(self._folder.segments, self._sealed, _SEALED)
+        found = _parts(self._folder.segments, self._sealed, _SEALED)
+        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
 
 
 def _files(folder: str, suffix: str) -> _Files:

@@ -12,7 +12,7 @@ from epochal.errors import RunNotFoundError, UsageError
 from epochal.imports.foreign import Foreign, ForeignRun
 from epochal.journal.layout import RunFolder, is_run_folder
 from epochal.settings import cache_folder
-from epochal.store.adoption import asides_below
+from epochal.store.adoption import asides_below, orphans_below
 from epochal.store.cached import CachedSegments
 from epochal.store.folder_source import FolderSource
 from epochal.store.foreign_places import ForeignPlaces, runs_at
@@ -191,7 +191,8 @@ class LocalStore:
     def _look(self) -> None:
         before = self._runs
         found = [survey(root, self._folders) for root in self._roots]
-        self._runs = self._folder_runs({path for one in found for path in one.ours})
+        orphans = {path for root in self._roots for path in orphans_below(root)}
+        self._runs = self._folder_runs({path for one in found for path in one.ours} | orphans)
         places = {path for one in found for path in one.others}
         for source, run, lock in self._foreign.runs(sorted(places)):
             self._take_foreign(source, run, lock, before)
