@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+
 import pytest
 
-from epochal.guard import DISABLE_AFTER, BudgetExceeded, Fault, Guard, describe
+from epochal.errors import InternalError, UsageError
+from epochal.guard import (
+    DISABLE_AFTER,
+    BudgetExceeded,
+    Call,
+    Fault,
+    Guard,
+    describe,
+    interrupting,
+)
+
+# Ends by itself, should nothing else end it.
+LONG_S = 20.0
 
 
 def raise_(error: BaseException) -> None:
@@ -71,3 +88,125 @@ def test_an_error_without_words_has_a_description() -> None:
             raise RuntimeError
 
     assert describe(Silent()) == "Silent: (no text)"
+
+
+def spin() -> None:
+    until_s = time.monotonic() + LONG_S
+    while time.monotonic() < until_s:
+        pass
+
+
+def sleep() -> None:
+    time.sleep(LONG_S)
+
+
+@pytest.fixture
+def armed() -> Iterator[Guard]:
+    guard = Guard(tick_s=0.01)
+    with interrupting(), guard.armed():
+        yield guard
+
+
+@pytest.mark.parametrize("hang", [spin, sleep])
+def test_a_call_that_hangs_is_interrupted_and_says_where(
+    armed: Guard, hang: Callable[[], None]
+) -> None:
+    assert armed.run("hangs", hang, default=3, budget_s=0.05) == 3
+    (fault,) = armed.faults.values()
+    assert fault.error == "BudgetExceeded: did not return within its budget of 0.05 s"
+    assert hang.__name__ in fault.traceback
+
+
+def test_an_alarm_ends_the_innermost_call_that_is_over_its_budget(armed: Guard) -> None:
+    def outer() -> str:
+        armed.run("inner", sleep, budget_s=0.05)
+        return "goes on"
+
+    assert armed.run("outer", outer, budget_s=LONG_S) == "goes on"
+    assert list(armed.faults) == ["inner"]
+
+
+def test_an_alarm_for_an_outer_call_passes_the_guards_within(armed: Guard) -> None:
+    def outer() -> None:
+        while True:
+            armed.run("inner", time.sleep, 0.001, budget_s=LONG_S)
+            armed.run("inner", time.sleep, 0.001)
+            with armed.member("inner"):
+                time.sleep(0.001)
+
+    armed.run("outer", outer, budget_s=0.05)
+    assert list(armed.faults) == ["outer"]
+
+
+def test_an_alarm_leaves_no_alarm_behind_and_gives_back_the_earlier_one() -> None:
+    before, left_s = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
+    with interrupting(), Guard().armed():
+        assert signal.getsignal(signal.SIGALRM) != before
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - left_s) < LONG_S
+
+
+def test_no_alarm_is_set_in_a_process_that_is_not_ours() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with Guard().armed():
+        assert signal.getsignal(signal.SIGALRM) == before
+
+
+@pytest.mark.parametrize("fault", [lambda: raise_(RecursionError()), sleep])
+def test_a_fault_of_one_of_many_leaves_the_others(armed: Guard, fault: Callable[[], None]) -> None:
+    calls: list[str] = []
+
+    def visit(members: Iterator[str], call: Call) -> None:
+        for member in members:
+            call.member = member
+            if member == "b":
+                fault()
+            calls.append(member)
+
+    armed.each(["a", "b", "c"], visit, budget_s=0.05, on_fault=armed.note)
+    assert calls == ["a", "c"]
+    assert list(armed.faults) == ["b"]
+
+
+def test_a_bounded_call_is_left_behind_and_left_out_until_it_ends() -> None:
+    guard, ended = Guard(), threading.Event()
+    assert guard.bounded("source", ended.wait, default="none", budget_s=0.01) == "none"
+    assert guard.bounded("source", lambda: "again", budget_s=LONG_S) is None
+    assert guard.count("source") == 1
+    assert "wait" in guard.faults["source"].traceback
+    ended.set()
+    while guard.has_stuck:
+        time.sleep(0.001)
+    assert guard.bounded("source", lambda: "again", budget_s=LONG_S) == "again"
+
+
+def test_a_bounded_call_that_spins_is_ended() -> None:
+    guard = Guard()
+    guard.bounded("source", spin, budget_s=0.01)
+    until_s = time.monotonic() + LONG_S / 2
+    while guard.has_stuck and time.monotonic() < until_s:
+        time.sleep(0.001)
+    assert not guard.has_stuck
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), MemoryError(), SystemExit(3)])
+def test_what_a_bounded_call_raises_is_a_fault(error: BaseException) -> None:
+    guard = Guard()
+    assert guard.bounded("source", raise_, error, default=1, budget_s=LONG_S) == 1
+    assert guard.count("source") == 1
+
+
+def test_what_is_expected_is_handed_back_and_not_counted() -> None:
+    guard = Guard()
+    outcome = guard.outcome("sink", raise_, OSError("disk"), expected=(OSError,))
+    assert isinstance(outcome.error, OSError)
+    assert guard.faults == {}
+
+
+def test_what_nobody_foresaw_is_explained_in_a_sentence() -> None:
+    guard = Guard()
+    with pytest.raises(InternalError, match="the export csv failed: ValueError: x"):
+        guard.explained("the export csv", raise_, ValueError("x"))
+    with pytest.raises(UsageError, match="known"):
+        guard.explained("the export csv", raise_, UsageError("known"))
+    assert guard.total == 1

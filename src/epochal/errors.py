@@ -6,7 +6,8 @@
     ├── RunFinishedError                        something was logged after finish()
     ├── RunNotFoundError (also LookupError)     no run of that name, id or path
     ├── MetricNotFoundError (also LookupError)  no series of that name in the run
-    └── FormatError (also ValueError)           a file that is not what it should be
+    ├── FormatError (also ValueError)           a file that is not what it should be
+    └── InternalError                           a defect of ours that nobody foresaw
 
 Nothing environmental (a full disk, a folder that vanished) is ever raised into a training loop
 after ``init``: such faults are counted and said once by the journal writer.
@@ -41,3 +42,12 @@ class MetricNotFoundError(EpochalError, LookupError):
 
 class FormatError(EpochalError, ValueError):
     """A file is not in the format it should be in; the sentence names the file and the place."""
+
+
+class InternalError(EpochalError):
+    """A member of Epochal failed for a reason that nobody foresaw: a defect of ours."""
+
+    def __init__(self, sentence: str) -> None:
+        from epochal import __version__  # late: the package is still loading
+
+        super().__init__(f"{sentence} This is a defect of Epochal {__version__}: please report it.")

@@ -7,11 +7,13 @@ then the kind's own fields; free metrics live in ``m`` so that no user name is e
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 FORMAT_VERSION = 1
+_LARGEST = sys.float_info.max
 
 Record = dict[str, Any]
 Axis = Literal["step", "epoch", "time", "none"]
@@ -174,8 +176,16 @@ class Position(NamedTuple):
 
 def moment_of(record: Mapping[str, Any]) -> float:
     """When a record was written, in Unix seconds; 0 where it does not say."""
-    at = record.get("t")
-    return float(at) if isinstance(at, (int, float)) else 0.0
+    at = finite(record.get("t"))
+    return 0.0 if at is None else at
+
+
+def finite(value: Any) -> float | None:
+    """A field's number, as a float; None for anything that is no finite number."""
+    # An integer beyond every float cannot be asked whether it is finite.
+    if not isinstance(value, (int, float)) or not -_LARGEST <= value <= _LARGEST:
+        return None
+    return float(value)
 
 
 def axis_of(record: Mapping[str, Any]) -> Axis:
@@ -234,7 +244,8 @@ def word_key(name: str, record: Mapping[str, Any]) -> str:
 
 def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     prefix = f"memory/gpu{record['id']}/" if "id" in record else "memory/"
-    for segment in record.get("stats") or ():
+    stats = record.get("stats")
+    for segment in stats if isinstance(stats, list) else ():
         if not isinstance(segment, Mapping):
             continue
         for place in ("device", "managed", "pinned", "pageable"):

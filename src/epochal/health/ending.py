@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, Severity, finding_id
 from epochal.health.rules.out_of_memory import described, evidence_of
+from epochal.record import finite
 
 BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)
@@ -104,8 +105,8 @@ def _evidence(facts: Mapping[str, Any]) -> dict[str, float | int | str]:
         value = facts.get(name)
         if isinstance(value, int):
             found[name] = value
-    rss = facts.get("rss")
-    if isinstance(rss, (int, float)):
+    rss = finite(facts.get("rss"))
+    if rss is not None:
         found["memory"] = format_bytes(rss)
     return found
 

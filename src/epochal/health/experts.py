@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.health.thresholds_machine import MachineThresholds
-from epochal.record import Record
+from epochal.record import Record, finite
 
 # Names in the configurations of published models, and plain ones.
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
@@ -104,7 +104,8 @@ def _counted(values: Mapping[str, float]) -> float | None:
     active, used = values.get("moe/active_experts"), values.get("moe/expert_utilization")
     if not active or not used or not 0 < used <= 1:
         return None
-    return float(round(active / used)) if active >= 1 else None
+    counted = active / used
+    return float(round(counted)) if active >= 1 and counted < float("inf") else None
 
 
 def _found(config: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
@@ -124,6 +125,5 @@ def _found(config: Mapping[str, Any], names: tuple[str, ...]) -> float | None:
 
 
 def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return float(value) if 0 <= value < float("inf") else None
+    number = None if isinstance(value, bool) else finite(value)
+    return number if number is not None and number >= 0 else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from epochal.format import format_bytes, format_number
-from epochal.record import Record
+from epochal.record import Record, moment_of
 
 Severity = Literal["info", "warning", "error"]
 State = Literal["open", "closed"]
@@ -65,7 +65,7 @@ class Finding:
         if severity not in SEVERITIES or state not in _STATES:
             return None
         identity, rule, sentence = (str(text) for text in texts)
-        series, evidence, t = record.get("series"), record.get("evidence"), record.get("t")
+        series, evidence = record.get("series"), record.get("evidence")
         return cls(
             id=identity,
             rule=rule,
@@ -76,7 +76,7 @@ class Finding:
             evidence=_understood(evidence) if isinstance(evidence, Mapping) else {},
             advice=str(record.get("advice") or ""),
             state=state,
-            t=float(t) if isinstance(t, (int, float)) else 0.0,
+            t=moment_of(record),
         )
 
 

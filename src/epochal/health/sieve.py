@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.record import Record
+from epochal.record import Record, finite
 
 # Judging a hundred records a second costs about one percent of a core.
 MOST_A_SECOND = 100
@@ -35,8 +35,7 @@ class Sieve:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
-        t = record.get("t")
-        second = int(t) if isinstance(t, (int, float)) else 0
+        second = int(finite(record.get("t")) or 0.0)
         if second != lane.second:
             lane.turn(second)
         # Here every record of a flood comes by: no more calls than must be.

@@ -14,6 +14,7 @@ from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.thresholds_machine import MachineThresholds
+from epochal.record import finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -84,8 +85,8 @@ class GpuThrottling(Rule):
     ) -> Iterable[Verdict]:
         limits = self.thresholds.machine
         subject = f"gpu/{seen.record.get('id', 0)}/clock"
-        use = seen.record.get("gpu_util")
-        works = not isinstance(use, (int, float)) or use >= limits.throttle_min_util_pct
+        use = finite(seen.record.get("gpu_util"))
+        works = use is None or use >= limits.throttle_min_util_pct
         if not word:
             if works:
                 gpu.clocks.append(clock)
@@ -94,8 +95,7 @@ class GpuThrottling(Rule):
             return
         if not works:
             return
-        interval_s = seen.record.get("interval_s")
-        covered_s = float(interval_s) if isinstance(interval_s, (int, float)) else 0.0
+        covered_s = finite(seen.record.get("interval_s")) or 0.0
         gpu.since = seen.t - covered_s if gpu.since is None else gpu.since
         gpu.word = word
         usual = _usual(gpu.clocks, limits)
@@ -110,8 +110,8 @@ class GpuThrottling(Rule):
 
 
 def _clock(record: Any, name: str) -> float | None:
-    value = record.get(name)
-    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+    value = finite(record.get(name))
+    return value if value is not None and value > 0 else None
 
 
 def _word(value: Any) -> str:
@@ -159,9 +159,9 @@ def _described(
         evidence |= {"full_mhz": full, "lost_pct": round(lost, 1)}
         cost = f" instead of {full:.0f}, {lost:.0f} % less"
         severity = "error" if lost >= 50 else "warning"
-    temperature = seen.record.get("temperature")
+    temperature = finite(seen.record.get("temperature"))
     heat = ""
-    if isinstance(temperature, (int, float)):
+    if temperature is not None:
         evidence["temperature"] = temperature
         heat = f" at {temperature:.0f} °C"
     return Verdict(

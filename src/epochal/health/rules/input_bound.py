@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
+from epochal.record import finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -69,17 +70,17 @@ class InputBound(Rule):
     # -- timed phases -----------------------------------------------------------------------------
 
     def _see_span(self, seen: Seen) -> Iterable[Verdict]:
-        duration_ms = seen.record.get("duration_ms")
-        if seen.record.get("name") == _SPAN and isinstance(duration_ms, (int, float)):
+        duration_ms = finite(seen.record.get("duration_ms"))
+        if seen.record.get("name") == _SPAN and duration_ms is not None:
             longest = self._first_wait_ms.get(seen.rank, 0.0)
-            self._first_wait_ms[seen.rank] = max(longest, float(duration_ms))
+            self._first_wait_ms[seen.rank] = max(longest, duration_ms)
         return ()
 
     def _see_phases(self, seen: Seen) -> Iterable[Verdict]:
         limits = self.thresholds.machine
         count = self._num_phases[seen.rank] = self._num_phases.get(seen.rank, 0) + 1
-        wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
-        if not isinstance(wall_ms, (int, float)) or (count == 1 and not self._is_slow_feed(seen)):
+        wall_ms, data_ms = finite(seen.record.get("wall_ms")), seen.values.get(_DATA)
+        if wall_ms is None or (count == 1 and not self._is_slow_feed(seen)):
             return
         if count <= 2:
             # What was guessed before is known from here on.
@@ -99,17 +100,17 @@ class InputBound(Rule):
             sentence=f"{100 * share:.0f} % of each step{whose} is spent waiting for data "
             f"({data_ms:.1f} of {wall_ms:.1f} ms).",
             steps=_covered(seen),
-            evidence={"data_ms": data_ms, "wall_ms": float(wall_ms), "share": round(share, 3)},
+            evidence={"data_ms": data_ms, "wall_ms": wall_ms, "share": round(share, 3)},
             advice=_ADVICE,
         )
 
     def _is_slow_feed(self, seen: Seen) -> bool:
         """Whether the first steps waited for data all along, not only while workers started."""
         limits, steps = self.thresholds.machine, seen.record.get("steps")
-        wall_ms, data_ms = seen.record.get("wall_ms"), seen.values.get(_DATA)
+        wall_ms, data_ms = finite(seen.record.get("wall_ms")), seen.values.get(_DATA)
         if not isinstance(steps, int) or steps < limits.input_first_steps:
             return False
-        if data_ms is None or not isinstance(wall_ms, (int, float)):
+        if data_ms is None or wall_ms is None:
             return False
         started_ms = self._first_wait_ms.get(seen.rank, 0.0)
         rest_ms = steps * wall_ms - started_ms
@@ -129,7 +130,8 @@ class InputBound(Rule):
         name = f"gpu/{gpu}/{_UTIL}"
         value = seen.values.get(name)
         # Apple's GPU draws the screen as well, and does not tell whether a training uses it.
-        is_shared = str(context.gpus.get(gpu, {}).get("name") or "").startswith("Apple")
+        model = context.gpus.get(gpu, {}) if isinstance(gpu, int) else {}
+        is_shared = str(model.get("name") or "").startswith("Apple")
         if value is None or is_shared:
             return
         use = self._use.setdefault(name, deque(maxlen=limits.input_records))

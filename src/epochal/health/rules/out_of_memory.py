@@ -9,7 +9,7 @@ from epochal.format import format_bytes
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
-from epochal.record import Record
+from epochal.record import Record, finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -106,8 +106,8 @@ def evidence_of(record: Record) -> dict[str, float | int | str]:
     """The figures of such an event, in bytes as people read them."""
     found: dict[str, float | int | str] = {}
     for name in ("asked", "allocated", "reserved", "resident", "free", "total"):
-        value = record.get(name)
-        if isinstance(value, (int, float)):
+        value = finite(record.get(name))
+        if value is not None:
             found[name] = format_bytes(value)
     return found
 

@@ -60,7 +60,7 @@ class RepeatedData(Rule):
                 self._rates.append(context.rate.latest)
             if (before := self._before.pop(self._since - 1, None)) is not None:
                 verdict = self._judge(curve, context, before)
-        if verdict is None and self._has_turned(seen):
+        if verdict is None and self._has_turned(seen) and curve.points:
             is_after = "loss" in context.fresh and seen.kind != "epoch"
             self._remember(curve, skip=int(is_after))
         return () if verdict is None else (verdict,)

@@ -10,6 +10,7 @@ from epochal.format import format_number
 from epochal.health.rule import Rule, Verdict
 from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
+from epochal.record import finite
 from epochal.series.window import RecentMedian
 
 if TYPE_CHECKING:
@@ -67,10 +68,10 @@ class Straggler(Rule):
     def _work_ms(seen: Seen) -> float | None:
         if seen.kind == "step":
             return seen.values.get(_DURATION)
-        wall_ms = seen.record.get("wall_ms")
-        if not isinstance(wall_ms, (int, float)):
+        wall_ms = finite(seen.record.get("wall_ms"))
+        if wall_ms is None:
             return None
-        return float(wall_ms) - seen.values.get(_SYNC, 0.0)
+        return wall_ms - seen.values.get(_SYNC, 0.0)
 
     def _judge(self, rank: int, levels: Mapping[int, float]) -> Verdict:
         limits = self.thresholds.machine

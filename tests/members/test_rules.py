@@ -1,0 +1,141 @@
+"""Each rule of the catalogue fails or hangs, and every other rule goes on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from epochal.guard import DISABLE_AFTER, Fault, Guard, interrupting
+from epochal.health.catalogue import RULES
+from epochal.health.engine import Health, member_of
+from epochal.health.finding import Finding
+from epochal.health.rule import Rule
+from epochal.record import KINDS, Record
+from tests.members.faults import ALL, RAISING
+
+METHODS = ("__init__", "see", "tick", "cut", "finish")
+every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+
+
+def records() -> Iterator[Record]:
+    """Records of every kind, then a loss that is no number, then another attempt."""
+    yield {"log": "run", "t": 0.0, "attempt": 1, "config": {}}
+    for step, kind in enumerate(DISABLE_AFTER * sorted(KINDS)):
+        yield {"log": kind, "t": float(step), "step": step, "epoch": step, "m": {"loss": 1.0}}
+    for step in range(100, 110):
+        yield {"log": "step", "t": float(step), "step": step, "loss": math.nan, "norm": 1.0}
+    yield {"log": "run", "t": 110.0, "attempt": 2}
+    yield {"log": "resume", "t": 110.0, "attempt": 2, "step": 108}
+    yield {"log": "step", "t": 111.0, "step": 108, "loss": math.nan}
+
+
+def found_by(health: Health) -> list[Finding]:
+    found: list[Finding] = []
+    for record in records():
+        found += health.feed(record)
+        found += health.tick(health.context.now + 1)
+    return [*found, *health.close(), *health.said_again(is_over=True)]
+
+
+def without(findings: list[Finding], rule: type[Rule]) -> list[Finding]:
+    return [finding for finding in findings if finding.rule != rule.name]
+
+
+def undisturbed(rule: type[Rule]) -> list[Finding]:
+    return without(found_by(Health(rules=[one for one in RULES if one is not rule])), rule)
+
+
+@every_rule
+@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+def test_a_rule_that_raises_is_disabled_and_the_others_find_what_they_would(
+    rule: type[Rule],
+    fault: Callable[..., Any],
+) -> None:
+    expected = undisturbed(rule)
+    for method in METHODS:
+        reported: list[Fault] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rule, method, fault)
+            found = found_by(Health(guard=Guard(reported.append)))
+        assert without(found, rule) == expected
+        assert [one.member for one in reported] == [member_of(rule)]
+        assert "Traceback" in reported[0].traceback
+        assert 1 <= reported[0].count <= DISABLE_AFTER
+
+
+@every_rule
+def test_a_rule_that_hangs_is_interrupted_and_the_others_go_on(
+    rule: type[Rule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule, "see", ALL["hang"])
+    guard = Guard(tick_s=0.01)
+    with interrupting(), guard.armed():
+        found = found_by(Health(guard=guard, rule_budget_s=0.05))
+    assert without(found, rule) == undisturbed(rule)
+    assert guard.faults[member_of(rule)].error.startswith("BudgetExceeded")
+    assert guard.count(member_of(rule)) == DISABLE_AFTER
+
+
+@every_rule
+def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
+    rule: type[Rule], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Rule] = []
+    see = rule.see
+
+    def fail_at_first(self: Rule, *args: Any) -> Any:
+        if not any(one is self for one in seen):
+            seen.append(self)
+        if len(seen) == 1:
+            raise ValueError("once")
+        return see(self, *args)
+
+    monkeypatch.setattr(rule, "see", fail_at_first)
+    health = Health()
+    found_by(health)
+    assert health.guard.count(member_of(rule)) == 1
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+@pytest.mark.parametrize(
+    ("where", "member"),
+    [
+        ("epochal.health.curves.Curves.note", "curves"),
+        ("epochal.health.phase.PhaseDetector.observe", "phase"),
+        ("epochal.health.sieve.Sieve.passes", "sieve"),
+        ("epochal.health.context.Context.take", "record"),
+        ("epochal.health.docket.Dockets.said_again", "findings"),
+    ],
+)
+def test_what_rules_are_built_on_may_fail_too(
+    where: str, member: str, fault: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(where, fault)
+    health = Health()
+    health.thin(list(records()))
+    found_by(health)
+    assert list(health.guard.faults) == [member]
+
+
+def test_findings_of_a_rule_that_fails_later_stay() -> None:
+    broken = random.Random(0)
+
+    class Once(RULES[0]):  # type: ignore[misc, valid-type]
+        name = "once"
+
+        def see(self, seen: Any, context: Any) -> Any:
+            verdicts = list(super().see(seen, context))
+            if broken.random() < 0.5:
+                raise ValueError("now and then")
+            return verdicts
+
+    health = Health(rules=[Once])
+    for step in range(40):
+        health.feed({"log": "step", "t": float(step), "step": step, "loss": math.nan})
+    assert health.guard.is_disabled("rule once")
+    assert [finding.rule for finding in health.open_findings] == ["once"]
