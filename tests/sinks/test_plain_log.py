@@ -50,6 +50,15 @@ def test_numbers_go_by_the_names_of_old_logs(tmp_path: Path) -> None:
     sink.close("finished")
 
 
+def test_two_scores_of_one_evaluation_are_told_apart(tmp_path: Path) -> None:
+    sink = PlainLogSink()
+    sink.open(context(tmp_path))
+    scores = {"hellaswag_accuracy": 0.5, "hellaswag_acc": 0.25}
+    sink.write([entry({"log": "eval", "step": 3, "loss": 2.75, "m": scores})])
+    assert sorted(lines(tmp_path)) == ["3 hellaswag 0.5", "3 hellaswag_acc 0.25", "3 val 2.75"]
+    sink.close("finished")
+
+
 def test_other_ranks_and_the_machine_are_left_out(tmp_path: Path) -> None:
     sink = PlainLogSink()
     sink.open(context(tmp_path))

@@ -232,6 +232,29 @@ def test_server_shows_runs_with_their_final_metrics(start_run: StartRun, tmp_pat
     }
 
 
+def test_the_table_of_hyperparameters_has_headline_metrics_only(
+    start_run: StartRun, tmp_path: Path
+) -> None:
+    run = start_run("one", config={"lr": 0.1, "net": "small", "fast": True})
+    run.define("score", goal="max")
+    for step in range(4):
+        log_steps(run, range(step, step + 1))
+        run.log({f"layer{n}/grad_norm": 1.0 for n in range(160)} | {"score": 0.5}, step=step)
+        run.log_eval(step, 0.4, 10, 1, loss=2.0, metrics={"accuracy": 0.5})
+    run.finish()
+    send(run, tensorboard_dir=str(tmp_path / "tb"))
+    with server(tmp_path / "tb") as address:
+        asked: dict[str, Any] = {"experimentName": "", "includeMetrics": True}
+        experiment = fetch(address, "plugin/hparams/experiment", asked)
+    metrics = {metric["name"]["tag"] for metric in experiment["metricInfos"]}
+    assert metrics == {"Loss/train", "Loss/validation", "Evaluation/accuracy", "score"}
+    assert {one["name"]: one["type"] for one in experiment["hparamInfos"]} == {
+        "lr": "DATA_TYPE_FLOAT64",
+        "net": "DATA_TYPE_STRING",
+        "fast": "DATA_TYPE_BOOL",
+    }
+
+
 _STATUSES = ["STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"]
 _EVERY_SESSION = {
     "experimentName": "",

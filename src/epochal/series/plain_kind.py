@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 _BY_ROLE = {"loss": "train", "eval_loss": "val"}
-_HELLASWAG = re.compile(r"(.*[/._])?hellaswag([_/.]?acc(uracy)?([_/.]?norm)?)?", re.IGNORECASE)
+# The score that is reported, by length-normalised choice; ``hellaswag_acc`` is another one.
+_HELLASWAG = re.compile(r"(.*[/._])?hellaswag([_/.]?(accuracy|acc[_/.]?norm))?", re.IGNORECASE)
 
 
 def plain_kind(name: str, *, role: str | None) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -95,6 +95,20 @@ def session_start_value(hparams: Mapping[str, Any], *, name: str, t: float) -> b
     return _hparams_value("_hparams_/session_start_info", content)
 
 
+def experiment_value(hparams: Mapping[str, Any], metrics: Iterable[str], *, t: float) -> bytes:
+    """Which hyperparameters and which metrics the table has; without it, every scalar there is.
+
+    TensorBoard takes the first run's for all runs that it shows.
+    """
+    columns = b"".join(
+        pb.chunk(4, pb.text(1, name) + pb.whole(4, _hparam_type(value)))
+        for name, value in hparams.items()
+        if value is not None
+    )
+    values = b"".join(pb.chunk(5, pb.chunk(1, pb.text(2, tag))) for tag in metrics)
+    return _hparams_value("_hparams_/experiment", pb.chunk(2, columns + values + pb.double(3, t)))
+
+
 def session_end_value(status: str, *, t: float) -> bytes:
     """How a run ended."""
     ended = pb.whole(1, _STATUSES.get(status, _FAILURE)) + pb.double(2, t)
@@ -138,6 +152,13 @@ def _hparams_value(tag: str, content: bytes) -> bytes:
 def _metadata(plugin: str, content: bytes) -> bytes:
     data = pb.text(1, plugin) + (pb.chunk(2, content) if content else b"")
     return pb.chunk(1, data) + pb.whole(4, _AS_TENSOR)
+
+
+def _hparam_type(value: Any) -> int:
+    """The plugin's word for a kind of value: text, switch or number."""
+    if isinstance(value, bool):
+        return 2
+    return 3 if isinstance(value, (int, float)) else 1
 
 
 def _hparam(value: Any) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from epochal.record import ROLE_GUESSES
+from epochal.series.goals import guess_goal
 
 _FIXED = {
     "train/norm_clipped": "Gradient/norm_clipped",
@@ -55,16 +56,19 @@ class TagBook:
         remembered = memory or {}
         # Series name by role.
         self._holders: dict[str, str] = dict(remembered.get("holders") or {})
+        self._goals: set[str] = set(remembered.get("goals") or ())
         # What was found out before, until a role changes hands.
         self._known: dict[tuple[str, str], str] = {}
 
     def plain(self) -> dict[str, Any]:
         """What is remembered, as JSON can hold it."""
-        return {"holders": self._holders}
+        return {"holders": self._holders, "goals": sorted(self._goals)}
 
     def define(self, record: Mapping[str, Any]) -> None:
         """Take in a ``define`` record: what was said wins over what was guessed."""
         role, name = record.get("role"), record.get("name")
+        if record.get("goal") is not None and isinstance(name, str):
+            self._goals.add(name)
         if role in _ROLES and isinstance(name, str):
             self._holders[str(role)] = name
             self._known.clear()
@@ -78,6 +82,16 @@ class TagBook:
             if free:
                 self._holders[role] = free[0]
                 self._known.clear()
+
+    @property
+    def has_both_losses(self) -> bool:
+        """Whether it is known which series are the losses of training and evaluation."""
+        return {"loss", "eval_loss"} <= self._holders.keys()
+
+    def is_headline(self, name: str) -> bool:
+        """Whether a series says how well a run did: a loss, or one with a better and a worse."""
+        holders = [self._holders.get(role) for role in ("loss", "eval_loss")]
+        return name in holders or name in self._goals or guess_goal(name) is not None
 
     def scalar(self, name: str, *, kind: str) -> str:
         """The tag of a series; a free metric of an evaluation goes under ``Evaluation/``."""

@@ -14,6 +14,9 @@ from epochal.sinks.event_file import EventFile
 from epochal.sinks.sink import Entry, SinkContext, flattened
 from epochal.sinks.tags import TagBook, histogram_tag, text_tag
 
+# As many columns as the table of hyperparameters can have and still be read.
+_MOST_HEADLINES = 20
+
 
 class TensorBoardSink:
     """Writes scalars, histograms, texts, images and hyperparameters.
@@ -28,6 +31,9 @@ class TensorBoardSink:
         self._tags = TagBook()
         self._hparams: dict[str, Any] = {}
         self._has_session = False
+        # The tags of the series that say how well the run did, in the order they came.
+        self._headlines: dict[str, None] = {}
+        self._has_experiment = False
         self._last_t = 0.0
 
     def open(self, context: SinkContext) -> bool:
@@ -42,6 +48,8 @@ class TensorBoardSink:
         self._tags = TagBook(state.get("tags"))
         self._hparams = dict(state.get("hparams") or flattened(context.config))
         self._has_session = bool(state.get("has_session"))
+        self._headlines = dict.fromkeys(state.get("headlines") or ())
+        self._has_experiment = bool(state.get("has_experiment"))
         self._last_t = float(state.get("last_t") or 0.0)
         self._file = EventFile(path, keep_bytes=int(state.get("bytes") or 0))
         if not self._file.num_bytes:
@@ -63,6 +71,8 @@ class TensorBoardSink:
                 events += self._session_start(entry.t)
             events += found
             self._last_t = max(self._last_t, entry.t)
+            if self._tags.has_both_losses and entry.kind in ("eval", "epoch"):
+                events += self._experiment()
         self._file.append(events)
 
     def flush(self) -> dict[str, Any]:
@@ -72,8 +82,10 @@ class TensorBoardSink:
             "file": str(self._file.path),
             "bytes": self._file.num_bytes,
             "tags": self._tags.plain(),
-            "hparams": None if self._has_session else self._hparams,
+            "hparams": None if self._has_experiment else self._hparams,
             "has_session": self._has_session,
+            "headlines": list(self._headlines),
+            "has_experiment": self._has_experiment,
             "last_t": self._last_t,
         }
 
@@ -83,7 +95,8 @@ class TensorBoardSink:
             return {}
         if status is not None and self._has_session:
             value = summaries.session_end_value(status, t=self._last_t)
-            self._file.append([summaries.summary_event(self._last_t, 0, [value])])
+            ending = summaries.summary_event(self._last_t, 0, [value])
+            self._file.append([*self._experiment(), ending])
         state = self.flush()
         self._file.close()
         self._file = None
@@ -99,14 +112,22 @@ class TensorBoardSink:
         value = summaries.session_start_value(self._hparams, name=name, t=self._context.created)
         return [summaries.summary_event(t, 0, [value])]
 
+    def _experiment(self) -> list[bytes]:
+        """Which metrics the table of hyperparameters has, once, as far as they are known by now."""
+        if self._has_experiment or not self._hparams or not self._headlines:
+            return []
+        self._has_experiment = True
+        value = summaries.experiment_value(self._hparams, self._headlines, t=self._last_t)
+        return [summaries.summary_event(self._last_t, 0, [value])]
+
     def _scalars(self, entry: Entry) -> list[bytes]:
         prefix = "" if entry.node is None else f"{entry.node}/"
         found = {f"{prefix}{name}": value for name, value in scalars_of(entry.record)}
         self._tags.look(found)
-        values = [
-            summaries.scalar_value(self._tags.scalar(name, kind=entry.kind), value)
-            for name, value in found.items()
-        ]
+        tags = {name: self._tags.scalar(name, kind=entry.kind) for name in found}
+        values = [summaries.scalar_value(tags[name], value) for name, value in found.items()]
+        if not self._has_experiment and len(self._headlines) < _MOST_HEADLINES:
+            self._headlines |= {tags[n]: None for n in found if self._tags.is_headline(n)}
         return [summaries.summary_event(entry.t, entry.step, values)] if values else []
 
     def _histogram(self, entry: Entry) -> list[bytes]:

@@ -8,11 +8,11 @@ from typing import Any
 
 from epochal.journal.layout import LOOP
 from epochal.record import ROLE_GUESSES, Axis, Record
+from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Series
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
-from epochal.store.goals import guess_goal
 from epochal.store.merge import cuts_of, merge
 from epochal.store.part import DENSE_KINDS as DENSE_KINDS
 from epochal.store.part import Part

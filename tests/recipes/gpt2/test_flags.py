@@ -52,6 +52,16 @@ def test_a_training_ends_where_it_was_to_end_unless_that_is_said_anew() -> None:
     assert read_command(["--max_steps", "9"]).flags(saved).last_step == 9
 
 
+def test_a_short_run_has_a_short_warm_up() -> None:
+    assert read_command(["--steps_per_epoch", "60"]).flags().warmup_steps == 30
+    assert (
+        read_command(["--steps_per_epoch", "60", "--warmup_steps", "7"]).flags().warmup_steps == 7
+    )
+    saved = read_command(["--steps_per_epoch", "60"]).flags().hyperparameters()
+    assert read_command(["--num_epochs", "9"]).flags(saved).warmup_steps == 30
+    assert as_words(saved) == ["--steps_per_epoch", "60"]
+
+
 def test_a_configuration_is_as_the_flags_that_ask_for_it() -> None:
     flags = Flags(num_layers=3, compile=True, report_to=("wandb", "aim"), data="a b")
     words = as_words(flags.hyperparameters())
@@ -96,7 +106,7 @@ def test_a_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, sente
         (["--eval_freq", "0"], "--eval_freq must be at least 1"),
         (["--histogram_freq", "-1"], "--histogram_freq must be at least 0"),
         (["--min_lr", "1"], "--min_lr 1.0 not above it"),
-        (["--num_epochs", "1", "--steps_per_epoch", "700"], "--warmup_steps 715 must be fewer"),
+        (["--steps_per_epoch", "100", "--warmup_steps", "715"], "--warmup_steps 715 must be fewer"),
     ],
 )
 def test_a_flag_that_cannot_be_meant_is_refused(words: list[str], sentence: str) -> None:

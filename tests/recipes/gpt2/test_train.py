@@ -163,6 +163,20 @@ def test_it_ends_again_where_it_was_to_end(tmp_path: Path) -> None:
     assert totals == {"steps": 8, "epochs": 0.8}
 
 
+def test_what_it_says_goes_further_does(tmp_path: Path) -> None:
+    finish(tmp_path, run_name="run", num_epochs=1, max_steps=8)
+    again = ["--run_name", "run", "--dir", str(tmp_path / "runs"), "--resume", "latest"]
+    assert "a larger --max_steps goes further, up to 10." in run_here(tmp_path, again)[1]
+    assert run_here(tmp_path, [*again, "--max_steps", "10"])[0] == 0
+    assert max(losses(tmp_path, "run")) == 9
+    assert "a larger --num_epochs makes the run longer" in run_here(tmp_path, again)[1]
+    code, shown = run_here(tmp_path, [*again, "--max_steps", "15"])
+    assert code == 2
+    assert "--max_steps 15 is beyond the 10 steps of the run" in shown
+    assert run_here(tmp_path, [*again, "--max_steps", "15", "--num_epochs", "2"])[0] == 0
+    assert max(losses(tmp_path, "run")) == 14
+
+
 @pytest.mark.parametrize("elsewhere", [{}, {"checkpoint_dir": "saved"}])
 def test_the_command_of_epochal_resume_goes_on_exactly(
     elsewhere: dict[str, str], whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

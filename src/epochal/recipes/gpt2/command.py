@@ -25,6 +25,8 @@ from epochal.recipes.gpt2.train import owes_evaluation, train
 from epochal.torch.checkpoint import load_checkpoint
 from epochal.torch.rank_agreement import Ranks
 
+_LONGER = "num_epochs makes the run longer, and its learning rate fall more slowly"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, estimate or list; gives the exit code: 2 when what was asked for cannot be done."""
@@ -54,6 +56,7 @@ def _start(asked: Asked, place: Place) -> None:
     flags = asked.flags(_saved(asked, origin))
     is_done = origin is not None and origin.next_step >= flags.last_step
     if origin is not None and is_done and not owes_evaluation(origin, flags):
+        _check_reach(asked, flags)
         if place.rank == 0:
             msg("%s", _nothing_left(origin, flags))
         return
@@ -69,11 +72,21 @@ def _start(asked: Asked, place: Place) -> None:
 
 
 def _nothing_left(origin: Origin, flags: Flags) -> str:
-    name = "num_epochs" if flags.max_steps is None else "max_steps"
+    is_cut_short = flags.last_step < flags.num_steps
+    further = f"max_steps goes further, up to {flags.num_steps}" if is_cut_short else _LONGER
     return (
         f"{origin.manifest.name} of {origin.run_name} is the last of {flags.last_step} steps: there"
-        f" is nothing left to train; a larger --{name} goes further."
+        f" is nothing left to train; a larger --{further}."
     )
+
+
+def _check_reach(asked: Asked, flags: Flags) -> None:
+    """Refuse ``--max_steps`` that asks a run to go on which has no more steps."""
+    if "max_steps" in asked.given and (flags.max_steps or 0) > flags.num_steps:
+        raise UsageError(
+            f"--max_steps {flags.max_steps} is beyond the {flags.num_steps} steps of the run"
+            f" (--num_epochs x --steps_per_epoch): a larger --{_LONGER}."
+        )
 
 
 def _check_ranks(origin: Origin, place: Place) -> None:

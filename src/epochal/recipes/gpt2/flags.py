@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from epochal.errors import UsageError
 
@@ -37,12 +37,17 @@ class Flags:
     # How it is trained.
     max_lr: float = _flag(1e-3, "learning rate after the warm-up")
     min_lr: float = _flag(1e-4, "learning rate at the end")
-    warmup_steps: int = _flag(715, "steps of the climb to max_lr")
+    # None only until ``__post_init__`` has put the run's own default in its place.
+    warmup_steps: int = _flag(
+        None, "steps of the climb to max_lr (default: 715, or a tenth of a shorter run)"
+    )
     weight_decay: float = _flag(0.1, "of matrices; biases and norms have none")
     grad_clip: float = _flag(1.0, "largest gradient norm")
     num_epochs: int = _flag(5, "epochs; the run has num_epochs x steps_per_epoch steps")
     steps_per_epoch: int = _flag(19_073, "steps in one epoch")
-    max_steps: int | None = _flag(None, "stop after so many steps; the schedule stays as it is")
+    max_steps: int | None = _flag(
+        None, "stop after so many steps if the run has more; the schedule stays as it is"
+    )
     seed: int = _flag(1337, "of weights and of the order of the data")
     compile: bool = _flag(False, "use torch.compile")
     device: str | None = _flag(None, "cpu or cuda (default: a GPU where there is one)")
@@ -84,6 +89,8 @@ class Flags:
         return self.num_steps if self.max_steps is None else min(self.max_steps, self.num_steps)
 
     def __post_init__(self) -> None:
+        if cast(int | None, self.warmup_steps) is None:
+            object.__setattr__(self, "warmup_steps", _usual_warmup(self.num_steps))
         for name in _AT_LEAST_ONE:
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UsageError(f"--{name} must be at least 1, got {getattr(self, name)}.")
@@ -123,12 +130,23 @@ class Flags:
         return list(dict.fromkeys(["plain_log", *self.report_to, *["tensorboard"] * wants_board]))
 
 
+def _usual_warmup(num_steps: int) -> int:
+    return min(_WARMUP_STEPS, num_steps // 10)
+
+
+def _num_steps(config: Mapping[str, Any]) -> int:
+    whole: dict[str, Any] = {**{entry.name: entry.default for entry in fields(Flags)}, **config}
+    return int(whole["num_epochs"]) * int(whole["steps_per_epoch"])
+
+
 def as_words(config: Mapping[str, Any]) -> list[str]:
     """A run's configuration as the flags that ask for it; defaults are left out."""
     words: list[str] = []
     for entry in fields(Flags):
         value = config.get(entry.name, entry.default)
         value = tuple(value) if isinstance(value, list) else value
+        if entry.name == "warmup_steps" and value == _usual_warmup(_num_steps(config)):
+            continue
         if entry.name in _OF_A_MACHINE or value == entry.default:
             continue
         if isinstance(value, bool):
@@ -157,6 +175,8 @@ class Asked:
         return Flags(**{**chosen, "report_to": tuple(chosen.get("report_to") or ())})
 
 
+# Of the original's 95,365 steps.
+_WARMUP_STEPS = 715
 _AT_LEAST_ONE = (
     *("total_batch_size", "mini_batch_size", "context_length", "num_layers", "embd_size"),
     *("num_heads", "vocab_size", "num_epochs", "steps_per_epoch", "max_steps", "eval_freq"),

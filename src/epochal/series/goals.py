@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from epochal.series.trend import Goal
 
@@ -14,6 +15,7 @@ _LESS = frozenset("loss perplexity ppl wer cer fid mse rmse mae".split())
 _BETWEEN_WORDS = re.compile(r"[/._\s@-]+")
 
 
+@lru_cache(maxsize=4096)
 def guess_goal(name: str) -> Goal | None:
     """Better is more for ``val_acc`` and ``eval/f1``, less for ``perplexity``; None for others."""
     last = _BETWEEN_WORDS.split(name.lower())[-1]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.store.goals import guess_goal
+from epochal.series.goals import guess_goal
 
 
 @pytest.mark.parametrize("name", ["accuracy", "val_acc", "eval/F1", "test.bleu", "top5"])
