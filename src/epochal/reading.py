@@ -23,14 +23,21 @@ from epochal.store.local import LocalStore, load_run, open_store
 from epochal.store.store import RunView
 
 
-def open(path: str | Path | None = None) -> Runs:  # noqa: A001 - epochal.open is its public name
-    """The runs below a folder, by default the one that runs are recorded in."""
-    return Runs(open_store(read_settings().dir if path is None else path))
+def open(  # noqa: A001 - epochal.open is its public name
+    path: str | Path | None = None, *, follow_links: bool = False
+) -> Runs:
+    """The runs below a folder, by default the one that runs are recorded in.
+
+    Links that lead out of the folder are followed with ``follow_links`` only. Raises ``UsageError``
+    when there is no such folder.
+    """
+    folder = read_settings().dir if path is None else path
+    return Runs(open_store(folder, follow_links=follow_links))
 
 
-def load(folder: str | Path) -> RunData:
+def load(folder: str | Path, *, follow_links: bool = False) -> RunData:
     """One run by its folder; raises ``UsageError`` when there is no run in it."""
-    return RunData(load_run(folder))
+    return RunData(load_run(folder, follow_links=follow_links))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

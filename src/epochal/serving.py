@@ -56,6 +56,7 @@ def find_place(
     token: str | None = None,
     allow_hosts: Sequence[str] = (),
     may_move: bool = True,
+    follow_links: bool = False,
 ) -> Place:
     """Listen somewhere, or find our own server over the same folders at the port.
 
@@ -72,7 +73,8 @@ def find_place(
     try:
         listening, moved_from = address.listen(host, wanted), None
     except address.PortTakenError:
-        if address.find_own(host, wanted, folders=address.folders_digest(folders)):
+        digest = address.folders_digest(folders, follow_links=follow_links)
+        if address.find_own(host, wanted, folders=digest):
             return Place(address.url_of(host, wanted), host, wanted, None)
         if not may_move:
             raise
@@ -96,8 +98,12 @@ def serve(
     on_ready: Callable[[], None],
     parent: int | None = None,
     linger_s: float = LINGER_S,
+    follow_links: bool = False,
 ) -> None:
-    """Serve some folders of runs from this process until it is stopped."""
+    """Serve some folders of runs from this process until it is stopped.
+
+    Links that lead out of all of them are followed with ``follow_links`` only.
+    """
     from epochal.server.access import Access
     from epochal.server.address import folders_digest
     from epochal.server.app import create_app
@@ -107,10 +113,10 @@ def serve(
 
     assert place.listening is not None
     app = create_app(
-        lambda: LocalStore(*folders, cache=cache_folder(), build=True),
+        lambda: LocalStore(*folders, cache=cache_folder(), build=True, follow_links=follow_links),
         access=Access(hosts=place.names, token=place.token, port=place.port),
         exports=export_formats(),
-        folders=folders_digest(folders),
+        folders=folders_digest(folders, follow_links=follow_links),
     )
     with place.listening:
         run_server(app, place.listening, on_ready=on_ready, parent=parent, linger_s=linger_s)

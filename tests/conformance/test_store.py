@@ -38,7 +38,7 @@ def in_place(root: Path) -> Store:
         link = lines / run.parent.name / f"{run.name}.jsonl"
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(journal)
-    return LocalStore(lines)
+    return LocalStore(lines, follow_links=True)
 
 
 # Each is given a folder of runs to answer about.

@@ -5,9 +5,9 @@ A command is a module of this folder with two functions, and a line in ``main.CO
     def configure(parser: argparse.ArgumentParser) -> None:   its own arguments
     def run(args: argparse.Namespace) -> int:                 0 done, 1 a problem was found
 
-``--dir``, ``-v`` and ``--quiet`` are every command's already. Everything is printed through
-``output``. Whatever a person can put right is raised as an ``EpochalError``: ``main`` prints its
-sentence.
+``--dir``, ``--follow-links``, ``-v`` and ``--quiet`` are every command's already. Everything is
+printed through ``output``. Whatever a person can put right is raised as an ``EpochalError``:
+``main`` prints its sentence.
 """
 
 from __future__ import annotations
@@ -54,11 +54,16 @@ def runs_dir(args: argparse.Namespace) -> Path:
     return Path(getattr(args, "dir", None) or read_settings().dir)
 
 
+def follows_links(args: argparse.Namespace) -> bool:
+    """Whether links that lead out of the folder of runs are followed."""
+    return bool(getattr(args, "follow_links", False))
+
+
 def store_of(args: argparse.Namespace) -> LocalStore:
     """The store over the folder of runs that is meant."""
     from epochal.store.local import LocalStore
 
-    return LocalStore(runs_dir(args), cache=cache_folder())
+    return LocalStore(runs_dir(args), cache=cache_folder(), follow_links=follows_links(args))
 
 
 def run_of(args: argparse.Namespace) -> LocalRun:

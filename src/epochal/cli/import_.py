@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from epochal.cli.command import add_json, runs_dir
+from epochal.cli.command import add_json, follows_links, runs_dir
 from epochal.cli.output import complain, remark, say, say_json
 from epochal.errors import UsageError
 from epochal.imports.copying import Copied, copy_run
@@ -28,7 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Copy every run of every source; 1 when a file is damaged."""
-    found = [(source, run) for path in args.sources for source, run in _runs_in(path)]
+    found = [(source, run) for path in args.sources for source, run in _runs_in(path, args)]
     if args.name is not None and len(found) != 1:
         raise UsageError(f"--name names one run, and there are {len(found)}: leave it out.")
     if args.dry_run:
@@ -47,8 +47,8 @@ def run(args: argparse.Namespace) -> int:
     return int(damaged)
 
 
-def _runs_in(path: str) -> Sequence[tuple[Foreign, ForeignRun]]:
-    source = open_foreign(path)
+def _runs_in(path: str, args: argparse.Namespace) -> Sequence[tuple[Foreign, ForeignRun]]:
+    source = open_foreign(path, follow_links=follows_links(args))
     if source is None:
         raise UsageError(f"{path} holds no runs of another tracker: there is nothing to import.")
     return [(source, run) for run in source.runs()]

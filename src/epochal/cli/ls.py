@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.command import add_json, follows_links, runs_dir, store_of
 from epochal.cli.output import complain, remark, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
-from epochal.store.local import open_store
+from epochal.store.local import LocalStore, open_store
 from epochal.store.status import format_age
 from epochal.tui.cells import Span
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     """List runs, newest first unless told otherwise."""
     rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
-    with open_store(folder) if folder is not None else store_of(args) as store:
+    with _store(args, folder) as store:
         for view in store.runs(_query(query), order=args.sort):
             if args.limit is not None and len(rows) >= args.limit:
                 break
@@ -61,6 +61,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         remark(_nothing(folder or runs_dir(args), query))
     return 0
+
+
+def _store(args: argparse.Namespace, folder: Path | None) -> LocalStore:
+    if folder is None:
+        return store_of(args)
+    return open_store(folder, follow_links=follows_links(args))
 
 
 def _meant(args: argparse.Namespace) -> tuple[Path | None, str | None]:

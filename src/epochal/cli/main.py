@@ -117,6 +117,12 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
         "--dir", default=argparse.SUPPRESS, help="folder of runs (default: EPOCHAL_DIR, else runs)"
     )
     parser.add_argument(
+        "--follow-links",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="follow links that lead out of the folder of runs",
+    )
+    parser.add_argument(
         "-v",
         "--verbose",
         action="count",

@@ -12,7 +12,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from epochal.cli.command import runs_dir
+from epochal.cli.command import follows_links, runs_dir
 from epochal.cli.output import remark, say
 from epochal.console.verbosity import msg
 from epochal.errors import UsageError
@@ -68,6 +68,7 @@ def run(args: argparse.Namespace) -> int:
         token=_token(args),
         allow_hosts=args.allow_host,
         may_move=args.port is None,
+        follow_links=follows_links(args),
     )
     if place.listening is None:
         remark("These runs are served already:")
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         _open(args, place)
 
     try:
-        serve(folders, place, on_ready=greet)
+        serve(folders, place, on_ready=greet, follow_links=follows_links(args))
     except KeyboardInterrupt:
         remark("Stopped.")
     return 0

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import runs_dir
+from epochal.cli.command import follows_links, runs_dir
 from epochal.cli.output import say_lines
 from epochal.settings import cache_folder
 
@@ -65,13 +65,13 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
     from epochal.store.local import LocalStore, open_store
 
-    folder = runs_dir(args)
+    folder, links = runs_dir(args), follows_links(args)
     if args.what is None:
-        return LocalStore(folder, cache=cache_folder()), None
+        return LocalStore(folder, cache=cache_folder(), follow_links=links), None
     path = Path(args.what).expanduser()
     if not path.exists():
-        return LocalStore(folder, cache=cache_folder()), args.what
-    return open_store(path), None
+        return LocalStore(folder, cache=cache_folder(), follow_links=links), args.what
+    return open_store(path, follow_links=links), None
 
 
 def _print_once(desk: Desk, glyphs: Glyphs) -> int:

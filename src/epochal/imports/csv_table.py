@@ -24,6 +24,7 @@ from epochal.imports.foreign import (
 from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
 from epochal.imports.text_file import TextFile, files_in, identity_of
 from epochal.journal.regular_file import read_regular, regular_only
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 _SUFFIXES = frozenset({".csv", ".tsv"})
@@ -36,13 +37,13 @@ _PEEK_BYTES = 64 * 1024
 _MAX_RUNS = 10_000
 
 
-def find(path: Path) -> CsvFiles | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> CsvFiles | None:
     """The runs of a table or of a folder's tables; None when there are none."""
-    return CsvFiles(path) if _files(path) else None
+    return CsvFiles(path, bounds) if _files(path, bounds) else None
 
 
-def _files(path: Path) -> list[Path]:
-    return [file for file in files_in(path, _PATTERNS) if _is_table(file)]
+def _files(path: Path, bounds: SearchBounds | None) -> list[Path]:
+    return [file for file in files_in(path, _PATTERNS, bounds) if _is_table(file)]
 
 
 def _is_table(path: Path) -> bool:
@@ -58,14 +59,15 @@ class CsvFiles:
 
     label = "CSV"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
         self.path = path
+        self._bounds = bounds
         self._runs: dict[tuple[Path, str | None], CsvRun] = {}
 
     def runs(self) -> Sequence[CsvRun]:
         """Every run of every table."""
         found: dict[tuple[Path, str | None], CsvRun] = {}
-        for file in _files(self.path):
+        for file in _files(self.path, self._bounds):
             for name in _run_names(file):
                 found[file, name] = self._runs.get((file, name)) or CsvRun(file, name)
         self._runs = found

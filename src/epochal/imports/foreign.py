@@ -2,7 +2,10 @@
 
 A member is a module of this folder with one function and a line in ``FORMATS``::
 
-    def find(path: Path) -> Foreign | None      the runs in a file or folder, None if it is not it
+    def find(path: Path, bounds: SearchBounds | None = None) -> Foreign | None
+
+It gives the runs in a file or folder, None if it is not it. ``bounds`` say which links are followed
+below a folder: without them those that stay within it.
 
 Nothing here writes to the files it reads, and nothing is read before it is asked for.
 
@@ -34,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 
@@ -149,21 +153,28 @@ FORMATS: Mapping[str, str] = {
 ANYBODYS = frozenset({"json_lines", "csv"})
 
 
-def open_foreign(path: str | Path) -> Foreign | None:
+Find = Callable[[Path, SearchBounds], Foreign | None]
+
+
+def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
     """The runs that another tracker left in a file or folder; None when there are none of any.
 
-    Raises ``FormatError`` for a file that is clearly a tracker's and cannot be read.
+    Links that lead out of the folder are followed with ``follow_links`` only. Raises
+    ``FormatError`` for a file that is clearly a tracker's and cannot be read.
     """
     place = Path(path).expanduser().absolute()
+    bounds = SearchBounds(place, follow_links=follow_links)
     for module in FORMATS.values():
-        find: Callable[[Path], Foreign | None] = importlib.import_module(module).find
-        found = find(place)
+        find: Find = importlib.import_module(module).find
+        found = find(place, bounds)
         if found is not None:
             return found
     return None
 
 
-def open_all_foreign(path: str | Path, *, without: Set[str] = frozenset()) -> Sequence[Foreign]:
+def open_all_foreign(
+    path: str | Path, *, without: Set[str] = frozenset(), bounds: SearchBounds | None = None
+) -> Sequence[Foreign]:
     """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
 
     Formats named in ``without`` are not tried. Raises like ``open_foreign``, after all were.
@@ -175,7 +186,7 @@ def open_all_foreign(path: str | Path, *, without: Set[str] = frozenset()) -> Se
         if name in without or (found and name in ANYBODYS):
             continue
         try:
-            source: Foreign | None = importlib.import_module(module).find(place)
+            source: Foreign | None = importlib.import_module(module).find(place, bounds)
         except FormatError as error:
             fault = fault or error
             continue

@@ -10,19 +10,20 @@ from epochal.imports.object_files import ObjectFiles, ObjectFormat
 from epochal.imports.text_file import TextFile, files_in
 from epochal.imports.values import json_value
 from epochal.journal.regular_file import regular_only
+from epochal.journal.search_bounds import SearchBounds
 
 _SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".log"})
 _PATTERNS = ("*.jsonl", "*.ndjson")
 _PEEK_BYTES = 1024 * 1024
 
 
-def find(path: Path) -> ObjectFiles | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> ObjectFiles | None:
     """The runs of a file or of a folder's files; None when they hold no JSON objects in lines."""
-    return ObjectFiles(path, _FORMAT) if _files(path) else None
+    return ObjectFiles(path, _FORMAT, bounds) if _files(path, bounds) else None
 
 
-def _files(path: Path) -> list[Path]:
-    return [file for file in files_in(path, _PATTERNS) if _is_json_lines(file)]
+def _files(path: Path, bounds: SearchBounds | None) -> list[Path]:
+    return [file for file in files_in(path, _PATTERNS, bounds) if _is_json_lines(file)]
 
 
 def _is_json_lines(path: Path) -> bool:

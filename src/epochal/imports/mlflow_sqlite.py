@@ -17,6 +17,7 @@ from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_points, file_extent
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 _NAMES = ("mlflow.db", "mlruns.db")
@@ -41,10 +42,11 @@ WHERE run_uuid = ? AND rowid > ? ORDER BY rowid
 """
 
 
-def find(path: Path) -> MlflowFile | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> MlflowFile | None:
     """The runs of an MLflow database, or of the one in a folder; None when it is not one."""
     if path.is_dir():
-        path = next((path / name for name in _NAMES if (path / name).is_file()), path)
+        named = (bounds or SearchBounds(path)).chosen(path / name for name in _NAMES)
+        path = next((file for file in named if file.is_file()), path)
     if not is_sqlite(path):
         return None
     tables = SqliteFile(path).tables()

@@ -17,6 +17,7 @@ from epochal.imports.foreign import (
 )
 from epochal.imports.rows import RowReader
 from epochal.imports.text_file import TextFile, identity_of
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 _BATCH_RECORDS = 8192
@@ -31,7 +32,7 @@ class ObjectFormat:
 
     name: str
     label: str
-    files: Callable[[Path], Sequence[Path]]
+    files: Callable[[Path, SearchBounds | None], Sequence[Path]]
     objects: Objects
 
 
@@ -41,6 +42,7 @@ class ObjectFiles:
 
     path: Path
     format: ObjectFormat
+    bounds: SearchBounds | None = None
     _runs: dict[Path, ObjectFileRun] = field(default_factory=dict)
 
     @property
@@ -50,7 +52,7 @@ class ObjectFiles:
 
     def runs(self) -> Sequence[ObjectFileRun]:
         """Every file that is there."""
-        files = self.format.files(self.path)
+        files = self.format.files(self.path, self.bounds)
         self._runs = {f: self._runs.get(f) or ObjectFileRun(f, self.format) for f in files}
         return list(self._runs.values())
 

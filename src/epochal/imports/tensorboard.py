@@ -29,6 +29,7 @@ from epochal.imports.foreign import (
 from epochal.imports.tfevents_event import Event, Tags
 from epochal.imports.tfevents_file import Chunk, EventFile
 from epochal.journal.regular_file import regular_only
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 MARK = "tfevents"
@@ -36,13 +37,12 @@ _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")
 
 
-def find(path: Path) -> TensorboardFolder | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> TensorboardFolder | None:
     """The runs of a log folder, or of one event file; None when no event file is there."""
     if path.is_file():
         return TensorboardFolder(path) if MARK in path.name else None
-    if next(_event_folders(path), None) is None:
-        return None
-    return TensorboardFolder(path)
+    folder = TensorboardFolder(path, bounds)
+    return None if next(folder.event_folders(), None) is None else folder
 
 
 class TensorboardFolder:
@@ -50,8 +50,9 @@ class TensorboardFolder:
 
     label = "TensorBoard"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
         self.path = path
+        self._bounds = SearchBounds(path) if bounds is None else bounds
         self._runs: dict[str, TensorboardRun] = {}
 
     def runs(self) -> Sequence[TensorboardRun]:
@@ -75,7 +76,29 @@ class TensorboardFolder:
     def _folders(self) -> dict[Path, list[Path]]:
         if self.path.is_file():
             return {self.path.parent: [self.path]}
-        return dict(sorted(_event_folders(self.path)))
+        return dict(sorted(self.event_folders()))
+
+    def event_folders(self) -> Iterator[tuple[Path, list[Path]]]:
+        """Every folder that holds event files, with those files; each folder once."""
+        seen: set[tuple[int, int]] = set()
+        left = [str(self.path)]
+        while left:
+            folder = left.pop()
+            try:
+                status = os.stat(folder)
+                if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
+                    continue
+                seen.add((status.st_dev, status.st_ino))
+                with os.scandir(folder) as entries:
+                    inner = [entry for entry in entries if self._bounds.allows_entry(entry)]
+            except OSError:  # gone, or not for us to look into
+                continue
+            folders = [entry for entry in inner if _is_folder(entry)]
+            left += [entry.path for entry in folders]
+            names = {entry.name for entry in inner} - {entry.name for entry in folders}
+            files = [Path(folder, name) for name in sorted(names) if MARK in name]
+            if files:
+                yield Path(folder), files
 
     def _key(self, folder: Path) -> str:
         if self.path.is_file() or folder == self.path:
@@ -235,15 +258,8 @@ def _slice(points: Points, start: int, end: int) -> Points:
     )
 
 
-def _event_folders(root: Path) -> Iterator[tuple[Path, list[Path]]]:
-    """Every folder below one that holds event files, with those files."""
-    seen: set[tuple[int, int]] = set()
-    for folder, inner, names in os.walk(root, followlinks=True):
-        status = os.stat(folder)
-        if (status.st_dev, status.st_ino) in seen:  # a link to a folder above
-            inner.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        files = [Path(folder, name) for name in sorted(names) if MARK in name]
-        if files:
-            yield Path(folder), files
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from epochal.imports.foreign import Identity, stable_id
 from epochal.journal.regular_file import regular_only
+from epochal.journal.search_bounds import SearchBounds
 
 # A last line without a newline is taken as complete when nothing was written for so long.
 _SETTLED_S = 5.0
@@ -84,9 +85,9 @@ def identity_of(path: Path, kind: str, *, key: str = "", created: float | None =
     )
 
 
-def files_in(path: Path, patterns: Iterable[str]) -> Sequence[Path]:
-    """The file itself, or the files of a folder that have such names."""
+def files_in(path: Path, patterns: Iterable[str], bounds: SearchBounds | None) -> Sequence[Path]:
+    """The file itself, or the files of a folder that have such names; see ``foreign``."""
     if not path.is_dir():
         return [path] if path.is_file() else []
     found = {file for pattern in patterns for file in path.glob(pattern) if file.is_file()}
-    return sorted(found)
+    return sorted((bounds or SearchBounds(path)).chosen(found))

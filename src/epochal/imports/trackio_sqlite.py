@@ -16,6 +16,7 @@ from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
 from epochal.journal.regular_file import read_regular
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 _METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
@@ -25,9 +26,9 @@ _TYPE = "_type"
 Take = Callable[["TrackioRun", sqlite3.Row], Iterator[Record]]
 
 
-def find(path: Path) -> TrackioFiles | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> TrackioFiles | None:
     """The runs of a Trackio database, or of all in a folder; None when there is none."""
-    source = TrackioFiles(path)
+    source = TrackioFiles(path, bounds)
     return source if source.files() else None
 
 
@@ -36,14 +37,16 @@ class TrackioFiles:
 
     label = "Trackio"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
         self.path = path
+        self._bounds = SearchBounds(path) if bounds is None else bounds
         self._files: dict[Path, SqliteFile] = {}
         self._runs: dict[tuple[Path, str], TrackioRun] = {}
 
     def files(self) -> Sequence[SqliteFile]:
         """The databases that are there; raises ``FormatError`` for a damaged one."""
-        there = sorted(self.path.glob("*.db")) if self.path.is_dir() else [self.path]
+        is_folder = self.path.is_dir()
+        there = self._bounds.chosen(sorted(self.path.glob("*.db"))) if is_folder else [self.path]
         for path in [path for path in self._files if path not in there]:
             del self._files[path]
         for path in there:

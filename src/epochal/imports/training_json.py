@@ -15,6 +15,7 @@ from typing import Any
 from epochal.imports.object_files import ObjectFiles, ObjectFormat
 from epochal.imports.text_file import TextFile, files_in
 from epochal.journal.regular_file import regular_only
+from epochal.journal.search_bounds import SearchBounds
 
 _PATTERNS = ("training.json", "*/training.json", "log-*.json", "*/log-*.json")
 _PEEK_BYTES = 4096
@@ -24,13 +25,13 @@ _NEXT_LINE = re.compile(r"\n[\s,]*(?=\{)")
 _BARE_WORD = re.compile(r"(?<=[:,\[\s])(-?)(nan|inf)(?:\([a-z]*\))?(?=[\s,}\]])")
 
 
-def find(path: Path) -> ObjectFiles | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> ObjectFiles | None:
     """The runs of a file or of a folder's files; None when they are no arrays of objects."""
-    return ObjectFiles(path, _FORMAT) if _files(path) else None
+    return ObjectFiles(path, _FORMAT, bounds) if _files(path, bounds) else None
 
 
-def _files(path: Path) -> list[Path]:
-    return [file for file in files_in(path, _PATTERNS) if _is_array_of_objects(file)]
+def _files(path: Path, bounds: SearchBounds | None) -> list[Path]:
+    return [file for file in files_in(path, _PATTERNS, bounds) if _is_array_of_objects(file)]
 
 
 def _is_array_of_objects(path: Path) -> bool:

@@ -75,5 +75,5 @@ def _inside(folder: Path, path: str) -> Path | None:
     try:
         place = (folder / path).resolve()
         return place if place.is_relative_to(folder.resolve()) and place.is_file() else None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RuntimeError):
         return None

@@ -7,6 +7,7 @@ each time; the later ones are runs of their own, with the number of the log behi
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from epochal.imports.values import Sorted, plain_number, sort_values, tamed, uni
 from epochal.imports.wandb_media import media_records
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import read_regular, regular_only
+from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
@@ -38,7 +40,7 @@ _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
 
 
-def find(path: Path) -> WandbFolder | None:
+def find(path: Path, bounds: SearchBounds | None = None) -> WandbFolder | None:
     """The runs of a ``wandb`` folder, of the folder above it, of a run's folder or of one log."""
     if path.is_file():
         with open(path, "rb", opener=regular_only) as file:
@@ -46,7 +48,7 @@ def find(path: Path) -> WandbFolder | None:
         if not start.startswith(MAGIC):
             return None if path.suffix != ".wandb" or start else WandbFolder(path)
         return WandbFolder(path)
-    return WandbFolder(path) if _logs(path) else None
+    return WandbFolder(path, bounds) if _logs(path, bounds) else None
 
 
 class WandbFolder:
@@ -54,13 +56,14 @@ class WandbFolder:
 
     label = "W&B"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bounds: SearchBounds | None = None) -> None:
         self.path = path
+        self._bounds = bounds
         self._runs: dict[Path, WandbRun] = {}
 
     def runs(self) -> Sequence[WandbRun]:
         """Every log there is, a run each."""
-        logs = [self.path] if self.path.is_file() else _logs(self.path)
+        logs = [self.path] if self.path.is_file() else _logs(self.path, self._bounds)
         self._runs = {log: self._runs.get(log) or WandbRun(log) for log in logs}
         seen: Counter[str] = Counter()
         for log, run in self._runs.items():
@@ -303,7 +306,8 @@ def _metadata(path: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _logs(folder: Path) -> list[Path]:
+def _logs(folder: Path, bounds: SearchBounds | None) -> list[Path]:
     """Every log below a folder, each once: ``latest-run`` is a link to one of them."""
-    found = {log.resolve(): log for place in _PLACES for log in sorted(folder.glob(place))}
-    return sorted(path for path in found if path.is_file())
+    found = {Path(os.path.realpath(log)) for place in _PLACES for log in folder.glob(place)}
+    allowed = (bounds or SearchBounds(folder)).chosen(found)
+    return sorted(path for path in allowed if path.is_file())

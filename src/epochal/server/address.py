@@ -63,9 +63,10 @@ def listen_near(host: str, port: int) -> socket.socket:
     raise PortTakenError(f"no port from {port} to {port + _PORTS_TRIED - 1} is free.")
 
 
-def folders_digest(folders: Iterable[str | Path]) -> str:
-    """One word for a set of folders, the same in every process."""
+def folders_digest(folders: Iterable[str | Path], *, follow_links: bool = False) -> str:
+    """One word for a set of folders and how they are searched, the same in every process."""
     paths = sorted(str(Path(folder).expanduser().resolve()) for folder in folders)
+    paths += ["--follow-links"] if follow_links else []
     return hashlib.blake2b("\0".join(paths).encode(), digest_size=12).hexdigest()
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import NewerFormatError
+from epochal.journal.regular_file import read_regular
+from epochal.journal.search_bounds import SearchBounds
 from epochal.store.adoption import Aside, is_orphan, orphaned_ranks
 from epochal.store.answers import Labels, Machine
 from epochal.store.held import Held
@@ -21,7 +23,7 @@ from epochal.store.loading import LoadedParts
 from epochal.store.part import Part
 
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
-_LOOKS = 5
+_LOOKS = 100
 
 
 class FolderSource:
@@ -30,9 +32,15 @@ class FolderSource:
     tracker: str | None = None
 
     def __init__(
-        self, folder: RunFolder, *, asides: Sequence[Aside] = (), held: Held | None = None
+        self,
+        folder: RunFolder,
+        *,
+        asides: Sequence[Aside] = (),
+        held: Held | None = None,
+        bounds: SearchBounds | None = None,
     ) -> None:
         self.folder = folder
+        self._bounds = SearchBounds(folder.path) if bounds is None else bounds
         self.asides = asides
         self._listing: Listing | None = None
         self._identity = Identity(folder)
@@ -50,7 +58,7 @@ class FolderSource:
 
     def look(self) -> None:
         """List the folder."""
-        self._listing = Listing(self.folder, self.asides)
+        self._listing = Listing(self.folder, self.asides, bounds=self._bounds)
 
     @property
     def _known(self) -> Listing:
@@ -138,7 +146,9 @@ class FolderSource:
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
         if path.is_symlink() or (path.exists() and not path.is_file()):
             raise UsageError(f"blob {file!r} is not a file.")
-        return path.read_bytes()
+        if not self._bounds.allows(path):
+            raise UsageError(f"blob {file!r} lies outside of the searched folder.")
+        return read_regular(path)
 
     def machines(self) -> Sequence[Machine]:
         """What companions read just now."""

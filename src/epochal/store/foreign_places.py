@@ -22,6 +22,7 @@ from epochal.imports.foreign import (
     open_all_foreign,
     stable_id,
 )
+from epochal.journal.search_bounds import SearchBounds
 from epochal.store.survey import contents
 
 # Files without a tracker's own layout are looked for so many folders deep.
@@ -62,8 +63,9 @@ class _Probed:
 class ForeignPlaces:
     """The sources found so far; a run that stays keeps its place in its files."""
 
-    def __init__(self, guard: Guard | None = None) -> None:
+    def __init__(self, bounds: SearchBounds, guard: Guard | None = None) -> None:
         self._probed: dict[Path, _Probed] = {}
+        self._bounds = bounds
         self._guard = Guard() if guard is None else guard
 
     def runs(self, places: Iterable[Path]) -> Iterator[tuple[Foreign, ForeignRun, threading.RLock]]:
@@ -84,8 +86,11 @@ class ForeignPlaces:
         # What is found at a place may lie in folders below it; the others are looked into as well.
         holders = {folder for _, run, _ in found for folder in (run.path, *run.path.parents)}
         without = without | _DEEP | (ANYBODYS if found else frozenset())
-        for folder in sorted(contents(path)[0]):
-            if folder not in holders:
+        there = contents(path, self._bounds)
+        # A link that stays within the searched folders leads to what is found under its own name.
+        links = frozenset() if self._bounds.follow_links else there.links
+        for folder in sorted(there.folders):
+            if folder not in holders and folder not in links:
                 yield from self._below(folder, depth=depth + 1, without=without)
 
     def _at(self, path: Path, without: Set[str]) -> Sequence[Place]:
@@ -103,7 +108,7 @@ class ForeignPlaces:
 
     def _opened(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
         """What importers find; a fault of theirs is a problem of this one place."""
-        found = self._guard.run(str(path), _opened, path, without)
+        found = self._guard.run(str(path), _opened, path, without, self._bounds)
         return [self._faulty(path)] if found is None else found
 
     def _runs_at(self, place: Place) -> Sequence[tuple[Foreign, ForeignRun]]:
@@ -126,9 +131,10 @@ def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:
         yield source, run
 
 
-def runs_at(path: Path) -> Sequence[tuple[Foreign, ForeignRun]]:
+def runs_at(path: Path, *, follow_links: bool = False) -> Sequence[tuple[Foreign, ForeignRun]]:
     """The runs of other trackers in one file or folder."""
-    return [pair for source in _opened(path, frozenset()) for pair in _runs_of(source)]
+    bounds = SearchBounds(path, follow_links=follow_links)
+    return [pair for source in _opened(path, frozenset(), bounds) for pair in _runs_of(source)]
 
 
 class UnreadableFile:
@@ -171,9 +177,9 @@ class UnreadableFile:
         raise KeyError(file)
 
 
-def _opened(path: Path, without: Set[str]) -> Sequence[Foreign]:
+def _opened(path: Path, without: Set[str], bounds: SearchBounds) -> Sequence[Foreign]:
     try:
-        return open_all_foreign(path, without=without)
+        return open_all_foreign(path, without=without, bounds=bounds)
     except FileNotFoundError:  # gone between two looks
         return []
     except (FormatError, OSError) as error:

@@ -15,6 +15,8 @@ _REMEDIES = {
     "labels.json": "The run is listed without labels; fix or delete that file.",
 }
 
+LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."
+
 
 class Identity:
     """What run.json and labels.json say; a file that cannot be read leaves a sentence.
@@ -50,6 +52,9 @@ class Identity:
                 continue
             self._seen[what] = stat
             self._problems.pop(what, None)
+            if what in listing.refused:
+                self._problems[what] = f"{what} {LINK_OUT}"
+                continue
             try:
                 read()
             except FileNotFoundError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
+from epochal.journal.search_bounds import SearchBounds
 from epochal.store.adoption import Aside, in_place_of_rank_zero, is_orphan
 
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
@@ -39,26 +40,50 @@ class Listing:
 
     This is made for every run whenever a list is looked at: names are taken apart only when
     something has changed. ``newest_s`` is when anything was written last, in Unix seconds.
+    ``refused`` are names in the folder that are links out of the folders that may be read.
     """
 
-    def __init__(self, folder: RunFolder, asides: Sequence[Aside] = ()) -> None:
+    def __init__(
+        self,
+        folder: RunFolder,
+        asides: Sequence[Aside] = (),
+        *,
+        bounds: SearchBounds | None = None,
+    ) -> None:
         self._folder = folder
-        self._asides = asides
+        self._bounds = bounds = SearchBounds(folder.path) if bounds is None else bounds
+        self._asides = [aside for aside in asides if bounds.allows(aside.folder.journal)]
         self.problem: str | None = None
-        self.identity = _stat(f"{folder.path}/run.json")
-        self.labels = _stat(f"{folder.path}/labels.json")
+        self.refused: set[str] = set()
+        self.identity = self._stat("run.json")
+        self.labels = self._stat("labels.json")
         self._journal: _Files = []
         self._aside: list[_Files] = []
         self._sealed: _Files = []
         try:
             # Journals first: a part goes from here to the segments, never back.
-            self._journal = _files(f"{folder.path}/journal", _JOURNAL)
-            self._aside = [_files(str(aside.folder.journal), _JOURNAL) for aside in asides]
-            self._sealed = _files(f"{folder.path}/segments", _SEALED)
+            self._journal = self._files("journal", _JOURNAL)
+            self._aside = [_files(str(a.folder.journal), _JOURNAL, bounds) for a in self._asides]
+            self._sealed = self._files("segments", _SEALED)
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
-        said = repr((self.identity, self.labels, self._journal, self._aside, self._sealed))
+        parts = (self._journal, self._aside, self._sealed)
+        said = repr((self.identity, self.labels, *parts, sorted(self.refused)))
         self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+    def _files(self, name: str, suffix: str) -> _Files:
+        folder = f"{self._folder.path}/{name}"
+        if self._bounds.leads_out(folder):
+            self.refused.add(name)
+            return []
+        return _files(folder, suffix, self._bounds)
+
+    def _stat(self, name: str) -> Stat | None:
+        path = f"{self._folder.path}/{name}"
+        if self._bounds.leads_out(path):
+            self.refused.add(name)
+            return None
+        return _stat(path)
 
     @property
     def newest_s(self) -> float:
@@ -84,12 +109,12 @@ class Listing:
         return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
 
 
-def _files(folder: str, suffix: str) -> _Files:
+def _files(folder: str, suffix: str, bounds: SearchBounds) -> _Files:
     found: _Files = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if entry.name.endswith(suffix):
+                if entry.name.endswith(suffix) and bounds.allows_entry(entry):
                     try:
                         status = entry.stat()
                     except OSError:  # sealed or removed meanwhile, or a link to nothing

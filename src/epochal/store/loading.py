@@ -6,6 +6,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
 from epochal.store.held import Held
+from epochal.store.identity import LINK_OUT
 from epochal.store.listing import FoundPart, Listing, Stat
 from epochal.store.part import Part
 from epochal.store.sealed import SealedPart
@@ -43,6 +44,9 @@ class LoadedParts:
         Raises ``NewerFormatError``; anything else that cannot be read is a problem.
         """
         self.problems = [] if listing.problem is None else [listing.problem]
+        self.problems += [
+            f"{n} {LINK_OUT}" for n in ("journal", "segments") if n in listing.refused
+        ]
         self.has_moved = False
         names = {*listing.journal, *listing.sealed}
         if listing.problem is not None:

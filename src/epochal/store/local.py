@@ -10,7 +10,8 @@ from types import TracebackType
 
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.imports.foreign import Foreign, ForeignRun
-from epochal.journal.layout import RunFolder, is_run_folder
+from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
+from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.adoption import asides_below, orphans_below
 from epochal.store.cached import CachedSegments
@@ -38,10 +39,18 @@ class LocalStore:
     With a ``cache`` folder, rows of runs are remembered there between processes, and copies of
     large unsealed parts are used from there; ``build`` has missing copies made, which is for
     servers. Without one, everything is worked out anew. A root may be a file of another tracker.
+    Links below a root that lead out of all roots are followed with ``follow_links`` only.
     """
 
-    def __init__(self, *roots: str | Path, cache: Path | None = None, build: bool = False) -> None:
+    def __init__(
+        self,
+        *roots: str | Path,
+        cache: Path | None = None,
+        build: bool = False,
+        follow_links: bool = False,
+    ) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
+        self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
         self._cache = cache
         # Of everything below; held for a look, never while a journal is read.
         self._lock = threading.RLock()
@@ -55,7 +64,7 @@ class LocalStore:
         self._looked = False
         self._index = Index(cache)
         self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
-        self._foreign = ForeignPlaces(self._held.guard)
+        self._foreign = ForeignPlaces(self._bounds, self._held.guard)
 
     def __enter__(self) -> LocalStore:
         return self
@@ -175,13 +184,17 @@ class LocalStore:
                 folder = path.resolve()
                 same = (run for run in self._runs.values() if run.path.resolve() == folder)
                 known = next(same, None)
-        return known or load_run(path, held=self._held)
+        return known or load_run(path, held=self._held, bounds=self._bounds.with_root(path))
 
     def _foreign_at(self, path: Path) -> LocalRun:
         """The one run of another tracker that lies in a file or folder."""
         with self._lock:
             same = [run for run in self._runs.values() if run.path == path]
-        return same[0] if len(same) == 1 else _load_foreign(path, self._cache, held=self._held)
+        return same[0] if len(same) == 1 else self._read_foreign(path)
+
+    def _read_foreign(self, path: Path) -> LocalRun:
+        follow_links = self._bounds.follow_links
+        return _load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
 
     def _look_once(self) -> None:
         if not self._looked:
@@ -190,9 +203,10 @@ class LocalStore:
 
     def _look(self) -> None:
         before = self._runs
-        found = [survey(root, self._folders) for root in self._roots]
+        found = [survey(root, self._folders, self._bounds) for root in self._roots]
         orphans = {path for root in self._roots for path in orphans_below(root)}
-        self._runs = self._folder_runs({path for one in found for path in one.ours} | orphans)
+        ours = {path for one in found for path in one.ours}
+        self._runs = self._folder_runs({*ours, *self._bounds.chosen(orphans)})
         places = {path for one in found for path in one.others}
         for source, run, lock in self._foreign.runs(sorted(places)):
             self._take_foreign(source, run, lock, before)
@@ -216,7 +230,9 @@ class LocalStore:
         runs: dict[str, LocalRun] = {}
         sources: dict[Path, FolderSource] = {}
         for path in found:
-            source = self._folders.get(path) or FolderSource(RunFolder(path), held=self._held)
+            source = self._folders.get(path) or FolderSource(
+                RunFolder(path), held=self._held, bounds=self._bounds
+            )
             source.asides = asides.get(path, ())
             sources[path] = source
             place = source.place
@@ -313,14 +329,14 @@ def _close(run: LocalRun) -> None:
             run.lock.release()
 
 
-def open_store(*paths: str | Path, build: bool = False) -> LocalStore:
+def open_store(*paths: str | Path, build: bool = False, follow_links: bool = False) -> LocalStore:
     """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
 
     A path may also be a file of another tracker.
     """
     for path in paths:
         check_place(path)
-    return LocalStore(*paths, cache=cache_folder(), build=build)
+    return LocalStore(*paths, cache=cache_folder(), build=build, follow_links=follow_links)
 
 
 def check_place(path: str | Path) -> None:
@@ -334,20 +350,32 @@ def check_place(path: str | Path) -> None:
         raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
 
 
-def load_run(folder: str | Path, *, held: Held | None = None) -> LocalRun:
+def load_run(
+    folder: str | Path,
+    *,
+    held: Held | None = None,
+    bounds: SearchBounds | None = None,
+    follow_links: bool = False,
+) -> LocalRun:
     """One run by its folder, or by the file or folder that another tracker left it in.
 
     Raises ``UsageError`` when there is no run in it, or more than one.
     """
     path = Path(folder).expanduser().absolute()
     if not is_run_folder(path):
-        return _load_foreign(path, cache_folder(), held=held)
-    asides = asides_below(path.parent.parent).get(path, ())
-    return LocalRun(FolderSource(RunFolder(path), asides=asides, held=held), held=held)
+        return _load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
+    runs_root = path.parent.parent
+    asides = asides_below(runs_root).get(path, ())
+    if bounds is None:
+        bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
+    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds)
+    return LocalRun(source, held=held)
 
 
-def _load_foreign(path: Path, cache: Path | None, *, held: Held | None) -> LocalRun:
-    found = runs_at(path)
+def _load_foreign(
+    path: Path, cache: Path | None, *, held: Held | None, follow_links: bool = False
+) -> LocalRun:
+    found = runs_at(path, follow_links=follow_links)
     if not found:
         raise UsageError(
             f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."

@@ -29,8 +29,8 @@ from epochal.store.status import derive_status
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _UNREADABLE = Status("unreadable", "unreadable")
 _SETTLED_S = 60.0
-# Each time a question is asked again another part was sealed meanwhile.
-_ASKED = 5
+# A question is asked again each time that another part was sealed meanwhile.
+_MAX_MOVES = 100
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 
@@ -194,21 +194,22 @@ class LocalRun:
 
         Raises ``FormatError`` where the files cannot be read.
         """
-        for time_asked in range(_ASKED):
+        for _ in range(_MAX_MOVES):
             try:
                 return question(self._known())
             except (FileNotFoundError, StalePartError):
-                self._catch_up(from_start=time_asked > 0)
+                self._catch_up()
             except OSError as error:
                 raise FormatError(f"a part of the journal cannot be read: {error}") from error
         raise FormatError(f"the files in {self.path} change faster than they can be read.")
 
-    def _catch_up(self, *, from_start: bool) -> None:
-        """Look at the files again; where that was not enough, read all of them again."""
-        if from_start:
+    def _catch_up(self) -> None:
+        """Look at the files again; where they look the same, read all of them again."""
+        before = self.source.signature
+        self.refresh()
+        if self.source.signature == before:
             self._state = None
             self.source.close()
-        self.refresh()
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -499,14 +500,14 @@ class LocalRun:
 
     def _records(self, state: RunState, since: Cursor | None) -> Iterator[tuple[Position, Record]]:
         seen = dict(since or {})
-        for time_asked in range(_ASKED):
+        for _ in range(_MAX_MOVES):
             try:
                 for position, record in records_of(state, seen):
                     seen[position.writer] = position
                     yield position, record
             except (FileNotFoundError, StalePartError):
                 with self.lock:
-                    self._catch_up(from_start=time_asked > 0)
+                    self._catch_up()
                     state = self._known()
             else:
                 return
