@@ -9,6 +9,7 @@ from typing import Any
 from epochal.console.printer import Console
 from epochal.journal.layout import RunFolder
 from epochal.journal.writer import JournalWriter
+from epochal.run.config import RunConfig
 from epochal.run.vocabulary import Vocabulary
 
 
@@ -17,6 +18,7 @@ class IdentifiedRun(Vocabulary):
 
     attempt: int
     _identity: dict[str, Any]
+    _config: RunConfig
     _folder: RunFolder
     _writer: JournalWriter | None
     _console: Console
@@ -49,9 +51,9 @@ class IdentifiedRun(Vocabulary):
         return self._folder
 
     @property
-    def config(self) -> dict[str, Any]:
-        """A copy of the configuration; change it with :meth:`set_config`."""
-        return dict(self._identity.get("config") or {})
+    def config(self) -> RunConfig:
+        """The configuration; a change is recorded. ``config.copy()`` is a plain dict."""
+        return self._config
 
     @property
     def resumed(self) -> bool:

@@ -36,6 +36,7 @@ from epochal.run import notebook, samples
 from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
 from epochal.run.callbacks import Callbacks
 from epochal.run.cell import Cell
+from epochal.run.config import RunConfig
 from epochal.run.deadline import FINISH_WAIT_S, Deadline
 from epochal.run.exit_hooks import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
@@ -68,6 +69,7 @@ class Run(RecordingRun):
     ) -> None:
         self.guard = console.guard = Guard(report=self._report_fault)
         self._identity = dict(identity)
+        self._config = RunConfig(identity.get("config") or {}, self.set_config)
         self.redactor = redactor
         self._folder = folder
         self._writer = writer
@@ -198,7 +200,7 @@ class Run(RecordingRun):
         recorded = self.redactor.config(plain)
         for key, value in recorded.items():
             self.write({"log": "option", "t": now(), "name": key, "value": value})
-        self._identity["config"] = {**self.config, **plain}
+        self._config.take(plain)
         if show and self.rank == 0:
             self._shown.options(recorded)
         if (told := self.redactor.notice()) is not None:

@@ -233,7 +233,11 @@ class Vocabulary(ABC):
         x: str | None = None,
         role: str | None = None,
     ) -> None:
-        """Say what a metric means: unit, goal ('min' or 'max'), x axis, role (loss, lr, norm)."""
+        """Say what a metric means: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
+
+        ``x`` names the metric to draw this one against. It is recorded; charts and exports do not
+        use it yet.
+        """
         self.write(
             typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
         )
