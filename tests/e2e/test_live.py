@@ -44,6 +44,21 @@ def test_the_address_of_a_run_opens_on_it_though_another_runs(
         page.locator(".top-run", has_text="newer").wait_for()
 
 
+def test_a_pattern_for_runs_is_asked_of_the_server(
+    tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    for name in ("gpt-a", "gpt-b", "resnet"):
+        start_run(name).finish()
+    page = open_page(serve(tmp_path / "runs").url + "#filter-as=regex&filter=^GPT-[ab]$")
+    page.locator(".run", has_text="resnet").wait_for(state="detached")
+    assert page.locator(".run").count() == 2
+    with page.expect_request(lambda request: "api/runs?query=" in request.url):
+        page.get_by_label("Filter runs").fill('"|net')
+    page.locator(".run", has_text="resnet").wait_for()
+    page.get_by_label("Filter runs").fill("a(?!b)")
+    page.get_by_text("the second with !~").first.wait_for()
+
+
 def test_a_chart_grows_without_asking_again(
     tmp_path: Path, start_run: StartRun, serve: Serve, open_page: OpenPage
 ) -> None:

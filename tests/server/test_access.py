@@ -314,3 +314,18 @@ def test_streams_are_limited(server: Server, monkeypatch: pytest.MonkeyPatch) ->
         until(events, "ready")
         answer = server.ask("/api/events")
     assert (answer.status, answer.headers["retry-after"]) == (503, "10")
+
+
+@pytest.mark.parametrize("pattern", [".*.*.*.*.*.*.*.*Z", "(a+)+$", "(a|aa)+$", "(.*a){20}b"])
+def test_no_pattern_holds_the_server_up(tmp_path: Path, server: Server, pattern: str) -> None:
+    """An engine that goes back would take years over this name."""
+    Journal(tmp_path, tags=["a" * 4000 + "!"]).metrics(1, loss=1.0)
+    answer = server.ask("/api/runs", query=f'tags ~ "{pattern}" or name ~ "{pattern}"')
+    assert (answer.status, answer.json["total"]) == (200, 0)
+    assert server.ask("/healthz").status == 200
+
+
+def test_what_no_pattern_can_be_is_a_sentence(server: Server) -> None:
+    answer = server.ask("/api/runs", query='name ~ "a(?!b)"')
+    assert answer.status == 400
+    assert "!~" in answer.json["error"]

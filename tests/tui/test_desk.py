@@ -115,7 +115,7 @@ def test_what_is_no_filter_is_said_and_the_list_stays(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b")
     desk = desk_over(tmp_path)
     desk.filter("(")
-    assert "regular expression" in desk.problem
+    assert desk.problem == "expected a closing )"
     desk.filter("config.lr >")
     assert desk.problem
     assert names(desk) == ["a", "b"]

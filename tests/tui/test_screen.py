@@ -175,7 +175,7 @@ def test_a_filter_being_typed_is_shown_with_what_is_wrong_with_it(demo: Desk) ->
     row = screen(demo, View(run_filter="(", typing=Typing("runs", ""))).splitlines()[-1]
     demo.filter("")
     assert row.startswith("filter runs: (")
-    assert "not a regular expression" in row
+    assert "expected a closing )" in row
 
 
 def test_why_a_run_ended_is_said_at_the_top(tmp_path: Path) -> None:

@@ -1,77 +1,203 @@
-"""Regular expressions from outside, kept from taking for ever."""
+r"""Regular expressions from outside, matched in time linear in the text.
+
+RE2 matches without going back, so no pattern takes for ever. What may stand in a pattern is the
+part of the syntax that means the same everywhere; ``web/src/ui/pattern.ts`` has the same rules for
+texts that only the page has, and ``spec/patterns.json`` tests both.
+
+    . [a-z] [^a-z] \d \w \s \D \W \S    one character; ASCII for the classes
+    \t \n \r \f \v \x41                 one character
+    ^ $ \b \B                           the ends, and the ends of words
+    (…) (?:…) a|b                       groups and choices
+    * + ? {3} {3,} {3,5}                repeats, also followed by ?
+    (?i)                                at the start: case does not count
+"""
 
 from __future__ import annotations
 
 import re
+from typing import Any, NamedTuple
 
 MAX_PATTERN = 200
 # Names and tags are short; of a long note the beginning is looked at.
-MAX_TEXT = 512
-_REPEATS = re.compile(r"[*+]|\{\d*,\d*\}|\{\d{2,}\}")
+MAX_TEXT = 4096
+# How long a pattern may be with its repeats written out.
+MAX_SIZE = 1000
+_ANY_CASE = "(?i)"
+_COUNTS = re.compile(r"\{(\d{1,6})(?:(,)(\d{1,6})?)?\}")
+_HEX = re.compile(r"x([0-9A-Fa-f]{2})")
+_CLASSES = frozenset("dwsDWS")
+_CONTROLS = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_LOOKING = re.compile(r"\(\?(?:[=!]|<)")
 
 
 class PatternError(ValueError):
-    """A pattern that is not one, or that could take for ever; ``at`` is the place in it."""
+    """A pattern that is not one, or that is not part of this syntax; ``at`` is the place in it."""
 
     def __init__(self, sentence: str, at: int = 0) -> None:
         super().__init__(sentence)
         self.at = at
 
 
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """A pattern whose time to match is bounded; raises ``PatternError``.
+class Pattern:
+    """A pattern that was checked."""
 
-    Repeats inside repeated groups, which can take exponential time, are refused.
-    """
+    def __init__(self, expression: Any) -> None:
+        self._expression = expression
+
+    def is_in(self, text: str) -> bool:
+        """Whether it is found anywhere in a text."""
+        encoded = text[:MAX_TEXT].encode("utf-8", "replace")
+        return self._expression.search(encoded) is not None
+
+
+def compile_pattern(text: str) -> Pattern:
+    """The pattern that a text says; raises ``PatternError``."""
     if len(text) > MAX_PATTERN:
         raise PatternError(f"a pattern has at most {MAX_PATTERN} characters")
+    _Check(text).whole()
     try:
-        compiled = re.compile(text)
-    except re.error as error:
-        raise PatternError(
-            f"this is not a regular expression ({error.msg})", error.pos or 0
-        ) from error
-    _refuse_nested_repeats(text)
-    return compiled
+        import re2  # a tenth of a second, and only needed where there is a pattern
+    except ImportError as error:
+        raise PatternError(f"patterns need google-re2, which cannot be loaded: {error}") from error
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return Pattern(re2.compile(text.encode("utf-8", "replace"), options))
+    except re2.error as error:
+        raise PatternError(f"this is not a regular expression ({error})") from error
 
 
-def matches(pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a pattern is found anywhere in a text."""
-    return pattern.search(text[:MAX_TEXT]) is not None
+class _Member(NamedTuple):
+    """One character, by its code, or a class of them (-1), and the place after it."""
+
+    code: int
+    end: int
 
 
-def _refuse_nested_repeats(text: str) -> None:
-    groups: list[bool] = []  # of each open group: does it hold a repeat or a choice
-    at = 0
-    while at < len(text):
-        character = text[at]
-        if character == "\\":
-            if text[at + 1 : at + 2].isdigit() and text[at + 1] != "0":
-                raise PatternError("a pattern here cannot refer back to a group", at)
-            at += 2
-            continue
-        if character == "[":
-            at = _end_of_set(text, at)
-            continue
+class _Check:
+    """Goes through a pattern once; what it passes over is what this syntax has."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        # Of each open group and of the whole: how long it is with its repeats written out.
+        self._sizes = [0]
+        self._opened: list[int] = []
+        # The size of what could be repeated next, 0 for nothing.
+        self._last = 0
+
+    def whole(self) -> None:
+        text = self._text
+        at = len(_ANY_CASE) if text.startswith(_ANY_CASE) else 0
+        while at < len(text):
+            at = self._item(at)
+            if self._sizes[-1] > MAX_SIZE:
+                raise PatternError(
+                    f"a pattern has at most {MAX_SIZE} characters with its repeats written out", at
+                )
+        if self._opened:
+            raise PatternError("expected a closing )", self._opened[-1])
+
+    def _item(self, at: int) -> int:
+        character = self._text[at]
         if character == "(":
-            groups.append(False)
-        elif character == ")" and groups:
-            holds = groups.pop()
-            if holds and _REPEATS.match(text, at + 1):
-                raise PatternError("a group that is repeated cannot hold a repeat or a choice", at)
-            if groups and holds:
-                groups[-1] = True
-        elif groups and (character == "|" or _REPEATS.match(text, at)):
-            groups[-1] = True
-        at += 1
+            return self._open(at)
+        if character == ")":
+            return self._close(at)
+        if character in "*+?{":
+            return self._repeat(at)
+        if character in "|^$":
+            self._last = 0
+            return at + 1
+        if character == "[":
+            return self._one(self._set(at))
+        if character == "\\":
+            if self._text[at + 1 : at + 2] in ("b", "B"):
+                self._last = 0
+                return at + 2
+            return self._one(self._escape(at).end)
+        return self._one(at + 1)
 
+    def _one(self, end: int) -> int:
+        self._sizes[-1] += 1
+        self._last = 1
+        return end
 
-def _end_of_set(text: str, at: int) -> int:
-    """The place after a set of characters, in which nothing has a meaning."""
-    place = at + 1
-    if text[place : place + 1] == "^":
-        place += 1
-    place += 1  # a ] that comes first is a member
-    while place < len(text) and text[place] != "]":
-        place += 2 if text[place] == "\\" else 1
-    return place + 1
+    def _open(self, at: int) -> int:
+        if _LOOKING.match(self._text, at):
+            raise PatternError(
+                "a pattern cannot look ahead or behind: join two conditions with 'and',"
+                " the second with !~ for what must not occur",
+                at,
+            )
+        is_plain = not self._text.startswith("(?", at)
+        if not is_plain and not self._text.startswith("(?:", at):
+            raise PatternError("after (? only : is known, and (?i) at the start", at)
+        self._opened.append(at)
+        self._sizes.append(0)
+        self._last = 0
+        return at + (1 if is_plain else 3)
+
+    def _close(self, at: int) -> int:
+        if not self._opened:
+            raise PatternError("there is no ( for this )", at)
+        self._opened.pop()
+        self._last = max(self._sizes.pop(), 1)
+        self._sizes[-1] += self._last
+        return at + 1
+
+    def _repeat(self, at: int) -> int:
+        times, end = 1, at + 1
+        if self._text[at] == "{":
+            counts = _COUNTS.match(self._text, at)
+            if counts is None:
+                raise PatternError("expected a number, as in {3} or {3,5}; \\{ is a brace", at)
+            low, high = int(counts[1]), int(counts[3] or counts[1])
+            if high < low:
+                raise PatternError("the second number must not be below the first", at)
+            times, end = max(high, 1), counts.end()
+        if self._last == 0:
+            raise PatternError("there is nothing to repeat here", at)
+        self._sizes[-1] += self._last * (times - 1)
+        self._last = 0
+        return end + (1 if self._text[end : end + 1] == "?" else 0)
+
+    def _set(self, at: int) -> int:
+        """The place after a set of characters."""
+        text = self._text
+        place = first = at + (2 if text.startswith("[^", at) else 1)
+        while place < len(text):
+            if text[place] == "]" and place > first:
+                return place + 1
+            low = self._member(place)
+            place = low.end
+            if text[place : place + 1] == "-" and text[place + 1 : place + 2] not in ("]", ""):
+                high = self._member(place + 1)
+                if low.code < 0 or high.code < low.code:
+                    raise PatternError("this is not a range of characters", place - 1)
+                place = high.end
+        raise PatternError("expected a closing ]", at)
+
+    def _member(self, at: int) -> _Member:
+        if self._text[at] == "\\":
+            return self._escape(at)
+        if self._text[at] == "[" and self._text[at + 1 : at + 2] in (":", ".", "="):
+            raise PatternError("a set has no named classes; \\[ is a bracket", at)
+        return _Member(ord(self._text[at]), at + 1)
+
+    def _escape(self, at: int) -> _Member:
+        following = self._text[at + 1 : at + 2]
+        if following == "":
+            raise PatternError("a pattern cannot end with a backslash", at)
+        if following in _CLASSES:
+            return _Member(-1, at + 2)
+        if following in _CONTROLS:
+            return _Member(_CONTROLS[following], at + 2)
+        if code := _HEX.match(self._text, at + 1):
+            return _Member(int(code[1], 16), code.end())
+        if following in "123456789":
+            raise PatternError(
+                "a pattern cannot refer back to a group: join conditions with 'and', ~ and !~", at
+            )
+        if following.isascii() and not following.isalnum():
+            return _Member(ord(following), at + 2)
+        raise PatternError(f"\\{following} has no meaning here", at)

@@ -14,7 +14,7 @@ from epochal.record import Axis
 from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
-from epochal.store.pattern import PatternError, compile_pattern, matches
+from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import Row
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
@@ -54,6 +54,8 @@ _PLAIN: dict[str, Reading] = {
     "project": lambda run: run.row.project,
     "status": lambda run: run.status.state,
     "tags": lambda run: run.row.tags,
+    # What a search box looks through.
+    "text": lambda run: (run.row.name, run.id, *run.row.tags, run.status.state),
     "notes": lambda run: run.row.notes,
     "hidden": lambda run: run.row.labels.hidden,
     "created": lambda run: run.row.created,
@@ -237,7 +239,7 @@ class _Compiler:
         def selects(run: Subject) -> bool:
             value = reading(run)
             texts = value if isinstance(value, (list, tuple)) else (value,)
-            found = any(isinstance(text, str) and matches(pattern, text) for text in texts)
+            found = any(isinstance(text, str) and pattern.is_in(text) for text in texts)
             return found is wanted
 
         return selects

@@ -14,7 +14,7 @@ from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
 from epochal.store.answers import Metric, RunInfo, State
-from epochal.store.pattern import PatternError, compile_pattern, matches
+from epochal.store.pattern import Pattern, PatternError, compile_pattern
 from epochal.store.steering import Wish, ask
 from epochal.store.store import RunView, Store
 from epochal.tui.chronicle import Chronicle
@@ -193,7 +193,7 @@ class Desk:
             runs = self._store.runs()
             if text:
                 pattern = compile_pattern(f"(?i){text}")
-                runs = [run for run in runs if matches(pattern, _full_name(run))]
+                runs = [run for run in runs if pattern.is_in(_full_name(run))]
         return [run for run in runs if not run.labels.hidden]
 
     # -- what can be done to the chosen run --------------------------------------------------------
@@ -240,7 +240,7 @@ class Desk:
         if self.run is None:
             return []
         fits = _pattern(pattern)
-        found = [m for m in self.run.metrics() if m.ranks and (not fits or matches(fits, m.name))]
+        found = [m for m in self.run.metrics() if m.ranks and (not fits or fits.is_in(m.name))]
         return sorted(found, key=lambda m: (m.name.startswith(_MACHINE), m.role is None))
 
     def check_pattern(self, text: str) -> None:
@@ -278,7 +278,7 @@ def _alarm(info: RunInfo) -> Literal["error", "warning"] | None:
     return "warning" if info.open_warnings else None
 
 
-def _pattern(text: str) -> re.Pattern[str] | None:
+def _pattern(text: str) -> Pattern | None:
     try:
         return compile_pattern(f"(?i){text}") if text else None
     except PatternError:

@@ -30,6 +30,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
   return {
     connection: signal<Connection>("archive"),
     relabel: null,
+    answersQueries: false,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
       return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, body.details[row.id])) };

@@ -12,6 +12,7 @@ export function createLiveSource(): Source {
   const feed = createLiveFeed();
   return {
     connection: feed.connection,
+    answersQueries: true,
     runs: async (request) => (await json(`api/runs?${runsQuery(request)}`)) as RunList,
     run: async (id) => (await json(`api/runs/${encodeURIComponent(id)}`)) as RunDetail,
     series: async (request) => decodeSeries(await (await ask(`api/series?${seriesQuery(request)}`)).arrayBuffer()),

@@ -102,6 +102,8 @@ export interface Feed {
 
 export interface Source {
   readonly connection: ReadonlySignal<Connection>;
+  /** Whether `runs` chooses by a query; a saved page cannot. */
+  readonly answersQueries: boolean;
   runs(request: RunsRequest): Promise<RunList>;
   run(id: string): Promise<RunDetail>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;

@@ -5,7 +5,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { News, Source } from "../source/source.ts";
-import { compileFilter } from "../ui/filter.ts";
+import { compileFilter, patternQuery } from "../ui/filter.ts";
 import type { RunRow, Summary } from "../wire.ts";
 import { configText, flatConfig } from "./config.ts";
 import { grouped } from "./grouped.ts";
@@ -99,14 +99,22 @@ export function createRuns(source: Source, view: View): Runs {
     const project = view.project.value;
     return project === null ? all.value : all.value.filter((row) => row.project === project);
   });
+  /** What the server is asked to choose runs by; empty where this page chooses. */
+  const asked = computed(() => {
+    const text = view.filter.value.trim();
+    if (view.filterMode.value === "query") return text;
+    const isPattern = view.filterMode.value === "regex" && text !== "" && compileFilter(text, true).error === null;
+    return isPattern && source.answersQueries ? patternQuery(text) : "";
+  });
+  const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
   effect(() => {
-    const query = view.filterMode.value === "query" ? view.filter.value.trim() : "";
+    const query = asked.value;
     if (query === "") {
       queried.value = { ids: null, problem: null };
       return undefined;
     }
     // Asked when typing rests; a list that changes asks again.
-    void rows.value.size;
+    void (view.filterMode.value === "query" ? rows.value.size : searchTexts.value);
     const timer = setTimeout(() => {
       source.runs({ query, limit: 10_000 }).then(
         (list) => {
@@ -121,14 +129,15 @@ export function createRuns(source: Source, view: View): Runs {
   });
   const fitting = computed(() => {
     const { ids } = queried.value;
-    const isQuery = view.filterMode.value === "query";
-    const filter = compileFilter(isQuery ? "" : view.filter.value, view.filterMode.value === "regex");
-    const fits = ofProject.value.filter((row) => (isQuery ? ids === null || ids.has(row.id) : filter.matches(searchText(row))));
+    const isAsked = asked.value !== "" || view.filterMode.value === "query";
+    const isRegex = view.filterMode.value === "regex";
+    const filter = compileFilter(isAsked ? "" : view.filter.value.trim(), isRegex);
+    const matches = (row: RunRow): boolean => (isRegex ? searchTextsOf(row).some(filter.matches) : filter.matches(searchTextsOf(row).join(" ")));
+    const fits = ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(row)));
     return ordered(fits, view.order.value);
   });
   const filterProblem = computed(() => {
-    if (view.filterMode.value === "query") return queried.value.problem;
-    return compileFilter(view.filter.value, view.filterMode.value === "regex").error;
+    return asked.value === "" ? compileFilter(view.filter.value.trim(), view.filterMode.value === "regex").error : queried.value.problem;
   });
   const configKeys = computed(() => {
     const keys = new Set<string>();
@@ -259,8 +268,9 @@ function headlinesOf(detail: { readonly roles: Readonly<Record<string, string>>;
   return found;
 }
 
-function searchText(row: RunRow): string {
-  return `${row.name} ${row.id} ${row.tags.join(" ")} ${row.status.state}`;
+/** What the search box looks through; the field `text` of the server's queries. */
+function searchTextsOf(row: RunRow): readonly string[] {
+  return [row.name, row.id, ...row.tags, row.status.state];
 }
 
 function ordered(rows: readonly RunRow[], order: string): readonly RunRow[] {

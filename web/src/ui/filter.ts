@@ -1,5 +1,7 @@
 /** What a search box means: plain words that all must occur, or a regular expression. Case counts for neither. */
 
+import { compilePattern, PatternError } from "./pattern.ts";
+
 export interface Filter {
   matches(text: string): boolean;
   /** What is wrong with the expression; then everything matches. */
@@ -15,10 +17,40 @@ export function compileFilter(query: string, isRegex: boolean): Filter {
     return { matches: (text) => words.every((word) => text.toLowerCase().includes(word)), error: null };
   }
   try {
-    const expression = new RegExp(query, "i");
-    return { matches: (text) => expression.test(text), error: null };
+    return { matches: remembered(withAnyCase(query)), error: null };
   } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return { ...EVERYTHING, error: error.message.replace(/^Invalid regular expression: /, "") };
+    if (!(error instanceof PatternError)) throw error;
+    return { ...EVERYTHING, error: `${error.message}.` };
   }
+}
+
+/** The query that asks the server for the runs in which a regular expression is found. */
+export function patternQuery(query: string): string {
+  // Inside quotes of a query a backslash before a quote is taken away, so neither stands there as itself.
+  const quoted = withAnyCase(query).replace(/\\[\\"]|"/g, (found) => (found === "\\\\" ? "\\x5c" : "\\x22"));
+  return `text ~ "${quoted}"`;
+}
+
+function withAnyCase(pattern: string): string {
+  return pattern.startsWith("(?i)") ? pattern : `(?i)${pattern}`;
+}
+
+/** A box is drawn often, and its pattern and its texts are mostly those of the last time. */
+const MOST_REMEMBERED = 20_000;
+let last: { readonly pattern: string; readonly matches: (text: string) => boolean } | null = null;
+
+function remembered(pattern: string): (text: string) => boolean {
+  if (last?.pattern === pattern) return last.matches;
+  const isFound = compilePattern(pattern);
+  const known = new Map<string, boolean>();
+  const matches = (text: string): boolean => {
+    const before = known.get(text);
+    if (before !== undefined) return before;
+    if (known.size >= MOST_REMEMBERED) known.clear();
+    const answer = isFound(text);
+    known.set(text, answer);
+    return answer;
+  };
+  last = { pattern, matches };
+  return matches;
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { safeName } from "../../src/ui/download.ts";
-import { compileFilter } from "../../src/ui/filter.ts";
+import { compileFilter, patternQuery } from "../../src/ui/filter.ts";
 import { nextIndex } from "../../src/ui/tabs.tsx";
 import { scrollFor, windowOf } from "../../src/ui/window.ts";
 
@@ -25,8 +25,14 @@ test("words must all occur, in any case and order", () => {
 test("a regular expression that does not compile filters nothing and says why", () => {
   expect(["train/loss", "eval/loss"].map(compileFilter("^(train|x)/", true).matches)).toEqual([true, false]);
   const wrong = compileFilter("(", true);
-  expect(wrong.error).toContain("Unterminated group");
+  expect(wrong.error).toBe("expected a closing ).");
   expect(wrong.matches("anything")).toBe(true);
+});
+
+test("a pattern goes to the server inside quotes as itself", () => {
+  expect(patternQuery("a.b")).toBe('text ~ "(?i)a.b"');
+  expect(patternQuery("(?i)a")).toBe('text ~ "(?i)a"');
+  expect(patternQuery('say "hi" \\" \\d\\\\')).toBe('text ~ "(?i)say \\x22hi\\x22 \\x22 \\d\\x5c"');
 });
 
 test("keys move around a ring", () => {
