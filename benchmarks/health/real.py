@@ -136,6 +136,69 @@ def classify(run: Run, *, leak: bool = False) -> None:
             _evaluate(run, model, *data.batch(512), step=step)
 
 
+def fit_line(run: Run, *, rate: float = 0.05) -> None:
+    """Fit a linear regression, which is learned within some dozen steps; nothing is wrong."""
+    truth = torch.randn(10, 1)
+    model = nn.Linear(10, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+
+    def batch(count: int) -> tuple[Tensor, Tensor]:
+        inputs = torch.randn(count, 10)
+        return inputs, inputs @ truth + 0.3 * torch.randn(count, 1)
+
+    _regress(run, model, optimizer, batch, steps=300)
+
+
+def price(run: Run) -> None:
+    """Learn prices in the hundred thousands, so that losses are of ten digits; nothing is wrong."""
+    model = nn.Sequential(nn.Linear(12, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
+    model.append(nn.Linear(64, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+
+    def batch(count: int) -> tuple[Tensor, Tensor]:
+        inputs = torch.randn(count, 12)
+        trend = torch.tanh(inputs[:, :1] + 0.5 * inputs[:, 1:2] * inputs[:, 2:3])
+        return inputs, 2e5 * (1 + trend + 0.1 * torch.randn(count, 1))
+
+    _regress(run, model, optimizer, batch, steps=900)
+
+
+def tune_head(run: Run) -> None:
+    """Train a classifier, freeze its body with the gradients it has, and go on with the head."""
+    data, model, optimizer = Points(), *_classifier()
+    assert isinstance(model, nn.Sequential)
+    for _ in range(50):
+        _learn(model, optimizer, *data.batch(256))
+    model[0].requires_grad_(False)
+    watch(model, run, every=5, histograms=False)
+    optimizer = torch.optim.SGD(model[2].parameters(), lr=RATE)
+    for step in range(100):
+        loss, norm = _learn(model, optimizer, *data.batch(256))
+        run.log({"loss": loss, "grad_norm": norm, "lr": RATE}, step=step)
+
+
+def _regress(
+    run: Run,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Callable[[int], tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+) -> None:
+    held_out = batch(500)
+    for step in range(steps):
+        inputs, targets = batch(32)
+        loss = functional.mse_loss(model(inputs), targets)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        run.log({"loss": loss}, step=step)
+        if step % 50 == 49:
+            with torch.no_grad():
+                error = functional.mse_loss(model(held_out[0]), held_out[1])
+            run.log({"eval_loss": error}, step=step)
+
+
 def wait_for_input(run: Run, *, wait_s: float) -> None:
     """Train the same in larger batches, told how long each step computed."""
     data, model, optimizer = Points(), *_classifier()
@@ -184,6 +247,10 @@ TRAININGS: Mapping[str, Callable[[Run], None]] = {
     "input": lambda run: wait_for_input(run, wait_s=0.0),
     "input-slow": lambda run: wait_for_input(run, wait_s=0.03),
     "classes-leak": lambda run: classify(run, leak=True),
+    "line": fit_line,
+    "line-slow": lambda run: fit_line(run, rate=0.02),
+    "prices": price,
+    "head": tune_head,
 }
 
 

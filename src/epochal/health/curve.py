@@ -128,6 +128,10 @@ class Curve:
         """The width that the noise of the run has at a level, also one it has left since."""
         return self._noise.lasting_width(self._unit(level))
 
+    def tail_at(self, level: float) -> float:
+        """The farthest that a point stood above its level, at the height of another level."""
+        return self._noise.tail(self._unit(level))
+
     def of_gain(self, share: float, best: float, *, most: float) -> float:
         """A share of what was gained from the start to the best level.
 

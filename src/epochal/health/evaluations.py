@@ -41,6 +41,13 @@ def is_accuracy(name: str) -> bool:
     return words in _ACCURACIES or any(part in ("acc", "accuracy") for part in words.split("_"))
 
 
+@lru_cache(maxsize=_MOST_NAMES)
+def is_perplexity(name: str) -> bool:
+    """Whether a series is a perplexity, or bits of one, by its name."""
+    words = re.split(r"[^a-z0-9]+", name.lower())
+    return not {"perplexity", "ppl", "bpb", "bpc"}.isdisjoint(words)
+
+
 def accuracy_of(value: float, classes: int | None) -> float | None:
     """An accuracy as a share of 1; None where it might as well be per cent.
 

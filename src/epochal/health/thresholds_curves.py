@@ -129,10 +129,14 @@ class CurveThresholds:
     never_fell_points: int = 300
     # A fall is real when it is three standard errors of the difference of two thirds...
     never_fell_errors: float = 3.0
+    # ...or when the blocks of the two thirds are so far from one order: ten of ten are 3.8...
+    never_fell_order: float = 3.3
     # ...and half a percent, below which nobody would call it one.
     never_fell_share: float = 0.005
     # The level of the first eight points is known to a half or, with slow noise, a whole width.
     never_fell_start_widths: float = 3.0
+    # The first point alone: noise is not twice the level, six widths and beyond every later tail.
+    never_fell_first_widths: float = 6.0
     # A warning needs points that leave no room for a fall: of half a percent in six hundred, of
     # two percent in two thousand. A fine-tuning may well take longer than that to show its gain.
     never_fell_grave: int = 600
@@ -186,11 +190,18 @@ class CurveThresholds:
     chance_evals: int = 3
     chance_share: float = 0.3
     chance_most: float = 0.03
-    # Next to perfect in the first evaluations: nobody learns that fast.
+    # Next to perfect at the first evaluation, within so many steps, or at any of the first within
+    # fewer: a small network needs some hundred to know digits that well.
+    too_good_steps: int = 500
+    too_good_at_once: int = 100
     too_good_accuracy: float = 0.99
+    # After an epoch, of whatever length, digits are known to 99 % too.
+    too_good_epoch: float = 0.999
     too_good_loss: float = 0.02
     # A loss that falls fiftyfold evenly on a log scale is seven times as high halfway.
     too_good_halfway: float = 3.0
+    # An evaluation of an unknown kind of loss must be this far below the training itself.
+    too_good_of_train: float = 0.1
     too_good_evals: int = 3
 
     # -- repeated-data ----------------------------------------------------------------------------

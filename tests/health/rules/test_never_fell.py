@@ -1,3 +1,7 @@
+import math
+
+import pytest
+
 from epochal.health.rules.never_fell import NeverFell
 from tests.health.curve_records import falling, flat, noise, steps
 from tests.health.machine_records import opened
@@ -26,3 +30,22 @@ def test_rewards_need_not_fall() -> None:
 def test_a_loss_that_fell_and_came_back_is_another_fault() -> None:
     losses = falling(200) + [2.5 + n * 0.02 for n in range(400)]
     assert opened(NeverFell, steps(losses)) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("floor", [0.001, 0.02, 0.3])
+@pytest.mark.parametrize("per_step", [0.6, 0.9, 0.96, 0.99])
+def test_a_regression_falls_however_fast_it_does(per_step: float, floor: float, seed: int) -> None:
+    """Squared errors of small batches scatter by a quarter of their level."""
+    around = noise(600, 0.25, seed)
+    losses = [(5 * per_step**n + floor) * math.exp(share) for n, share in enumerate(around)]
+    assert opened(NeverFell, steps(losses)) == []
+
+
+def test_its_figures_never_contradict_it() -> None:
+    for seed in range(20):
+        spiked = [2.0 * math.exp(share) for share in noise(900, 0.3, seed)]
+        for place in range(0, 300, 37):  # a first third full of far points
+            spiked[place] *= 40
+        for found in opened(NeverFell, steps(spiked)):
+            assert float(found.evidence["now"]) > 0.7 * float(found.evidence["first"])

@@ -1,6 +1,7 @@
 from epochal.health.rules.too_good import TooGood
-from tests.health.curve_records import evals, falling, in_order, steps
-from tests.health.machine_records import opened
+from epochal.record import Record
+from tests.health.curve_records import START, evals, falling, in_order, steps
+from tests.health.machine_records import heard, opened
 
 
 def test_a_perfect_first_evaluation_is_a_warning() -> None:
@@ -42,7 +43,43 @@ def test_an_error_that_falls_by_decades_all_along_took_its_time() -> None:
 def test_one_that_is_gone_at_once_did_not() -> None:
     losses = [max(100 * 0.5**n, 0.01) for n in range(200)]
     records = in_order(steps(losses), evals([0.01], every=100))
+    assert len(opened(TooGood, records, config={"num_classes": 10})) == 1
+
+
+def test_a_regression_may_be_learned_at_once() -> None:
+    losses = [max(5 * 0.64**n, 0.0025) for n in range(200)]
+    records = in_order(steps(losses), evals([0.0026, 0.0025], every=100))
+    assert opened(TooGood, records) == []
+
+
+def test_what_a_later_evaluation_knows_was_learned_in_between() -> None:
+    accuracies = [0.93, 0.995, 0.999]
+    records = in_order(steps(falling(400)), evals([1.0] * 3, every=100, accuracy=accuracies))
+    assert opened(TooGood, records) == []
+
+
+def test_a_first_evaluation_after_many_steps_is_late() -> None:
+    records = in_order(steps(falling(1000)), evals([1.0], every=900, accuracy=[0.993]))
+    assert opened(TooGood, records) == []
+
+
+def test_what_was_too_good_stays_so_while_it_stays_good() -> None:
+    records = in_order(steps(falling(400)), evals([1.0] * 4, every=100, accuracy=[0.999] * 4))
+    assert [finding.state for finding in heard(TooGood, records)] == ["open"]
+
+
+def test_within_the_first_steps_a_later_evaluation_counts_too() -> None:
+    records = in_order(steps(falling(50)), evals([1.0] * 2, every=20, accuracy=[0.8, 0.999]))
     assert len(opened(TooGood, records)) == 1
+
+
+def test_an_epoch_of_unknown_length_must_be_perfect() -> None:
+    def epochs(accuracy: float) -> list[Record]:
+        metrics = {"loss": 0.3, "val_accuracy": accuracy}
+        return [{"log": "epoch", "t": START, "epoch": 1, "duration_s": 9.0, "m": metrics}]
+
+    assert opened(TooGood, epochs(0.992)) == []
+    assert len(opened(TooGood, epochs(1.0))) == 1
 
 
 def test_what_is_no_number_is_not_good() -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import median
 
 from epochal.format import format_number
 from epochal.health.context import Context
@@ -21,15 +22,17 @@ _EVERY = 50  # points between two looks at the whole run
 
 @dataclass(frozen=True, slots=True)
 class _Fall:
-    """From the first third of a run's blocks to the last third, with its standard error."""
+    """From the first third of a run's blocks to the last third.
+
+    ``first`` and ``now`` are medians; ``size`` is the fall of the means and ``error`` its standard
+    error; ``order`` is how many of its deviations the order of the blocks lies from chance.
+    """
 
     first: float
     now: float
+    size: float
     error: float
-
-    @property
-    def size(self) -> float:
-        return self.first - self.now
+    order: float
 
 
 class NeverFell(Rule):
@@ -70,10 +73,24 @@ class NeverFell(Rule):
         least = thresholds.never_fell_share * (abs(fall.first) if curve.lowest > 0 else 0.0)
         if fall.size > max(thresholds.never_fell_errors * fall.error, least):
             return True
-        # What fell within the first points is seen by the very first ones only.
+        # Where the first third falls, the fall itself makes the error large; its order stays clear.
+        if fall.first - fall.now > least and fall.order > thresholds.never_fell_order:
+            return True
+        # What fell within the first points is seen by the very first ones only. The noise is that
+        # of the lower level: taken at the start it would hide a fall by orders of magnitude.
         start = curve.start if curve.start is not None else fall.first
-        bar = max(thresholds.never_fell_start_widths * curve.width_at(start), least)
-        return start - fall.now > bar or start - _best(curve) > bar
+        noise = curve.width_at(min(start, fall.now))
+        bar = max(thresholds.never_fell_start_widths * noise, least)
+        return start - fall.now > bar or start - _best(curve) > bar or self._is_left(curve, fall)
+
+    def _is_left(self, curve: Curve, fall: _Fall) -> bool:
+        """Whether the very first point is so high that none since came near it."""
+        if curve.first is None or curve.lowest <= 0:
+            return False
+        thresholds = self.thresholds.curves
+        fell = curve.first - fall.now
+        far = fell > thresholds.never_fell_first_widths * curve.width_at(fall.now)
+        return far and fell > fall.now and fell > 1.5 * curve.tail_at(fall.now)
 
     def _severity(self, fall: _Fall, curve: Curve) -> Severity:
         thresholds = self.thresholds.curves
@@ -109,11 +126,20 @@ def _fall(curve: Curve) -> _Fall:
     third = max(1, len(levels) // 3)
     first, last = levels[:third], levels[-third:]
     first_mean, last_mean = math.fsum(first) / third, math.fsum(last) / third
+    size = first_mean - last_mean
     squares = math.fsum((v - first_mean) ** 2 for v in first)
     squares += math.fsum((v - last_mean) ** 2 for v in last)
     # Blocks of ten points have little left of what one point has in common with the next.
     error = math.sqrt(squares / max(1, 2 * third - 2) * 2 / third)
-    return _Fall(first_mean, last_mean, error)
+    return _Fall(median(first), median(last), size, error, _order(first, last))
+
+
+def _order(first: Sequence[float], last: Sequence[float]) -> float:
+    """How far two samples are from one order, in deviations of chance (Mann and Whitney's U)."""
+    above = sum((a > b) + (a == b) / 2 for a in first for b in last)
+    count = len(first) * len(last)
+    deviation = math.sqrt(count * (len(first) + len(last) + 1) / 12)
+    return (above - count / 2) / deviation
 
 
 def _best(curve: Curve) -> float:

@@ -13,6 +13,7 @@ from epochal.health.evaluations import (
     accuracy_of,
     is_accuracy,
     is_evaluation,
+    is_perplexity,
     num_classes,
 )
 from epochal.health.rule import Rule, Verdict
@@ -29,10 +30,13 @@ _LEAST_BLOCKS = 4
 
 
 class TooGood(Rule):
-    """Among the first evaluations: an accuracy next to 1, or a loss next to nothing.
+    """The first evaluations, a few hundred steps in: an accuracy next to 1, or next to no loss.
 
-    Next to nothing is measured by the loss that training started from, before a too high rate may
-    have blown it up; nothing is too good while the training loss is above its own beginning.
+    An accuracy must be so at the first one, or within fewer steps: what an earlier evaluation did
+    not know yet was learned in between. Next to nothing is measured by the loss that training
+    started from, before a too high rate may have blown it up; nothing is too good while the
+    training loss is above its own beginning. A loss that may be the error of a regression can be
+    learned away to nothing in a few steps; it is suspicious only far below the training loss.
     """
 
     name = "too-good"
@@ -57,15 +61,30 @@ class TooGood(Rule):
             self._counts[name] += 1
             if self._counts[name] > self.thresholds.curves.too_good_evals:
                 continue
-            verdicts.append(
-                self._loss(name, value, context)
-                if name == loss_name
-                else self._accuracy(name, accuracy_of(value, num_classes(context.config)))
-            )
+            steps = _steps_so_far(seen, context)
+            if name == loss_name:
+                verdict = self._loss(name, value, seen, context)
+            else:
+                accuracy = accuracy_of(value, num_classes(context.config))
+                verdict = self._accuracy(name, accuracy, steps)
+            # Good later on neither opens a finding nor clears the one of an earlier evaluation.
+            if not verdict.holds or self._is_early(name, steps, is_loss=name == loss_name):
+                verdicts.append(verdict)
         return verdicts
 
-    def _accuracy(self, name: str, accuracy: float | None) -> Verdict:
-        if accuracy is None or accuracy < self.thresholds.curves.too_good_accuracy:
+    def _is_early(self, name: str, steps: int | None, *, is_loss: bool) -> bool:
+        thresholds = self.thresholds.curves
+        if steps is not None and steps <= thresholds.too_good_at_once:
+            return True
+        # The training loss itself tells whether a loss took its time.
+        counts = is_loss or self._counts[name] == 1
+        return counts and (steps is None or steps <= thresholds.too_good_steps)
+
+    def _accuracy(self, name: str, accuracy: float | None, steps: int | None) -> Verdict:
+        thresholds = self.thresholds.curves
+        # Of an epoch nobody knows how many steps it has.
+        least = thresholds.too_good_accuracy if steps is not None else thresholds.too_good_epoch
+        if accuracy is None or accuracy < least:
             return Verdict(name, False)
         return Verdict(
             name,
@@ -77,13 +96,17 @@ class TooGood(Rule):
             advice=_ADVICE,
         )
 
-    def _loss(self, name: str, value: float, context: Context) -> Verdict:
+    def _loss(self, name: str, value: float, seen: Seen, context: Context) -> Verdict:
         train = context.curves.get("loss")
         if train is None or train.start is None or train.start <= 0 or train.lowest <= 0:
             return Verdict(name, False)
         start = min(train.start, train.start if train.first is None else train.first)
-        bar = self.thresholds.curves.too_good_loss * start
+        thresholds = self.thresholds.curves
+        bar = thresholds.too_good_loss * start
         if value > bar or train.points[-1][1] > start or self._took_its_time(train, value):
+            return Verdict(name, False)
+        now = train.recent_level(10)
+        if not _is_cross_entropy(seen, context) and value > thresholds.too_good_of_train * now:
             return Verdict(name, False)
         return Verdict(
             name,
@@ -107,3 +130,17 @@ class TooGood(Rule):
         now = train.recent_level(10)
         halfway = train.blocks[(len(train.blocks) - 1) // 2].level
         return halfway > self.thresholds.curves.too_good_halfway * now and value > now / 10
+
+
+def _steps_so_far(seen: Seen, context: Context) -> int | None:
+    """How many steps the run has made; None where its records do not count them."""
+    if seen.step is None or context.first_step is None:
+        return None
+    return seen.step - context.first_step + 1
+
+
+def _is_cross_entropy(seen: Seen, context: Context) -> bool:
+    """Whether a loss is one of classes or tokens, which data set a floor to."""
+    if num_classes(context.config) is not None or "eval_tokens" in seen.record:
+        return True
+    return any(is_accuracy(name) or is_perplexity(name) for name in seen.values)
