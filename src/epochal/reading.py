@@ -18,7 +18,7 @@ from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
 from epochal.settings import read_settings
 from epochal.store.along import X, place
-from epochal.store.answers import Metric, RunInfo
+from epochal.store.answers import Metric, RunInfo, Series
 from epochal.store.local import LocalStore, load_run, open_store
 from epochal.store.store import RunView
 
@@ -44,7 +44,8 @@ def load(folder: str | Path, *, follow_links: bool = False) -> RunData:
 class Points:
     """Points of one series: ``steps`` (or epochs), ``times`` in Unix seconds, ``values``.
 
-    ``at`` is what they are ordered by: the axis that was asked for.
+    ``at`` is what they are ordered by: the axis that was asked for. ``values`` are floats; where
+    all are whole numbers and one is beyond 2^53, they are 64-bit integers.
     """
 
     name: str
@@ -52,7 +53,7 @@ class Points:
     at: NDArray[Any]
     steps: NDArray[np.int64]
     times: NDArray[np.float64]
-    values: NDArray[np.float64]
+    values: NDArray[Any]
 
     def __len__(self) -> int:
         return self.values.size
@@ -140,7 +141,7 @@ class RunData:
             placed.at[chosen],
             placed.steps[chosen],
             placed.times[chosen],
-            placed.values[chosen],
+            placed.numbers[chosen],
         )
 
     def frame(self, *names: str, rank: int = 0) -> Any:
@@ -155,9 +156,7 @@ class RunData:
         steps = np.unique(np.concatenate([nothing, *(series.steps for series in columns)]))
         table: dict[str, NDArray[Any]] = {"step": steps}
         for series in columns:
-            values = np.full(steps.size, np.nan)
-            values[np.searchsorted(steps, series.steps)] = series.values
-            table[series.name] = values
+            table[series.name] = _spread(series, steps)
         return _frame(table)
 
     def _metric(self, name: str, axis: Axis | None) -> Metric:
@@ -208,6 +207,16 @@ class Runs:
     def close(self) -> None:
         """Remember what was learnt of the runs, and close every file."""
         self._store.close()
+
+
+def _spread(series: Series, steps: NDArray[np.int64]) -> NDArray[Any]:
+    """The values of a series at steps; nan, or None beside exact whole numbers, where it has none."""
+    if series.exact is not None and series.exact.size == steps.size:
+        return series.exact
+    is_exact = series.exact is not None
+    values = np.full(steps.size, None if is_exact else np.nan, dtype=object if is_exact else float)
+    values[np.searchsorted(steps, series.steps)] = series.numbers
+    return values
 
 
 def _shown(cut: Buckets, at: NDArray[Any]) -> NDArray[np.intp]:

@@ -197,7 +197,16 @@ def axis_of(record: Mapping[str, Any]) -> Axis:
 
 
 def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Every (series name, value) a record holds; non-finite values come back as floats."""
+    """Every (series name, value) a record holds as floats, non-finite values included."""
+    for name, number in numbers_of(record):
+        try:
+            yield name, float(number)
+        except OverflowError:  # an integer beyond every float
+            yield name, float("inf") if number > 0 else float("-inf")
+
+
+def numbers_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
+    """Like ``scalars_of``, with whole numbers as they were written."""
     words = _words(record)
     yield from _free_metrics(record, words)
     kind = KINDS.get(str(record.get("log")))
@@ -223,7 +232,7 @@ def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def _free_metrics(
     record: Mapping[str, Any], words: Mapping[str, str]
-) -> Iterator[tuple[str, float]]:
+) -> Iterator[tuple[str, float | int]]:
     metrics = record.get("m")
     if isinstance(metrics, Mapping):
         for name, value in metrics.items():
@@ -242,7 +251,7 @@ def word_key(name: str, record: Mapping[str, Any]) -> str:
     return f"m.{name}" if name in record else name
 
 
-def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
     prefix = f"memory/gpu{record['id']}/" if "id" in record else "memory/"
     stats = record.get("stats")
     for segment in stats if isinstance(stats, list) else ():
@@ -252,11 +261,8 @@ def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]
             yield from _scalar(f"{prefix}{segment.get('name')}/{place}", segment.get(place), None)
 
 
-def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, float]]:
+def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, float | int]]:
     if value is None and word is not None:
         yield name, float(word)
     elif isinstance(value, (int, float)):
-        try:
-            yield name, float(value)
-        except OverflowError:  # an integer beyond every float
-            yield name, float("inf") if value > 0 else float("-inf")
+        yield name, value

@@ -100,7 +100,7 @@ def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list
             rows = np.searchsorted(block, series.steps[low:high])
             np.fmax.at(times, rows, series.times[low:high])
             texts = cells[series.name] = [""] * block.size
-            for row, value in zip(rows.tolist(), series.values[low:high].tolist(), strict=True):
+            for row, value in zip(rows.tolist(), series.numbers[low:high].tolist(), strict=True):
                 texts[row] = _cell(value)
         blank = [""] * block.size
         filled = [cells.get(name, blank) for name in names]

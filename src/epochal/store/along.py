@@ -27,7 +27,10 @@ _OWN: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placed:
-    """A series' points in the order of ``at``, which is finite; ``x`` is what it counts."""
+    """A series' points in the order of ``at``, which is finite; ``x`` is what it counts.
+
+    ``values`` are floats for drawing, ``numbers`` the values as they were logged.
+    """
 
     series: Series
     x: X
@@ -35,12 +38,12 @@ class Placed:
     steps: NDArray[np.int64]
     values: Floats
     times: Floats
+    numbers: NDArray[Any]
 
     def taken(self, which: NDArray[Any]) -> Placed:
         """Some of the points, by a mask or by their places."""
-        columns = (self.at, self.steps, self.values, self.times)
-        at, steps, values, times = (column[which] for column in columns)
-        return Placed(self.series, self.x, at, steps, values, times)
+        columns = (self.at, self.steps, self.values, self.times, self.numbers)
+        return Placed(self.series, self.x, *(column[which] for column in columns))
 
     def buckets(self, pixels: int, *, lo: float | None = None, hi: float | None = None) -> Buckets:
         """The points between lo and hi cut to a chart's width; every point when they fit."""
@@ -52,7 +55,7 @@ def place(run: RunView, series: Series, *, x: X = "step") -> Placed:
     if x not in get_args(X):
         raise UsageError(f"x={x!r} is not an axis: use one of {', '.join(get_args(X))}.")
     kind, at = _along(run, series, x)
-    placed = Placed(series, kind, at, series.steps, series.values, series.times)
+    placed = Placed(series, kind, at, series.steps, series.values, series.times, series.numbers)
     if at.dtype.kind != "f":
         return placed
     known = np.isfinite(at)

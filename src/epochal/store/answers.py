@@ -120,9 +120,10 @@ class Series:
     """Every point of one series, ascending along its axis; equal steps are resolved already.
 
     ``steps`` holds steps or epochs; on the time axis the step a record named, -1 where it named
-    none. ``times`` are Unix seconds. ``values`` keep nan and infinities. ``duplicates`` counts the
-    points that a later one of the same step replaced, ``hidden`` those that a newer attempt
-    overtook.
+    none. ``times`` are Unix seconds. ``values`` keep nan and infinities. ``exact`` are the values
+    as 64-bit integers where all are whole numbers and floats cannot hold them; else None.
+    ``duplicates`` counts the points that a later one of the same step replaced, ``hidden`` those
+    that a newer attempt overtook.
     """
 
     name: str
@@ -135,9 +136,15 @@ class Series:
     hidden: int = 0
     goal: Goal | None = None
     unit: str | None = None
+    exact: NDArray[np.int64] | NDArray[np.uint64] | None = None
 
     def __len__(self) -> int:
         return self.values.size
+
+    @property
+    def numbers(self) -> NDArray[Any]:
+        """The values as they were logged: ``exact`` where floats cannot hold them."""
+        return self.values if self.exact is None else self.exact
 
     @property
     def x(self) -> NDArray[Any]:

@@ -132,4 +132,5 @@ class Held:
 
 
 def _bytes(series: Series) -> int:
-    return series.steps.nbytes + series.times.nbytes + series.values.nbytes
+    exact = 0 if series.exact is None else series.exact.nbytes
+    return series.steps.nbytes + series.times.nbytes + series.values.nbytes + exact

@@ -12,6 +12,7 @@ from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Series
 from epochal.store.columns import Origin, Piece, SeriesKey
+from epochal.store.exact import exact_values, may_be_rounded
 from epochal.store.facts import PartFacts
 from epochal.store.merge import cuts_of, merge
 from epochal.store.part import DENSE_KINDS as DENSE_KINDS
@@ -130,9 +131,14 @@ class RunState:
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
-        merged = merge(self.pieces(key, rank), axis=key.axis, cuts=self.cuts(key.axis))
-        for column in (merged.steps, merged.times, merged.values):
-            column.flags.writeable = False  # answers are shared between all who ask
+        cuts = self.cuts(key.axis)
+        merged = merge(self.pieces(key, rank), axis=key.axis, cuts=cuts)
+        exact = None
+        if may_be_rounded(merged.values):
+            exact = exact_values(self.parts, key, rank, cuts=cuts)
+        for column in (merged.steps, merged.times, merged.values, exact):
+            if column is not None:
+                column.flags.writeable = False  # answers are shared between all who ask
         metric = next((m for m in self.metrics if (m.name, m.axis) == key), None)
         return Series(
             name=key.name,
@@ -141,6 +147,7 @@ class RunState:
             steps=merged.steps,
             times=merged.times,
             values=merged.values,
+            exact=exact,
             duplicates=merged.duplicates,
             hidden=merged.hidden,
             goal=None if metric is None else metric.goal,
