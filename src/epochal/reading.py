@@ -210,7 +210,7 @@ class Runs:
 
 
 def _spread(series: Series, steps: NDArray[np.int64]) -> NDArray[Any]:
-    """The values of a series at steps; nan, or None beside exact whole numbers, where it has none."""
+    """The values of a series at steps; where it has none nan, or None beside whole numbers."""
     if series.exact is not None and series.exact.size == steps.size:
         return series.exact
     is_exact = series.exact is not None

@@ -143,6 +143,41 @@ def test_export_writes_to_stdout(name: str, tmp_path: Path, capsys: Capture) -> 
     assert "loss" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("what", ["folder of a project", "folder of runs", "project"])
+def test_export_of_a_folder_writes_every_run_in_it(
+    what: str, tmp_path: Path, capsys: Capture
+) -> None:
+    for name in ("a", "b"):
+        Journal(tmp_path / "runs", name).metrics(1, loss=1.0)
+    Journal(tmp_path / "runs", "unseen").folder.labels.write_text('{"hidden":true}')
+    folders = {
+        "folder of a project": tmp_path / "runs" / "p",
+        "folder of runs": tmp_path / "runs",
+        "project": "p",
+    }
+    assert main(["export", str(folders[what]), "--dir", str(tmp_path / "runs")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.partition(",")[0] for line in lines[1:]) == ["p/a", "p/b"]
+
+
+def test_export_into_a_folder_writes_a_file_for_each_run(tmp_path: Path, capsys: Capture) -> None:
+    for name in ("a", "b"):
+        Journal(tmp_path / "runs", name).metrics(1, loss=1.0)
+    target = tmp_path / "out"
+    target.mkdir()
+    arguments = ["export", str(tmp_path / "runs" / "p"), "-o", str(target), "--format", "plain"]
+    assert main([*arguments, "--dir", str(tmp_path)]) == 0
+    assert sorted(file.name for file in target.iterdir()) == ["p-a.plain", "p-b.plain"]
+    assert (target / "p-a.plain").read_text() == "1 train 1.0\n"
+    assert "2 files written" in capsys.readouterr().out
+
+
+def test_export_of_a_folder_without_runs_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["export", str(tmp_path / "empty"), "--dir", str(tmp_path)]) == 1
+    assert "is not a run folder" in capsys.readouterr().err
+
+
 def test_export_into_a_missing_folder_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path)
     target = str(tmp_path / "none" / "out.csv")

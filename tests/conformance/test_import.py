@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.imports.foreign import FORMATS, Foreign, open_foreign
 from epochal.imports.gathered import Gathered
 from epochal.journal.line import encode
@@ -199,4 +199,8 @@ def test_a_folder_of_nothing_is_nobodys(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     assert open_foreign(tmp_path) is None
     assert open_foreign(tmp_path / "notes.txt") is None
-    assert open_foreign(tmp_path / "absent") is None
+
+
+def test_a_path_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no file or folder"):
+        open_foreign(tmp_path / "absent")

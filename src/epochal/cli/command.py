@@ -16,7 +16,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from epochal.errors import UsageError
+from epochal.errors import EpochalError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.settings import cache_folder, read_settings
 
@@ -69,6 +69,28 @@ def store_of(args: argparse.Namespace) -> LocalStore:
 def run_of(args: argparse.Namespace) -> LocalRun:
     """The run that the argument RUN means."""
     return store_of(args).run(args.run)
+
+
+def runs_of(args: argparse.Namespace) -> list[LocalRun]:
+    """The runs that RUN… means; a project or a folder of runs means all in it but hidden ones."""
+    from epochal.store.local import LocalStore
+
+    store = store_of(args)
+    found: list[LocalRun] = []
+    for key in args.runs:
+        folder = Path(key).expanduser()
+        try:
+            found.append(store.run(key))
+        except EpochalError:
+            inside = [run for run in store.runs() if run.brief().project == key]
+            if not inside and folder.is_dir():
+                place = LocalStore(folder, cache=cache_folder(), follow_links=follows_links(args))
+                inside = list(place.runs())
+            shown = [run for run in inside if not run.brief().hidden]
+            if not shown:
+                raise
+            found += shown
+    return found
 
 
 def own_folder_of(args: argparse.Namespace) -> RunFolder:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO, cast
 
-from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.command import add_json, runs_of
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
 from epochal.exports.export import FORMATS, PICTURES, export_named, new_file, picture_named
+from epochal.journal.layout import slugify
+from epochal.store.local_run import LocalRun
 from epochal.store.store import RunView
 
 _TABLE = "csv"
@@ -19,7 +22,13 @@ _TABLE = "csv"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``export``."""
-    add_run(parser, several=True)
+    parser.add_argument(
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="id, start of an id, name, project/name, or folder of a run; a project or a folder of"
+        " runs stands for all in it",
+    )
     parser.add_argument(
         "--format",
         choices=[*FORMATS, *PICTURES],
@@ -27,7 +36,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " is 'step kind value', json and jsonl every record, html the page with everything in one"
         " file, svg and png a picture of the loss",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to (default: stdout)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to (default: stdout); a folder gets a file for each run",
+    )
     parser.add_argument(
         "--rows",
         choices=["epoch", "step"],
@@ -39,9 +53,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the runs to the output; a file appears when it is complete."""
-    store = store_of(args)
-    runs = [store.run(key) for key in args.runs]
+    runs = runs_of(args)
     name = args.format or _format_of(args.output)
+    if args.output is not None and Path(args.output).is_dir():
+        return _write_each(name, runs, Path(args.output), args)
     if args.output in (None, "-"):
         if name in PICTURES and sys.stdout.isatty():
             raise UsageError(f"{name} is no text for a terminal: name a file with -o.")
@@ -54,6 +69,28 @@ def run(args: argparse.Namespace) -> int:
     else:
         remark(f"{len(runs)} {'run' if len(runs) == 1 else 'runs'} written to {args.output}.")
     return 0
+
+
+def _write_each(name: str, runs: Sequence[LocalRun], folder: Path, args: argparse.Namespace) -> int:
+    """Write a file for each run into a folder."""
+    files: dict[str, str] = {}
+    for view in runs:
+        info = view.brief()
+        stem = slugify(f"{info.project}-{info.name}")
+        number = next(n for n in itertools.count(1) if _numbered(stem, n, name) not in files)
+        file = _numbered(stem, number, name)
+        with new_file(folder / file) as out:
+            _write(name, [view], out, args)
+        files[file] = info.id
+    if args.json:
+        say_json([{"file": str(folder / file), "run": run_id} for file, run_id in files.items()])
+    else:
+        remark(f"{len(files)} {'file' if len(files) == 1 else 'files'} written to {folder}.")
+    return 0
+
+
+def _numbered(stem: str, number: int, ending: str) -> str:
+    return f"{stem}.{ending}" if number == 1 else f"{stem}-{number}.{ending}"
 
 
 def _stdout() -> TextIO:

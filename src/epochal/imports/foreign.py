@@ -36,7 +36,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
@@ -160,9 +160,12 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
     """The runs that another tracker left in a file or folder; None when there are none of any.
 
     Links that lead out of the folder are followed with ``follow_links`` only. Raises
-    ``FormatError`` for a file that is clearly a tracker's and cannot be read.
+    ``UsageError`` where there is neither, ``FormatError`` for a file that is clearly a tracker's
+    and cannot be read.
     """
     place = Path(path).expanduser().absolute()
+    if not place.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
     bounds = SearchBounds(place, follow_links=follow_links)
     for module in FORMATS.values():
         find: Find = importlib.import_module(module).find

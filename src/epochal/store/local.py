@@ -375,6 +375,8 @@ def load_run(
 def _load_foreign(
     path: Path, cache: Path | None, *, held: Held | None, follow_links: bool = False
 ) -> LocalRun:
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
     found = runs_at(path, follow_links=follow_links)
     if not found:
         raise UsageError(
