@@ -178,9 +178,17 @@ def test_export_of_a_folder_without_runs_is_a_sentence(tmp_path: Path, capsys: C
     assert "is not a run folder" in capsys.readouterr().err
 
 
-def test_export_into_a_missing_folder_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+def test_export_makes_the_folders_on_the_way(tmp_path: Path) -> None:
     Journal(tmp_path)
-    target = str(tmp_path / "none" / "out.csv")
+    target = tmp_path / "none" / "out.csv"
+    assert main(["export", "x", "-o", str(target), "--dir", str(tmp_path)]) == 0
+    assert target.is_file()
+
+
+def test_export_to_where_no_file_can_be_is_a_sentence(tmp_path: Path, capsys: Capture) -> None:
+    Journal(tmp_path)
+    (tmp_path / "file").write_text("in the way")
+    target = str(tmp_path / "file" / "out.csv")
     assert main(["export", "x", "-o", target, "--dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("epochal: ")
 
