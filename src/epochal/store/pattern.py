@@ -131,7 +131,7 @@ class _Check:
             )
         is_plain = not self._text.startswith("(?", at)
         if not is_plain and not self._text.startswith("(?:", at):
-            raise PatternError("after (? only : is known, and (?i) at the start", at)
+            raise PatternError("(? has no meaning here", at)
         self._opened.append(at)
         self._sizes.append(0)
         self._last = 0
@@ -150,10 +150,12 @@ class _Check:
         if self._text[at] == "{":
             counts = _COUNTS.match(self._text, at)
             if counts is None:
-                raise PatternError("expected a number, as in {3} or {3,5}; \\{ is a brace", at)
+                raise PatternError(
+                    "expected a number, as in {3} or {3,5}; write \\{ for a brace", at
+                )
             low, high = int(counts[1]), int(counts[3] or counts[1])
             if high < low:
-                raise PatternError("the second number must not be below the first", at)
+                raise PatternError(f"{counts[0]} has no meaning here", at)
             times, end = max(high, 1), counts.end()
         if self._last == 0:
             raise PatternError("there is nothing to repeat here", at)
@@ -173,7 +175,7 @@ class _Check:
             if text[place : place + 1] == "-" and text[place + 1 : place + 2] not in ("]", ""):
                 high = self._member(place + 1)
                 if low.code < 0 or high.code < low.code:
-                    raise PatternError("this is not a range of characters", place - 1)
+                    raise PatternError("this range has no meaning here", place - 1)
                 place = high.end
         raise PatternError("expected a closing ]", at)
 
@@ -181,13 +183,13 @@ class _Check:
         if self._text[at] == "\\":
             return self._escape(at)
         if self._text[at] == "[" and self._text[at + 1 : at + 2] in (":", ".", "="):
-            raise PatternError("a set has no named classes; \\[ is a bracket", at)
+            raise PatternError(f"{self._text[at : at + 2]} has no meaning here", at)
         return _Member(ord(self._text[at]), at + 1)
 
     def _escape(self, at: int) -> _Member:
         following = self._text[at + 1 : at + 2]
         if following == "":
-            raise PatternError("a pattern cannot end with a backslash", at)
+            raise PatternError("a \\ at the end has no meaning here", at)
         if following in _CLASSES:
             return _Member(-1, at + 2)
         if following in _CONTROLS:

@@ -3,280 +3,237 @@
  * freezes the page. The browser's own engine goes back and tries again, which can take for ever. `spec/patterns.json` tests both.
  */
 
-export const MAX_PATTERN = 200;
-export const MAX_TEXT = 4096;
+const MAX_PATTERN = 200;
+const MAX_TEXT = 4096;
 const MAX_SIZE = 1000;
 const ANY_CASE = "(?i)";
-const WORD: readonly Range[] = [[0x30, 0x39], [0x41, 0x5a], [0x5f, 0x5f], [0x61, 0x7a]];
-const CLASSES: Readonly<Record<string, readonly Range[]>> = {
-  d: [[0x30, 0x39]],
-  w: WORD,
-  s: [[0x09, 0x0a], [0x0c, 0x0d], [0x20, 0x20]],
+const REPEATS = "*+?{";
+const CLASSES: Readonly<Record<string, Has>> = {
+  d: (code) => code >= 48 && code <= 57,
+  s: (code) => code === 32 || code === 9 || code === 10 || code === 12 || code === 13,
+  w: (code) => (code >= 48 && code <= 57) || (code >= 65 && code <= 90) || code === 95 || (code >= 97 && code <= 122),
 };
-const CONTROLS: Readonly<Record<string, number>> = { t: 9, n: 10, v: 11, f: 12, r: 13 };
-const LOOKING = "a pattern cannot look ahead or behind: join two conditions with 'and', the second with !~ for what must not occur";
+const CONTROLS = "tnvfr";
+const CONTROL_CODES: readonly number[] = [9, 10, 11, 12, 13];
 
-type Range = readonly [low: number, high: number];
-/** Ranges of characters, or all that are in none of them. */
-interface CharacterSet {
-  readonly ranges: readonly Range[];
-  readonly isNegated: boolean;
+type Has = (code: number) => boolean;
+/** One step through a pattern: past a character, past a place, or on to other steps. The last step is followed by the end. */
+interface Step {
+  readonly has?: Has;
+  readonly holds?: (codes: readonly number[], at: number) => boolean;
+  readonly to?: number[];
 }
-type Assertion = "^" | "$" | "b" | "B";
-type Node =
-  | { readonly type: "set"; readonly sets: readonly CharacterSet[]; readonly isNegated: boolean }
-  | { readonly type: "assert"; readonly kind: Assertion }
-  | { readonly type: "sequence"; readonly nodes: readonly Node[] }
-  | { readonly type: "choice"; readonly nodes: readonly Node[] }
-  | { readonly type: "repeat"; readonly node: Node; readonly least: number; readonly most: number };
-type Step =
-  | { readonly type: "set"; readonly has: (code: number) => boolean }
-  | { readonly type: "assert"; readonly kind: Assertion }
-  | { readonly type: "split"; to: number; or: number }
-  | { readonly type: "found" };
-
-/** What is wrong with a pattern, and at which character. */
-export class PatternError extends Error {
-  readonly at: number;
-
-  constructor(sentence: string, at = 0) {
-    super(sentence);
-    this.name = "PatternError";
-    this.at = at;
-  }
+/** Appends steps, which begin at the present end and lead to the end that is then. */
+type Emit = (steps: Step[]) => void;
+/** What stands for one character; its code where it is one and not a class. */
+interface Member {
+  readonly has: Has;
+  readonly code?: number;
 }
+
+/** What is wrong with a pattern. */
+export class PatternError extends Error {}
 
 /** Whether a pattern is found anywhere in a text; throws a `PatternError` for what is no pattern. */
-export function compilePattern(text: string): (text: string) => boolean {
-  const characters = [...text];
-  if (characters.length > MAX_PATTERN) throw new PatternError(`a pattern has at most ${MAX_PATTERN} characters`);
-  const isAnyCase = text.startsWith(ANY_CASE);
+export function compilePattern(pattern: string): (text: string) => boolean {
   const steps: Step[] = [];
-  emit(new Parser(characters, isAnyCase ? ANY_CASE.length : 0).whole(), steps, isAnyCase);
-  steps.push({ type: "found" });
-  return (searched) => isFound(steps, searched);
+  parse([...pattern])(steps);
+  return (text) => isFound(steps, text);
 }
 
-class Parser {
-  readonly #text: readonly string[];
-  #at: number;
-  /** How long what was parsed is with its repeats written out; a group's begins at 0. */
-  #size = 0;
+function parse(text: readonly string[]): Emit {
+  const isAnyCase = text.slice(0, ANY_CASE.length).join("") === ANY_CASE;
+  let at = isAnyCase ? ANY_CASE.length : 0;
+  /** How long the group, or the whole, is with its repeats written out. */
+  let size = 0;
 
-  constructor(text: readonly string[], at: number) {
-    this.#text = text;
-    this.#at = at;
-  }
+  const fail = (sentence: string): never => {
+    throw new PatternError(sentence);
+  };
+  const failAt = (what: string): never => fail(`${what} has no meaning here`);
+  const isNext = (characters: string): boolean => at < text.length && characters.includes(text[at]!);
 
-  whole(): Node {
-    const node = this.#choice(null);
-    if (this.#at < this.#text.length) throw new PatternError("there is no ( for this )", this.#at);
-    return node;
-  }
-
-  #choice(opened: number | null): Node {
-    const options: Node[][] = [[]];
-    for (;;) {
-      const character = this.#text[this.#at];
-      if (character === undefined && opened !== null) throw new PatternError("expected a closing )", opened);
-      if (character === undefined || character === ")") break;
-      if (character === "|") {
-        this.#at++;
+  function choice(): Emit {
+    const options: Emit[][] = [[]];
+    while (at < text.length && !isNext(")")) {
+      if (isNext("|")) {
+        at++;
         options.push([]);
       } else {
-        options.at(-1)!.push(this.#item(character));
+        options.at(-1)!.push(item());
       }
-      if (this.#size > MAX_SIZE) throw new PatternError(`a pattern has at most ${MAX_SIZE} characters with its repeats written out`, this.#at);
+      if (size > MAX_SIZE) fail(`a pattern has at most ${MAX_SIZE} characters with its repeats written out`);
     }
-    return { type: "choice", nodes: options.map((nodes) => ({ type: "sequence", nodes })) };
+    return either(options.map((parts): Emit => (steps) => parts.forEach((part) => part(steps))));
   }
 
-  #item(character: string): Node {
-    if ("*+?{".includes(character)) this.#repeats(0);
-    const before = this.#size;
-    const node = this.#atom(character);
-    if (node.type === "assert") return node;
-    return this.#repeated(node, this.#size - before);
-  }
-
-  #atom(character: string): Node {
-    const at = this.#at;
-    if (character === "(") return this.#group(at);
-    if (character === "^" || character === "$") {
-      this.#at++;
-      return { type: "assert", kind: character };
+  function item(): Emit {
+    if (isNext(REPEATS)) counts(0);
+    if (isNext("^$") || (isNext("\\") && /^[bB]$/.test(text[at + 1] ?? ""))) {
+      if (isNext("\\")) at++;
+      const kind = text[at++]!;
+      return (steps) => steps.push({ holds: (codes, index) => holds(kind, codes, index) });
     }
-    const next = this.#text[at + 1];
-    if (character === "\\" && (next === "b" || next === "B")) {
-      this.#at += 2;
-      return { type: "assert", kind: next };
-    }
-    this.#size++;
-    if (character === "[") return this.#set(at);
-    if (character === "\\") return { type: "set", sets: [this.#escape()], isNegated: false };
-    this.#at++;
-    if (character === ".") return { type: "set", sets: [{ ranges: [[0x0a, 0x0a]], isNegated: true }], isNegated: false };
-    return { type: "set", sets: [one(character.codePointAt(0)!)], isNegated: false };
-  }
-
-  #group(at: number): Node {
-    const start = this.#text.slice(at, at + 3).join("");
-    if (/^\(\?[=!<]/.test(start)) throw new PatternError(LOOKING, at);
-    if (start.startsWith("(?") && start !== "(?:") throw new PatternError("after (? only : is known, and (?i) at the start", at);
-    this.#at += start === "(?:" ? 3 : 1;
-    const outer = this.#size;
-    this.#size = 0;
-    const node = this.#choice(at);
-    this.#at++;
-    this.#size = outer + Math.max(this.#size, 1);
-    return node;
-  }
-
-  #repeated(node: Node, size: number): Node {
-    const character = this.#text[this.#at];
-    if (character === undefined || !"*+?{".includes(character)) return node;
-    const [least, most] = this.#repeats(size);
-    const times = Math.max(most === Infinity ? least : most, 1);
-    this.#size += size * (character === "{" ? times - 1 : 0);
-    if (this.#text[this.#at] === "?") this.#at++;
+    const before = size;
+    const body = isNext("(") ? group() : one(isNext("[") ? set() : isNext(".") ? dot() : escaped().has);
+    if (!isNext(REPEATS)) return body;
+    const once = size - before;
+    const isCounted = isNext("{");
+    const [least, most] = counts(once);
+    if (isCounted) size += once * (Math.max(most === Infinity ? least : most, 1) - 1);
+    if (isNext("?")) at++;
     // A second repeat has nothing to repeat.
-    const following = this.#text[this.#at];
-    if (this.#size <= MAX_SIZE && following !== undefined && "*+?{".includes(following)) this.#repeats(0);
-    return { type: "repeat", node, least, most };
+    if (size <= MAX_SIZE && isNext(REPEATS)) counts(0);
+    return repeat(body, least, most);
   }
 
-  /** How often; `size` is that of what is repeated, 0 for nothing. */
-  #repeats(size: number): readonly [number, number] {
-    const at = this.#at;
-    const character = this.#text[at];
-    let counts: readonly [number, number] = [character === "+" ? 1 : 0, character === "?" ? 1 : Infinity];
-    this.#at++;
-    if (character === "{") {
-      const found = /^\{(\d{1,6})(?:(,)(\d{1,6})?)?\}/.exec(this.#text.slice(at).join(""));
-      if (found === null) throw new PatternError("expected a number, as in {3} or {3,5}; \\{ is a brace", at);
-      const least = Number(found[1]);
-      const most = found[3] === undefined ? (found[2] === undefined ? least : Infinity) : Number(found[3]);
-      if (most < least) throw new PatternError("the second number must not be below the first", at);
-      counts = [least, most];
-      this.#at = at + found[0].length;
+  function one(has: Has): Emit {
+    size++;
+    const isIn = isAnyCase ? (code: number): boolean => cases(code).some(has) : has;
+    return (steps) => steps.push({ has: isIn });
+  }
+
+  function group(): Emit {
+    const start = text.slice(at, at + 3).join("");
+    if (/^\(\?[=!<]/.test(start)) fail("a pattern cannot look ahead or behind: join two conditions with 'and', the second with !~ for what must not occur");
+    if (/^\(\?[^:]?$/.test(start)) failAt("(?");
+    at += start === "(?:" ? 3 : 1;
+    const outer = size;
+    size = 0;
+    const body = choice();
+    if (at++ === text.length) fail("expected a closing )");
+    size = outer + Math.max(size, 1);
+    return body;
+  }
+
+  /** How often what is next is repeated; `once` is the size of that, 0 for nothing. */
+  function counts(once: number): readonly [number, number] {
+    let found: readonly [number, number] = [Number(isNext("+")), isNext("?") ? 1 : Infinity];
+    if (isNext("{")) {
+      const [all, least, comma, most] = /^\{(\d{1,6})(?:(,)(\d{1,6})?)?\}/.exec(text.slice(at).join("")) ?? fail("expected a number, as in {3} or {3,5}; write \\{ for a brace");
+      found = [Number(least), most === undefined ? (comma === undefined ? Number(least) : Infinity) : Number(most)];
+      if (found[1] < found[0]) failAt(all!);
+      at += all!.length - 1;
     }
-    if (size === 0) throw new PatternError("there is nothing to repeat here", at);
-    return counts;
+    at++;
+    if (once === 0) fail("there is nothing to repeat here");
+    return found;
   }
 
-  #set(at: number): Node {
-    const isNegated = this.#text[at + 1] === "^";
-    const first = at + (isNegated ? 2 : 1);
-    const sets: CharacterSet[] = [];
-    this.#at = first;
-    while (this.#at < this.#text.length) {
-      if (this.#text[this.#at] === "]" && this.#at > first) {
-        this.#at++;
-        return { type: "set", sets, isNegated };
+  function set(): Has {
+    at++;
+    const isNegated = isNext("^");
+    if (isNegated) at++;
+    const first = at;
+    const members: Has[] = [];
+    while (!isNext("]") || at === first) {
+      if (at === text.length) fail("expected a closing ]");
+      if (isNext("[") && /^[:.=]$/.test(text[at + 1] ?? "")) failAt(`[${text[at + 1]}`);
+      const low = escaped();
+      const after = text[at + 1];
+      if (isNext("-") && after !== undefined && after !== "]") {
+        at++;
+        const high = escaped();
+        if (!(high.code! >= low.code!)) failAt("this range");
+        members.push((code) => code >= low.code! && code <= high.code!);
+      } else {
+        members.push(low.has);
       }
-      const low = this.#member();
-      const dash = this.#at;
-      const after = this.#text[dash + 1];
-      if (this.#text[dash] !== "-" || after === "]" || after === undefined) {
-        sets.push(low);
-        continue;
-      }
-      this.#at++;
-      const high = this.#member();
-      const [from, to] = [single(low), single(high)];
-      if (from === null || to === null || to < from) throw new PatternError("this is not a range of characters", dash - 1);
-      sets.push({ ranges: [[from, to]], isNegated: false });
     }
-    throw new PatternError("expected a closing ]", at);
+    at++;
+    const isIn = (code: number): boolean => members.some((has) => has(code));
+    // Of a character in any case none may be in a set that is negated, so its other cases are looked at here.
+    return isNegated ? (code) => !(isAnyCase ? cases(code) : [code]).some(isIn) : isIn;
   }
 
-  #member(): CharacterSet {
-    const character = this.#text[this.#at]!;
-    if (character === "\\") return this.#escape();
-    if (character === "[" && [":", ".", "="].includes(this.#text[this.#at + 1] ?? "")) {
-      throw new PatternError("a set has no named classes; \\[ is a bracket", this.#at);
-    }
-    this.#at++;
-    return one(character.codePointAt(0)!);
+  function dot(): Has {
+    at++;
+    return (code) => code !== 10;
   }
 
-  #escape(): CharacterSet {
-    const at = this.#at;
-    const character = this.#text[at + 1];
-    if (character === undefined) throw new PatternError("a pattern cannot end with a backslash", at);
-    this.#at += 2;
-    if (/^[dwsDWS]$/.test(character)) return { ranges: CLASSES[character.toLowerCase()]!, isNegated: /[DWS]/.test(character) };
-    if (Object.hasOwn(CONTROLS, character)) return one(CONTROLS[character]!);
-    const digits = this.#text.slice(at + 2, at + 4).join("");
-    if (character === "x" && /^[0-9A-Fa-f]{2}$/.test(digits)) {
-      this.#at += 2;
-      return one(Number.parseInt(digits, 16));
+  function escaped(): Member {
+    const character = text[at++]!;
+    if (character !== "\\") return literal(character.codePointAt(0)!);
+    const next = text[at++] ?? failAt("a \\ at the end");
+    const isClass = CLASSES[next.toLowerCase()];
+    if (isClass !== undefined) return { has: next >= "a" ? isClass : (code) => !isClass(code) };
+    if (CONTROLS.includes(next)) return literal(CONTROL_CODES[CONTROLS.indexOf(next)]!);
+    const digits = text.slice(at, at + 2).join("");
+    if (next === "x" && /^[0-9a-f]{2}$/i.test(digits)) {
+      at += 2;
+      return literal(Number.parseInt(digits, 16));
     }
-    if (/^[1-9]$/.test(character)) throw new PatternError("a pattern cannot refer back to a group: join conditions with 'and', ~ and !~", at);
+    if (/[1-9]/.test(next)) fail("a pattern cannot refer back to a group: join conditions with 'and', ~ and !~");
     // Signs of ASCII stand for themselves.
-    if (/^[\0-\x7f]$/.test(character) && !/^[0-9A-Za-z]$/.test(character)) return one(character.codePointAt(0)!);
-    throw new PatternError(`\\${character} has no meaning here`, at);
+    if (next > "\x7f" || /[0-9a-z]/i.test(next)) failAt(`\\${next}`);
+    return literal(next.codePointAt(0)!);
   }
+
+  if (text.length > MAX_PATTERN) fail(`a pattern has at most ${MAX_PATTERN} characters`);
+  const whole = choice();
+  if (at < text.length) fail("there is no ( for this )");
+  return whole;
 }
 
-function one(code: number): CharacterSet {
-  return { ranges: [[code, code]], isNegated: false };
+function literal(code: number): Member {
+  return { code, has: (other) => other === code };
 }
 
-function single({ ranges, isNegated }: CharacterSet): number | null {
-  const [low, high] = ranges[0]!;
-  return ranges.length === 1 && !isNegated && low === high ? low : null;
+function either(options: readonly Emit[]): Emit {
+  return (steps) => {
+    const ends: number[] = [];
+    for (const option of options) {
+      const to = [steps.length + 1];
+      steps.push({ to });
+      option(steps);
+      steps.push({ to: ends });
+      if (option !== options.at(-1)) to.push(steps.length);
+    }
+    ends.push(steps.length);
+  };
 }
 
-/** Appends the steps of a node; they begin at the present end and go on at the end that is then. */
-function emit(node: Node, steps: Step[], isAnyCase: boolean): void {
-  if (node.type === "set") steps.push({ type: "set", has: tester(node.sets, node.isNegated, isAnyCase) });
-  else if (node.type === "assert") steps.push(node);
-  else if (node.type === "sequence") for (const inner of node.nodes) emit(inner, steps, isAnyCase);
-  else if (node.type === "choice") emitChoice(node.nodes, steps, isAnyCase);
-  else {
-    for (let time = 0; time < node.least; time++) emit(node.node, steps, isAnyCase);
-    if (node.most === Infinity) emitLoop(node.node, steps, isAnyCase);
-    else for (let time = node.least; time < node.most; time++) emitMaybe(node.node, steps, isAnyCase);
+function repeat(body: Emit, least: number, most: number): Emit {
+  return (steps) => {
+    for (let time = 0; time < least; time++) body(steps);
+    const isEndless = most === Infinity;
+    for (let time = least; time < (isEndless ? least + 1 : most); time++) {
+      const start = steps.length;
+      const to = [start + 1];
+      steps.push({ to });
+      body(steps);
+      if (isEndless) steps.push({ to: [start] });
+      to.push(steps.length);
+    }
+  };
+}
+
+/** Follows all ways through the steps at once, a character at a time. */
+function isFound(steps: readonly Step[], text: string): boolean {
+  const codes = Array.from(text, (character) => character.codePointAt(0)!).slice(0, MAX_TEXT);
+  const seenAt = new Int32Array(steps.length).fill(-1);
+  let now: number[] = [];
+  for (let at = 0; at <= codes.length; at++) {
+    const waiting = [0, ...now];
+    now = [];
+    while (waiting.length > 0) {
+      const index = waiting.pop()!;
+      if (index === steps.length) return true;
+      if (seenAt[index] === at) continue;
+      seenAt[index] = at;
+      const { has, to, holds: isHere } = steps[index]!;
+      if (to !== undefined) waiting.push(...to);
+      else if (has === undefined ? isHere!(codes, at) : at < codes.length && has(codes[at]!)) (has === undefined ? waiting : now).push(index + 1);
+    }
   }
+  return false;
 }
 
-function emitChoice(options: readonly Node[], steps: Step[], isAnyCase: boolean): void {
-  const ends: { to: number; or: number }[] = [];
-  options.forEach((option, index) => {
-    if (index === options.length - 1) return emit(option, steps, isAnyCase);
-    const split = { type: "split" as const, to: steps.length + 1, or: 0 };
-    steps.push(split);
-    emit(option, steps, isAnyCase);
-    const end = { type: "split" as const, to: 0, or: 0 };
-    ends.push(end);
-    steps.push(end);
-    split.or = steps.length;
-  });
-  for (const end of ends) end.to = end.or = steps.length;
-}
-
-function emitLoop(node: Node, steps: Step[], isAnyCase: boolean): void {
-  const start = steps.length;
-  const split = { type: "split" as const, to: start + 1, or: 0 };
-  steps.push(split);
-  emit(node, steps, isAnyCase);
-  steps.push({ type: "split", to: start, or: start });
-  split.or = steps.length;
-}
-
-function emitMaybe(node: Node, steps: Step[], isAnyCase: boolean): void {
-  const split = { type: "split" as const, to: steps.length + 1, or: 0 };
-  steps.push(split);
-  emit(node, steps, isAnyCase);
-  split.or = steps.length;
-}
-
-function tester(sets: readonly CharacterSet[], isNegated: boolean, isAnyCase: boolean): (code: number) => boolean {
-  const isIn = (code: number): boolean => sets.some(({ ranges, isNegated: isOutside }) => ranges.some(([low, high]) => code >= low && code <= high) !== isOutside);
-  const has = (code: number): boolean => (isAnyCase ? cases(code).some(isIn) : isIn(code)) !== isNegated;
-  const ascii = Array.from({ length: 128 }, (_, code) => has(code));
-  return (code) => (code < 128 ? ascii[code]! : has(code));
+function holds(kind: string, codes: readonly number[], at: number): boolean {
+  if (kind === "^") return at === 0;
+  if (kind === "$") return at === codes.length;
+  const isWord = (code = 0): boolean => CLASSES["w"]!(code);
+  return (isWord(codes[at - 1]) !== isWord(codes[at])) === (kind === "b");
 }
 
 function cases(code: number): readonly number[] {
@@ -284,39 +241,4 @@ function cases(code: number): readonly number[] {
   const upper = character.toUpperCase();
   const others = [character.toLowerCase(), upper, upper.toLowerCase()].filter((other) => [...other].length === 1);
   return [code, ...others.map((other) => other.codePointAt(0)!)];
-}
-
-/** Follows all ways through the steps at once, a character at a time. */
-function isFound(steps: readonly Step[], text: string): boolean {
-  const codes = Array.from(text.length > MAX_TEXT ? [...text].slice(0, MAX_TEXT) : text, (character) => character.codePointAt(0)!);
-  const seenAt = new Int32Array(steps.length).fill(-1);
-  let now: number[] = [];
-  for (let at = 0; at <= codes.length; at++) {
-    const active: number[] = [];
-    const waiting = [0, ...now.reverse()];
-    while (waiting.length > 0) {
-      const index = waiting.pop()!;
-      if (seenAt[index] === at) continue;
-      seenAt[index] = at;
-      const step = steps[index]!;
-      if (step.type === "found") return true;
-      if (step.type === "split") waiting.push(step.or, step.to);
-      else if (step.type === "set") active.push(index);
-      else if (holds(step.kind, codes, at)) waiting.push(index + 1);
-    }
-    if (at === codes.length) return false;
-    const code = codes[at]!;
-    now = active.filter((index) => (steps[index] as Extract<Step, { type: "set" }>).has(code)).map((index) => index + 1);
-  }
-  return false;
-}
-
-function holds(kind: Assertion, codes: readonly number[], at: number): boolean {
-  if (kind === "^") return at === 0;
-  if (kind === "$") return at === codes.length;
-  return (isWord(codes[at - 1]) !== isWord(codes[at])) === (kind === "b");
-}
-
-function isWord(code: number | undefined): boolean {
-  return code !== undefined && WORD.some(([low, high]) => code >= low && code <= high);
 }
