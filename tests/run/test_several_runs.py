@@ -289,3 +289,37 @@ def test_each_run_has_a_companion_of_its_own(start_run: StartRun) -> None:
         wait_for_the_end(run.dir)
         writers = {part.writer.partition("-")[0] for part in run.folder.parts()}
         assert {"telemetry", "findings"} <= writers
+
+
+OWN_MEMORY = """
+def own_mib(pid):
+    lines = open(f"/proc/{pid}/smaps_rollup").read().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_")) / 1024
+
+runs = [start("0", companion=True)]
+before = own_mib("self")
+runs += [start(str(number), companion=True) for number in range(1, 6)]
+for step in range(100):
+    for run in runs:
+        run.log({"loss": 1.0}, step=step)
+grown = (own_mib("self") - before) / 5
+print(grown, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="looks into /proc")
+def test_an_open_run_costs_at_most_20_mib_with_its_companion(tmp_path: Path) -> None:
+    """Memory that no other process shares: what twenty open runs cost twenty times."""
+    with start_script(tmp_path, OWN_MEMORY) as process:
+        assert process.stdout is not None
+        grown = float(process.stdout.readline())
+        folder = run_folder(tmp_path, "5")
+        wait_for(lambda: any(r["log"] == "event" for r in records(folder)))  # it has begun
+        (companion,) = companions(folder)
+        rollup = Path(f"/proc/{companion}/smaps_rollup").read_text().splitlines()
+        process.communicate("\n", timeout=60)
+    own = sum(int(line.split()[1]) for line in rollup if line.startswith("Private_")) / 1024
+    assert grown + own <= 20, (grown, own)
+    for number in range(6):
+        wait_for_the_end(run_folder(tmp_path, str(number)))
