@@ -18,7 +18,7 @@ def test_a_running_run_shows_the_live_page(
     run = start_run()
     run.log({"loss": 1.0})
     shown = run._repr_html_()
-    address = re.search(r'src="(http://127\.0\.0\.1:\d+/)"', shown)
+    address = re.search(r'src="(http://127\.0\.0\.1:\d+/)#run=', shown)
     assert address is not None, shown
     with urllib.request.urlopen(address[1] + "healthz", timeout=30) as answer:
         assert b"epochal" in answer.read()

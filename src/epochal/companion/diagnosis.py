@@ -132,6 +132,7 @@ class Diagnosis:
 
     def _feed(self, writer: str, records: list[Record]) -> None:
         rank = self._ranks[writer]
+        self._journal.open()  # readers judge a run themselves where this file is missing
         for record in self._health.thin(records, rank=rank):
             self._take(self._health.judge(record, rank=rank, writer=writer))
             self._note_phase(record)

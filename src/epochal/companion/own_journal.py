@@ -37,6 +37,11 @@ class OwnJournal:
         self._farewell = farewell
         self._writer: JournalWriter | None = None
 
+    def open(self) -> None:
+        """Make the file now, for one that means something without records: nothing was found."""
+        if self._charge.folder.journal.is_dir():
+            self._opened()
+
     def write(self, kind: str, fields: Mapping[str, Any], *, at: float | None = None) -> None:
         """Append one record; ``at`` in Unix seconds, now if left out."""
         if not self._charge.folder.journal.is_dir():
