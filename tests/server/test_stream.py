@@ -3,7 +3,9 @@ from __future__ import annotations
 import math
 import shutil
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -271,3 +273,45 @@ def test_a_run_that_cannot_be_read_does_not_silence_the_others(
         event = until(events, "records")
     assert (event.data["run"], points(event)) == ("id-bad", {2: 2.0})
     assert server.ask("/healthz").json["faults"] > 0
+
+
+def test_streams_are_whole_while_others_read_the_same_runs(tmp_path: Path, server: Server) -> None:
+    """Whoever asks reads on in a run too; no stream misses it or hears it twice."""
+    journals = [Journal(tmp_path, name).metrics(0, loss=0.0) for name in ("a", "b")]
+    last, stop = 300, threading.Event()
+
+    def listen(names: Sequence[str]) -> list[tuple[str, float]]:
+        heard: list[tuple[str, float]] = []
+        begin = [f"{name}:loop.1.0.1" for name in names]
+        with server.listen(run=names, since=begin) as events:
+            while sum(step == last for _, step in heard) < len(names):
+                event = until(events, "records")
+                heard += [(event.data["run"], step) for step in points(event)]
+        return heard
+
+    def ask() -> None:
+        while not stop.is_set():
+            server.ask("/api/series", run=["id-a", "id-b"], name="loss")
+            server.ask("/api/runs", query="step > 10")
+            server.ask("/metrics")
+
+    subscriptions = [["id-a"], ["id-b"], ["id-a", "id-b"], ["id-b", "id-a"]]
+    with ThreadPoolExecutor(16) as pool:
+        asking = [pool.submit(ask) for _ in range(3)]
+        listening = []
+        for step in range(1, last + 1):
+            for journal in journals:
+                journal.metrics(step, loss=float(step))
+            if step % 50 == 1:  # some join while the runs grow
+                listening += [(one, pool.submit(listen, one)) for one in subscriptions[:2]]
+                subscriptions.append(subscriptions.pop(0))
+        try:
+            for names, heard in listening:
+                steps = heard.result(120)
+                for name in names:
+                    assert [step for run, step in steps if run == name] == list(range(1, last + 1))
+        finally:
+            stop.set()
+        for one in asking:
+            one.result(60)
+    assert server.ask("/healthz").json["faults"] == 0
