@@ -107,3 +107,26 @@ def test_a_full_disk_loses_the_file_but_not_the_run(
     logger.run.finish()
     assert logger.lost == 3
     assert capsys.readouterr().err.count("cannot write") == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "files"), [(LogVerbosity.DEFAULT, False), (LogVerbosity.VERBOSE, True)]
+)
+def test_files_of_a_dataset_are_shown_when_verbose(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], level: LogVerbosity, files: bool
+) -> None:
+    with TrainingRunLogger(tmp_path / "t.json", verbosity=level) as logger:
+        logger.log_dataset("train", files=["a.bin", "b.bin"], tokens=100)
+    shown = capsys.readouterr().err
+    assert "train: 100 tokens in 2 files" in shown
+    assert ("a.bin" in shown) is files
+
+
+@pytest.mark.parametrize("level", [LogVerbosity.SILENT, LogVerbosity.QUIET])
+def test_findings_are_not_printed_where_evaluations_alone_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], level: LogVerbosity
+) -> None:
+    with TrainingRunLogger(tmp_path / "t.json", verbosity=level) as logger:
+        for step in range(30):
+            logger.log_step(step, 1.0, 100, 1.0, 0.1, float("nan") if step > 10 else 1.0, 0.1)
+    assert capsys.readouterr().err == ""

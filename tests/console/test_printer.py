@@ -129,3 +129,21 @@ def test_no_bar_where_there_is_no_terminal() -> None:
 def test_a_negative_interval_raises() -> None:
     with pytest.raises(UsageError, match="min_interval_s"):
         Console(min_interval_s=-1)
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"),
+    [
+        (LogVerbosity.SILENT, []),
+        (LogVerbosity.QUIET, []),
+        (Verbosity.QUIET, ["epochal: error: nan"]),
+        (LogVerbosity.DEFAULT, ["epochal: error: nan", "epochal: warning: slow"]),
+        (Verbosity.NORMAL, ["epochal: error: nan", "epochal: warning: slow"]),
+    ],
+)
+def test_findings_by_level(level: Verbosity | LogVerbosity, shown: list[str]) -> None:
+    stream = io.StringIO()
+    console = Console(stream, verbosity=level)
+    console.finding("error: nan", is_error=True)
+    console.finding("warning: slow", is_error=False)
+    assert stream.getvalue().splitlines() == shown

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from epochal.console.stream import printable
 from epochal.format import format_bytes, format_count
 
-FILES_SHOWN = 10
 LONGEST_VALUE = 200
 _MIB = 2**20
 _GIGA_ABOVE = 2e9
@@ -111,17 +110,15 @@ def phases_block(
     return "\n".join(lines)
 
 
-def dataset_block(splits: Iterable[DatasetSplit], *, all_files: bool = False) -> str:
-    """The splits of a dataset with their first files; all of them at VERBOSE (``all_files``)."""
+def dataset_block(splits: Iterable[DatasetSplit], *, with_files: bool = False) -> str:
+    """The splits of a dataset; with the files of each at VERBOSE (``with_files``)."""
     lines = ["[Dataset]"]
     for split in splits:
         count = len(split.files) if split.num_files is None else split.num_files
         files = f" in {count} {'file' if count == 1 else 'files'}" if count else ""
         lines.append(f"  {printable(split.name)}: {format_count(split.tokens)} tokens{files}")
-        lines += _files(split.files if all_files else split.files[:FILES_SHOWN])
-        hidden = 0 if all_files else len(split.files) - FILES_SHOWN
-        if hidden > 0:
-            lines.append(f"    ... {hidden} more, shown when verbose")
+        if with_files:
+            lines += _files(split.files)
     return "\n".join(lines)
 
 

@@ -57,9 +57,13 @@ class Console:
             raise UsageError(f"min_interval_s={min_interval_s!r} must be 0 or more seconds.")
         self._level: Verbosity | None = None
         self._always_eval = False
+        self._is_minimal = False
         if verbosity is not None and verbosity is not LogVerbosity.DEFAULT:
             self._level = as_verbosity(verbosity)
             self._always_eval = isinstance(verbosity, LogVerbosity) and verbosity.shows_eval
+            self._is_minimal = (
+                isinstance(verbosity, LogVerbosity) and verbosity < LogVerbosity.DEFAULT
+            )
         self._stream = stream
         self._min_interval_s = min_interval_s
         self._step_due = -math.inf
@@ -143,6 +147,15 @@ class Console:
             self._notices.add(text)
             self._release()
             self._print(f"epochal: {text}", label="")
+
+    def finding(self, text: str, *, is_error: bool) -> None:
+        """Print what a health rule found: an error at QUIET, a warning at NORMAL.
+
+        ``LogVerbosity.QUIET`` and ``SILENT`` print neither; ``epochal doctor`` and the page do.
+        """
+        level = Verbosity.QUIET if is_error else Verbosity.NORMAL
+        if self.enabled(level) and not self._is_minimal:
+            self.notice(text)
 
     def ring(self) -> None:
         """Ring the terminal's bell; nothing where there is no terminal."""

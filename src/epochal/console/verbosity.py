@@ -42,10 +42,15 @@ class Verbosity(IntEnum):
 
 
 class LogVerbosity(IntEnum):
-    """The four levels of ``TrainingRunLogger``."""
+    """The four levels of ``TrainingRunLogger``.
+
+    SILENT prints nothing, QUIET evaluations only, DEFAULT the lines of a training and findings,
+    VERBOSE also the state of GPUs and the files of datasets. At every level a run says on stderr
+    when records cannot be written.
+    """
 
     SILENT = -2
-    QUIET = -1  # evaluations only
+    QUIET = -1
     DEFAULT = 0
     VERBOSE = 1
 

@@ -133,6 +133,7 @@ class FindingsShown:
         if is_told:
             return
         console = self._run.console
-        console.notice(f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip())
+        words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
+        console.finding(words, is_error=finding.severity == "error")
         if finding.severity == "error":
             console.ring()

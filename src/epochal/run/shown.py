@@ -85,7 +85,7 @@ class Shown:
             num_files=record.get("files"),
         )
         verbose = self._console.enabled(Verbosity.VERBOSE)
-        self._console.block(lambda: blocks.dataset_block([split], all_files=verbose))
+        self._console.block(lambda: blocks.dataset_block([split], with_files=verbose))
 
 
 def _gpu_model(record: Mapping[str, Any]) -> str:
