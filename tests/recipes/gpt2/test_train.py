@@ -14,8 +14,11 @@ import pytest
 import torch.distributed as dist
 
 from epochal.cli.main import main as epochal_command
-from epochal.journal.layout import RunFolder, read_json
+from epochal.journal.layout import LOOP, RunFolder, read_json
 from epochal.reading import open as open_store
+from epochal.recipes.gpt2.estimate import record_bytes
+from epochal.recipes.gpt2.flags import Flags
+from epochal.segments.seal import seal_part
 from epochal.torch.manifest import list_manifests
 from tests.recipes.gpt2.trainings import (
     SMALL,
@@ -88,6 +91,17 @@ def test_parameters_and_gradients_are_watched_and_the_data_is_described(whole: P
     assert [r["split"] for r in records(whole, "run", "dataset")] == ["train", "eval"]
     config = config_of(whole, "run")
     assert (config["max_lr"], config["vocab_size"], config["world_size"]) == (1e-3, 384, 1)
+
+
+def test_the_record_takes_the_disk_that_was_estimated(whole: Path, tmp_path: Path) -> None:
+    folder = RunFolder(whole / "runs" / "gpt2" / "run")
+    (part,) = (part for part in folder.parts() if part.writer == LOOP)
+    seal_part(folder, part, into=tmp_path)
+    tensors = {r["name"] for r in records(whole, "run", "histogram")}
+    flags = Flags(num_epochs=2, steps_per_epoch=10, warmup_steps=2, eval_freq=5, histogram_freq=8)
+    estimated, _ = record_bytes(flags, num_tensors=len(tensors) // 2)
+    sealed = sum(file.stat().st_size for file in tmp_path.iterdir())
+    assert estimated == pytest.approx(sealed, rel=0.25)
 
 
 def test_checkpoints_are_made_as_asked(whole: Path) -> None:

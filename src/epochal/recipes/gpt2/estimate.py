@@ -17,8 +17,10 @@ from epochal.torch.leaks import rss_kb
 from epochal.torch.memory import cuda_peak_reserved_bytes
 
 _WARM_UP, _MEASURED = 2, 5
-# Bytes on disk, measured on the whole 95,365-step run: benchmarks/gpt2_disk.txt.
-STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 33, 200, 120
+# Bytes on disk, measured on the whole 95,365-step run (benchmarks/gpt2_disk.txt) and on runs of 10
+# and 200 steps: a sealed file begins with what it holds, some columns for each watched tensor.
+FILE_BYTES, TENSOR_BYTES = 25_000, 3_500
+STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 31, 200, 105
 STEP_BOARD_BYTES, HISTOGRAM_BOARD_BYTES = 310, 1_200
 # Weights, and the two averages AdamW keeps of each, in float32.
 _BYTES_PER_PARAMETER = 12
@@ -85,12 +87,17 @@ def evaluations_of(flags: Flags) -> int:
 
 def record_bytes(flags: Flags, *, num_tensors: int) -> tuple[int, int]:
     """The run's record on disk, sealed and without telemetry, and its TensorBoard event file."""
+    tensors = num_tensors if flags.histogram_freq else 0
     watched = -(-flags.last_step // flags.histogram_freq) if flags.histogram_freq else 0
     histograms = 2 * num_tensors * watched
     evaluations = evaluations_of(flags) * EVAL_BYTES
     steps = flags.last_step
     return (
-        steps * STEP_BYTES + evaluations + histograms * HISTOGRAM_BYTES,
+        FILE_BYTES
+        + tensors * TENSOR_BYTES
+        + steps * STEP_BYTES
+        + evaluations
+        + histograms * HISTOGRAM_BYTES,
         steps * STEP_BOARD_BYTES + evaluations + histograms * HISTOGRAM_BOARD_BYTES,
     )
 
