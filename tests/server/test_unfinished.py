@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import select
 import socket
 import struct
@@ -84,14 +85,18 @@ def test_many_half_sent_requests_leave_room_for_others(tmp_path: Path) -> None:
 
 def test_a_stream_and_a_kept_connection_are_not_half_sent(hasty: Server) -> None:
     bearer = {"Authorization": "Bearer a-long-secret"}
-    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with hasty.listen(run="id-x", headers=bearer) as events, connect(hasty, request) as kept:
+    kept = http.client.HTTPConnection("127.0.0.1", hasty.port, timeout=WAIT_S)
+    with hasty.listen(run="id-x", headers=bearer) as events, closing(kept):
         until(events, "ready")
+        ports = set()
         for _ in range(3):
-            kept.sendall(request)
-            assert kept.recv(4096).startswith(b"HTTP/1.1 200")
+            kept.request("GET", "/healthz")
+            assert kept.sock is not None
+            ports.add(kept.sock.getsockname())
+            assert kept.getresponse().read()
             with connect(hasty) as other:
                 assert is_closed(other)  # as long as a request may take has passed
+        assert len(ports) == 1
         assert hasty.ask("/healthz").json["streams"] == 1
 
 
