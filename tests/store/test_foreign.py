@@ -235,6 +235,9 @@ def test_a_run_is_named_by_its_path(tmp_path: Path) -> None:
     assert store.run(str(tmp_path / "logs" / "a")).brief().name == "a"
     with pytest.raises(UsageError, match=r"holds 2 runs: a, b\."):
         store.run(str(tmp_path / "logs"))
+    with pytest.raises(UsageError, match="there is no file or folder"):
+        load_run(tmp_path / "nothing")
+    (tmp_path / "nothing").mkdir()
     with pytest.raises(UsageError, match="nor does it hold runs of another tracker"):
         load_run(tmp_path / "nothing")
 

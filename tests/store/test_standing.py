@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 import epochal
+from epochal.cli.main import main
 from epochal.store.local import LocalStore, load_run
 from tests.store.journals import Journal, settle
 
@@ -112,3 +114,53 @@ def test_an_alert_that_failed_after_the_end_counts(tmp_path: Path) -> None:
     assert counts(journal) == (0, 1)
     (entry,) = load_run(journal.folder.path).findings()
     assert entry.record["sentence"] == "No route."
+
+
+def _killed_and_resumed(root: Path, num_steps: int) -> Journal:
+    """The first attempt lost its companion before it wrote what it found; the second is fine."""
+    journal = Journal(root, config={"lr": 0.1})
+    for step in range(num_steps):
+        journal.metrics(step, loss=float("nan") if step > num_steps // 2 else 1.0 + 0.01 * step)
+    journal.add(finding("early", "warning"), writer="findings")
+    journal.add({"log": "resume", "step": 10}, attempt=2)
+    for step in range(10, 30):
+        journal.metrics(step, loss=1.0 - 0.01 * step, attempt=2)
+    journal.add({"log": "finish", "status": "finished"}, writer="findings", attempt=2).finish(
+        attempt=2
+    )
+    return journal
+
+
+def _doctors_counts(root: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, int]:
+    main(["doctor", "x", "--json", "--dir", str(root)])
+    said = json.loads(capsys.readouterr().out)
+    return said["errors"], said["warnings"]
+
+
+def test_a_killed_and_resumed_run_is_counted_alike_by_ls_and_doctor(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = _killed_and_resumed(tmp_path, 60)
+    listed = counts(journal)
+    assert listed == _doctors_counts(tmp_path, capsys)
+    assert listed[0] == 1
+    assert not load_run(journal.folder.path).info.is_partly_watched
+    assert len(LocalStore(tmp_path).runs("errors == 1")) == 1
+
+
+def test_a_long_one_is_marked_until_somebody_has_looked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path / "cache"))
+    root = tmp_path / "runs"
+    journal = _killed_and_resumed(root, 1200)
+    settle(root)
+    assert counts(journal) == (0, 1)
+    main(["ls", "--dir", str(root)])
+    assert "1 warning (over) +" in capsys.readouterr().out
+    found = _doctors_counts(root, capsys)
+    assert found[0] >= 1
+    main(["ls", "--json", "--dir", str(root)])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["info"]["errors"], row["info"]["warnings"]) == found
+    assert not row["info"]["is_partly_watched"]

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, run_of
+from epochal.cli.command import add_json, add_run, store_of
 from epochal.cli.output import one_line, say, say_json
 from epochal.format import format_reached
 from epochal.health.finding import Finding, evidence_text
@@ -36,12 +36,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Diagnose a run; 1 when there is an error among the findings, as when it crashed."""
-    view = run_of(args)
-    found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
-    if args.json:
-        say_json(_as_data(view, found))
-    else:
-        say("\n".join(_report(view, found)))
+    with store_of(args) as store:  # closing it keeps the count for lists
+        view = store.run(args.run)
+        found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
+        if args.json:
+            say_json(_as_data(view, found))
+        else:
+            say("\n".join(_report(view, found)))
     return 1 if any(finding.severity == "error" for finding in found) else 0
 
 

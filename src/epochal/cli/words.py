@@ -33,12 +33,21 @@ def findings_text(info: RunInfo) -> str | None:
     """How much was found, ``2 errors, 1 warning (over)``; None where nobody looked."""
     if info.errors is None:
         return None
-    return ", ".join(text for text in _counts(info) if text) or "none"
+    found = ", ".join(text for text in _counts(info) if text) or "none"
+    if not info.is_partly_watched:
+        return found
+    return f"{found} so far; 'epochal doctor' looks at what nobody watched"
 
 
 def gravest_text(info: RunInfo) -> str | None:
-    """The same in short: the errors, or the warnings where there are no errors."""
-    return next((text for text in _counts(info) if text), None if info.errors is None else "none")
+    """The same in short: the errors, or the warnings where there are no errors.
+
+    A ``+`` behind it says that an attempt was not watched to its end.
+    """
+    if info.errors is None:
+        return None
+    found = next((text for text in _counts(info) if text), "none")
+    return f"{found} +" if info.is_partly_watched else found
 
 
 def _counts(info: RunInfo) -> tuple[str, str]:

@@ -64,7 +64,9 @@ class RunInfo:
     ``problem`` is a sentence about a run that cannot be read, wholly or in part; ``tracker`` is
     whose files a run that is not ours is read from. ``errors`` and ``warnings`` count what was
     found, over or not, and how the run ended; ``open_errors`` and ``open_warnings`` what of it
-    still holds. All are None where nobody looked. ``nonfinite``: the last loss is nan or infinite.
+    still holds. All are None where nobody looked. ``is_partly_watched``: a companion did not see
+    the end of an attempt, and nobody has looked at the rest yet. ``nonfinite``: the last loss is
+    nan or infinite.
     """
 
     id: str
@@ -92,6 +94,7 @@ class RunInfo:
     open_errors: int | None = None
     open_warnings: int | None = None
     nonfinite: bool = False
+    is_partly_watched: bool = False
 
     @property
     def steps_done(self) -> int | None:

@@ -180,6 +180,8 @@ def seconds(record: Record) -> float:
 
 
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:
+    if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
+        raise TypeError("the stats of an allocator are a list")
     if record["log"] == "epoch":
         return chain(scalars_of(record), _epoch_extras(record))
     return scalars_of(record)

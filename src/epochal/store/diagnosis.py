@@ -21,6 +21,7 @@ from epochal.store.answers import Entry
 from epochal.store.ending import bad_ending
 from epochal.store.late_findings import late_findings
 from epochal.store.part import Part
+from epochal.store.standing import watched_attempts
 from epochal.store.state import RunState
 
 # About a second's reading: a server answers other questions as well.
@@ -36,15 +37,18 @@ class Diagnosis:
 
     def __init__(self) -> None:
         self._attempts: dict[int, _Attempt] = {}
+        # Whether all records of uncovered attempts had been read at the last call.
+        self.is_complete = False
 
     def entries(self, state: RunState, *, is_live: bool, most: int | None) -> list[Entry]:
         """Findings that no file of the run has; ``most`` bounds how many records are read now."""
         written = _written(state)
-        covered = _covered(state, is_live=is_live)
+        covered = watched_attempts(state, is_live=is_live)
         found: list[Entry] = []
+        self.is_complete = True
         for number in sorted({part.name.attempt for part in state.parts} - covered):
             attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
-            attempt.read_on(state.parts, most=most)
+            self.is_complete &= attempt.read_on(state.parts, most=most)
             found += [entry for entry in attempt.found() if told_as(entry.record) not in written]
         written |= {told_as(entry.record) for entry in found}
         for place, (number, record) in enumerate(late_findings(state, written)):
@@ -66,21 +70,23 @@ class _Attempt:
         self._is_closed = False
         self._found: list[Finding] = []
 
-    def read_on(self, parts: Sequence[Part], *, most: int | None) -> None:
-        """Read what was not read before."""
+    def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:
+        """Read what was not read before; whether that was all there is."""
         mine = [part for part in parts if self._is_mine(part)]
         merged = heapq.merge(*map(self._unread, mine), key=lambda item: moment_of(item[1]))
         rest = merged if most is None else islice(merged, most)
         ranks = {(*part.name,): part.facts.origin.rank for part in mine}
-        has_ended = False
+        has_ended, num_read = False, 0
         for position, record in rest:
             self._next[position.writer, position.part] = position.ordinal + 1
             rank = ranks[position[:3]]
             self._take(self._health.feed(record, rank=rank, writer=position.writer))
             has_ended |= record.get("log") == "finish" and position.writer == LOOP
+            num_read += 1
         if has_ended and not self._is_closed:
             self._is_closed = True
             self._take(self._health.close())
+        return most is None or num_read < most
 
     def found(self) -> list[Entry]:
         """What was found, as it was told; what is open as far as it has come."""
@@ -103,15 +109,9 @@ class _Attempt:
         self._found.extend(findings)
 
 
-def _covered(state: RunState, *, is_live: bool) -> set[int]:
-    """The attempts whose findings are in the run's own files."""
-    parts = [part for part in state.parts if part.name.writer == FINDINGS]
-    newest = {state.attempts} if is_live else set()
-    return {
-        part.name.attempt
-        for part in parts
-        if part.facts.finish is not None or part.name.attempt in newest
-    }
+def is_ending(entry: Entry) -> bool:
+    """Whether an entry says how the run ended, which is known with its status."""
+    return (entry.position.writer, entry.position.part) == (_WRITER, _ENDING_PART)
 
 
 def _written(state: RunState) -> set[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from epochal.record import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey, unix_time
-from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis
+from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis, is_ending
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
 from epochal.store.labels import check_labels
@@ -23,6 +23,7 @@ from epochal.store.naming import no_metric, resolve
 from epochal.store.part import StalePartError
 from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
+from epochal.store.standing import Found, as_they_stand, count
 from epochal.store.state import RunState
 from epochal.store.status import derive_status
 
@@ -31,6 +32,8 @@ _UNREADABLE = Status("unreadable", "unreadable")
 _SETTLED_S = 60.0
 # A question is asked again each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
+# So few that the health rules see them in a fraction of a second.
+_FEW_RECORDS = 1000
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 
@@ -319,7 +322,20 @@ class LocalRun:
     @_locked
     def info(self) -> RunInfo:
         """The run in one row; its status as of now."""
+        self._held.guard.run(self.place, self._work_out_little)
         return self.row.info(self.id, folder=str(self.path), status=self.status)
+
+    @property
+    @_locked
+    def found(self) -> Found | None:
+        """How much was found, as ``info`` counts it; None where nobody looked."""
+        self._held.guard.run(self.place, self._work_out_little)
+        return self.row.found_by(self.status)
+
+    def _work_out_little(self) -> None:
+        """Look at what a companion that was killed left, where that is quickly done."""
+        if self.row.is_partly_watched(self.status) and self.row.unwatched <= _FEW_RECORDS:
+            self.findings(most=None)
 
     @property
     @_locked
@@ -484,7 +500,19 @@ class LocalRun:
         worked_out = self._ask(
             lambda state: self._diagnosis.entries(state, is_live=is_live, most=most)
         )
-        return by_time([*self.entries("finding", rank=None), *worked_out])
+        found = by_time([*self.entries("finding", rank=None), *worked_out])
+        if self._diagnosis.is_complete and not is_live:
+            self._keep_count(found)
+        return found
+
+    def _keep_count(self, found: Sequence[Entry]) -> None:
+        """Have lists count what was worked out, in this process and by the index in others."""
+        row = self.row
+        told = ((e.position.attempt, e.record) for e in found if not is_ending(e))
+        counted = count(as_they_stand(told, attempts=row.attempts))
+        if row.worked_out != counted:
+            row.worked_out = counted
+            self.has_news = True
 
     @_locked
     def machines(self) -> Sequence[Machine]:

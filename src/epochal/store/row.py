@@ -15,7 +15,7 @@ from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number
 from epochal.store.entries import entries_of
-from epochal.store.standing import NOTHING, Found, ends_nonfinite, found_in
+from epochal.store.standing import NOTHING, Found, ends_nonfinite, found_in, num_unwatched
 from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
@@ -29,8 +29,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
     ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone) and
     ``source`` (where another tracker's run lies, or was copied from) are what its status is derived
-    from. ``found`` does not count how the run ended: that is known with its status. ``summaries``
-    fills up with those that were asked for; it is the only field that changes.
+    from. ``found`` is what was recorded as found; ``worked_out`` the same with what was found later
+    in the ``unwatched`` records, once they have been looked at. Neither counts how the run ended:
+    that is known with its status. ``summaries`` fills up with those that were asked for; it and
+    ``worked_out`` are the only fields that change.
     """
 
     id: str
@@ -59,12 +61,15 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     metrics: list[Metric]
     found: Found | None
     nonfinite: bool
+    unwatched: int
+    worked_out: Found | None = None
     summaries: dict[str, list[Any]] = {}
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
         """The row as it is handed out, under the id that its store knows the run by."""
         found = self.found_by(status)
         return RunInfo(
+            is_partly_watched=self.is_partly_watched(status),
             id=run_id,
             name=self.name,
             project=self.project,
@@ -94,10 +99,18 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
     def found_by(self, status: Status) -> Found | None:
         """How much was found, with how the run ended where it did not end well."""
+        found = self.found
+        if self.worked_out is not None and status.state != "running":
+            found = self.worked_out
         ending = ending_severity(status.state)
         if ending is None or "pid" not in (self.process or {}):
-            return self.found
-        return (self.found or NOTHING).and_one(ending)
+            return found
+        return (found or NOTHING).and_one(ending)
+
+    def is_partly_watched(self, status: Status) -> bool:
+        """Whether more may be found than was recorded: a companion did not see an attempt's end."""
+        is_known = self.found is None or self.worked_out is not None
+        return not is_known and bool(self.unwatched) and status.state != "running"
 
     @property
     def tracker(self) -> str | None:
@@ -170,6 +183,7 @@ def make_row(
         metrics=state.metrics,
         found=found_in(state),
         nonfinite=ends_nonfinite(state),
+        unwatched=num_unwatched(state),
     )
 
 
@@ -206,6 +220,7 @@ def faulty_row(path: Path, problem: str) -> Row:
         metrics=[],
         found=None,
         nonfinite=False,
+        unwatched=0,
     )
 
 

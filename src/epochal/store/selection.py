@@ -16,6 +16,7 @@ from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import Row
+from epochal.store.standing import Found
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _MISSING = object()
@@ -37,6 +38,10 @@ class Subject(Protocol):
     @property
     def status(self) -> Status:
         """How it stands."""
+
+    @property
+    def found(self) -> Found | None:
+        """How much was found; None where nobody looked."""
 
     def metric(self, name: str) -> Metric | None:
         """The metric that a name means."""
@@ -79,7 +84,7 @@ FIELDS = (*_PLAIN, *(f"{name}.…" for name in _NESTED))
 
 
 def _found(run: Subject, which: str) -> int | None:
-    found = run.row.found_by(run.status)
+    found = run.found
     return None if found is None else getattr(found, which)
 
 

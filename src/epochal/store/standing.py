@@ -1,6 +1,7 @@
 """How a run looks from a list: how much was found, what of it holds, whether its loss is a number.
 
-Only what stands in the run's files counts: no rule on curves is run for a list.
+What stands in the run's files counts. Of attempts that nobody watched to their end, the rules run
+over those with few records; a longer one is counted once ``doctor`` or the page has looked at it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from epochal.health.finding import Finding, Severity, told_as
 from epochal.journal.layout import FINDINGS
 from epochal.record import Record
 from epochal.store.columns import SeriesKey
+from epochal.store.entries import by_time, entries_of
 from epochal.store.late_findings import late_findings
 from epochal.store.state import RunState
 
@@ -55,23 +57,45 @@ def as_they_stand(told: Iterable[tuple[int, Record]], *, attempts: int) -> list[
     return list(by_id.values())
 
 
-def found_in(state: RunState) -> Found | None:
-    """What was found in all attempts; None where nobody looked in the newest."""
-    told: list[tuple[int, Record]] = []
-    was_watched = False
-    for part in sorted(state.parts, key=lambda part: part.name.attempt):
-        places = list(part.places("finding"))
-        if part.name.attempt == state.attempts:
-            was_watched |= bool(places) or part.name.writer == FINDINGS
-        told += [(part.name.attempt, record) for record in part.read("finding", places)]
-    if not was_watched:
-        return None
-    told += late_findings(state, {told_as(record) for _, record in told})
-    findings = as_they_stand(told, attempts=state.attempts)
-    every = [finding.severity for finding in findings]
-    held = [finding.severity for finding in findings if finding.state == "open"]
+def count(findings: Iterable[Finding]) -> Found:
+    """How many errors and warnings there are, and how many of them hold: the one count for all."""
+    listed = list(findings)
+    every = [finding.severity for finding in listed]
+    held = [finding.severity for finding in listed if finding.state == "open"]
     return Found(
         every.count("error"), every.count("warning"), held.count("error"), held.count("warning")
+    )
+
+
+def found_in(state: RunState) -> Found | None:
+    """What was recorded as found in all attempts; None where nobody looked in the newest."""
+    newest = [part for part in state.parts if part.name.attempt == state.attempts]
+    if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
+        return None
+    entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
+    told = [(entry.position.attempt, entry.record) for entry in entries]
+    told += late_findings(state, {told_as(record) for _, record in told})
+    return count(as_they_stand(told, attempts=state.attempts))
+
+
+def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:
+    """The attempts whose findings are in the run's own files, all of them."""
+    parts = [part for part in state.parts if part.name.writer == FINDINGS]
+    newest = {state.attempts} if is_live else set()
+    return {
+        part.name.attempt
+        for part in parts
+        if part.facts.finish is not None or part.name.attempt in newest
+    }
+
+
+def num_unwatched(state: RunState) -> int:
+    """How many records nobody looked at to the end, as the run stands without a companion."""
+    watched = watched_attempts(state, is_live=False)
+    return sum(
+        part.facts.num_records
+        for part in state.parts
+        if part.name.attempt not in watched and part.name.writer != FINDINGS
     )
 
 
