@@ -4,10 +4,10 @@ from pathlib import Path
 
 from epochal.store.local import load_run
 from epochal.tui.cells import plain
-from epochal.tui.chronicle import Chronicle
 from epochal.tui.glyphs import UNICODE
 from epochal.tui.machine import Gpu, gpus_of, hosts_of
 from epochal.tui.panels.machines import gpu_detail, gpu_lines, host_detail, host_lines
+from epochal.tui.run_log import RunLog
 from tests.store.journals import Journal
 
 GIB = 2**30
@@ -29,9 +29,9 @@ def machine(tmp_path: Path) -> Journal:
 
 def gpus(journal: Journal) -> list[Gpu]:
     run = load_run(journal.folder.path)
-    chronicle = Chronicle(run)
-    chronicle.read()
-    return gpus_of(run, chronicle.throttles)
+    run_log = RunLog(run)
+    run_log.read()
+    return gpus_of(run, run_log.throttles)
 
 
 def test_gpus_are_read_with_their_units_and_in_their_order(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from epochal.store.local import LocalStore
+from epochal.tui.app_state import AppState
 from epochal.tui.cells import plain
 from epochal.tui.control import is_quit, press
-from epochal.tui.desk import Desk
 from epochal.tui.glyphs import UNICODE
 from epochal.tui.screen import compose
 from epochal.tui.tips import hints, tip
@@ -16,13 +16,13 @@ from tests.store.journals import Journal
 
 
 def tip_of(root: Path, view: View | None = None) -> str | None:
-    desk = Desk(LocalStore(root))
-    assert desk.run is not None
-    return tip(desk.run.info, view or View(), desk.chronicle())
+    state = AppState(LocalStore(root))
+    assert state.run is not None
+    return tip(state.run.info, view or View(), state.run_log())
 
 
-def footer(desk: Desk, view: View) -> str:
-    return plain(compose(desk, view, columns=100, rows=30, glyphs=UNICODE)[-1])
+def footer(state: AppState, view: View) -> str:
+    return plain(compose(state, view, columns=100, rows=30, glyphs=UNICODE)[-1])
 
 
 def test_every_tab_has_keys_of_its_own() -> None:
@@ -65,9 +65,9 @@ def test_a_held_picture_says_how_to_go_on(tmp_path: Path) -> None:
 
 def test_the_tip_is_on_the_screen_where_there_is_room(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=1.0).finish("failed")
-    desk = Desk(LocalStore(tmp_path))
-    large = compose(desk, View(), columns=100, rows=30, glyphs=UNICODE)
-    small = compose(desk, View(), columns=60, rows=12, glyphs=UNICODE)
+    state = AppState(LocalStore(tmp_path))
+    large = compose(state, View(), columns=100, rows=30, glyphs=UNICODE)
+    small = compose(state, View(), columns=60, rows=12, glyphs=UNICODE)
     assert any(plain(line).startswith("tip epochal resume") for line in large)
     assert not any(plain(line).startswith("tip") for line in small)
 
@@ -76,24 +76,24 @@ def test_the_tip_is_on_the_screen_where_there_is_room(tmp_path: Path) -> None:
 def test_nothing_is_done_to_a_run_without_a_second_key(tmp_path: Path, key: str, verb: str) -> None:
     # Its process is this one: were anything sent, the tests would end here.
     Journal(tmp_path).metrics(1, loss=1.0)
-    desk = Desk(LocalStore(tmp_path))
-    asked = press(key, View(), desk)
-    assert f"{verb} p/x?" in footer(desk, asked)
+    state = AppState(LocalStore(tmp_path))
+    asked = press(key, View(), state)
+    assert f"{verb} p/x?" in footer(state, asked)
     assert not is_quit("q", asked)
-    assert press("q", asked, desk) == View()
-    assert press("escape", asked, desk) == View()
-    assert desk.notice == ""
+    assert press("q", asked, state) == View()
+    assert press("escape", asked, state) == View()
+    assert state.notice == ""
 
 
 def test_a_run_that_has_ended_is_not_asked_about(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=1.0).finish()
-    desk = Desk(LocalStore(tmp_path))
-    assert press("X", View(), desk) == press("Z", View(), desk) == View()
+    state = AppState(LocalStore(tmp_path))
+    assert press("X", View(), state) == press("Z", View(), state) == View()
 
 
 def test_why_a_run_cannot_be_stopped_is_said_until_the_next_key(tmp_path: Path) -> None:
     Journal(tmp_path, host="node-7", pid=1).metrics(1, loss=1.0)
-    desk = Desk(LocalStore(tmp_path))
-    view = press("X", press("X", View(), desk), desk)
-    assert "on the machine 'node-7'" in footer(desk, view)
-    assert "? keys" in footer(desk, press("1", view, desk))
+    state = AppState(LocalStore(tmp_path))
+    view = press("X", press("X", View(), state), state)
+    assert "on the machine 'node-7'" in footer(state, view)
+    assert "? keys" in footer(state, press("1", view, state))

@@ -15,7 +15,7 @@ from epochal.settings import cache_folder
 
 if TYPE_CHECKING:
     from epochal.store.local import LocalStore
-    from epochal.tui.desk import Desk
+    from epochal.tui.app_state import AppState
     from epochal.tui.glyphs import Glyphs
 
 _PLAIN_COLUMNS = 100
@@ -46,19 +46,19 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Watch until ``q``; without a terminal, print once."""
-    from epochal.tui.desk import Desk
+    from epochal.tui.app_state import AppState
     from epochal.tui.glyphs import glyphs_for
 
     glyphs = glyphs_for(sys.stdout.encoding, ascii_only=args.ascii)
     store, key = _opened(args)
     with store:
         chosen = None if key is None else store.run(key)
-        desk = Desk(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
+        state = AppState(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
         # Where terminals have no modes to set, as on Windows, it is printed once too.
         has_terminal = sys.platform != "win32" and sys.stdin.isatty() and sys.stdout.isatty()
         if args.once or not has_terminal:
-            return _print_once(desk, glyphs)
-        return _watch(desk, glyphs)
+            return _print_once(state, glyphs)
+        return _watch(state, glyphs)
 
 
 def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
@@ -74,16 +74,16 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
     return open_store(path, follow_links=links), None
 
 
-def _print_once(desk: Desk, glyphs: Glyphs) -> int:
+def _print_once(state: AppState, glyphs: Glyphs) -> int:
     from epochal.tui.snapshot import snapshot
     from epochal.tui.view import View
 
     columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-    say_lines(snapshot(desk, View(), columns=columns, now=time.time(), glyphs=glyphs))
-    return 0 if desk.run is not None else 1
+    say_lines(snapshot(state, View(), columns=columns, now=time.time(), glyphs=glyphs))
+    return 0 if state.run is not None else 1
 
 
-def _watch(desk: Desk, glyphs: Glyphs) -> int:
+def _watch(state: AppState, glyphs: Glyphs) -> int:
     from epochal.tui.paint import painter_for
     from epochal.tui.session import Session
     from epochal.tui.terminal import Ended, Terminal
@@ -91,7 +91,7 @@ def _watch(desk: Desk, glyphs: Glyphs) -> int:
 
     try:
         with Terminal(sys.stdout, painter=painter_for(sys.stdout)) as terminal:
-            Session(desk, terminal, glyphs=glyphs, view=View()).run()
+            Session(state, terminal, glyphs=glyphs, view=View()).run()
     except Ended as ended:
         return ended.code
     return 0

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from epochal.store.answers import RunInfo
 from epochal.store.progress import progress_of
 from epochal.store.steering import Wish
+from epochal.tui.app_state import AppState
 from epochal.tui.cells import EMPTY, Line, Span, beside, block, clip, fit, printable, spread, width
-from epochal.tui.chronicle import Chronicle
 from epochal.tui.control import filter_text
-from epochal.tui.desk import Desk
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.keys import FILTERS, HELP
 from epochal.tui.machine import gpus_of, hosts_of
@@ -29,6 +28,7 @@ from epochal.tui.panels.words import (
     sample_lines,
     sample_title,
 )
+from epochal.tui.run_log import RunLog
 from epochal.tui.tips import hints, tip
 from epochal.tui.view import View
 from epochal.tui.vitals import vitals_of
@@ -50,46 +50,46 @@ class Size:
     rows: int
 
 
-def compose(desk: Desk, view: View, *, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def compose(state: AppState, view: View, *, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
     """The whole screen: exactly ``rows`` lines of ``columns`` cells."""
     if columns < _SMALLEST[0] or rows < _SMALLEST[1]:
         needed = f"{_SMALLEST[0]}x{_SMALLEST[1]} or more, please"
         return block([(Span(needed),)], columns=columns, rows=rows)
     top = [
-        _run_line(desk, columns, glyphs),
+        _run_line(state, columns, glyphs),
         tab_line(view.tab, columns=columns, right=_modes(view)),
-        *_trouble(desk),
-        *_tip(desk, view, rows),
+        *_trouble(state),
+        *_tip(state, view, rows),
     ]
-    bottom = _footer(desk, view, columns)
+    bottom = _footer(state, view, columns)
     size = Size(columns, rows - len(top) - 1)
-    body = _help(size, glyphs) if view.shows_help else _body(desk, view, size, glyphs)
+    body = _help(size, glyphs) if view.shows_help else _body(state, view, size, glyphs)
     drawn = block(body, columns=columns, rows=size.rows)
     return block([*top, *drawn, bottom], columns=columns, rows=rows)
 
 
-def _run_line(desk: Desk, columns: int, glyphs: Glyphs) -> Line:
-    if desk.run is None:
+def _run_line(state: AppState, columns: int, glyphs: Glyphs) -> Line:
+    if state.run is None:
         return (Span("epochal watch", "strong"),)
-    info = desk.run.info
-    progress = progress_of(desk.run, info, now=time.time())
+    info = state.run.info
+    progress = progress_of(state.run, info, now=time.time())
     return run_line(info, progress, columns=columns, glyphs=glyphs)
 
 
-def _trouble(desk: Desk) -> list[Line]:
+def _trouble(state: AppState) -> list[Line]:
     """Why a run ended, and what of it could not be read."""
-    if desk.run is None:
+    if state.run is None:
         return []
-    info = desk.run.info
+    info = state.run.info
     words = [text for text in (info.status.reason, info.problem) if text]
     return [(Span(printable(" ".join(words)), "bad"),)] if words else []
 
 
-def _tip(desk: Desk, view: View, rows: int) -> list[Line]:
+def _tip(state: AppState, view: View, rows: int) -> list[Line]:
     """What can be done now, where there is room for a line of it."""
-    if desk.run is None or rows < _TIP_FROM:
+    if state.run is None or rows < _TIP_FROM:
         return []
-    text = tip(desk.run.info, view, desk.chronicle())
+    text = tip(state.run.info, view, state.run_log())
     return [] if text is None else [(Span("tip ", "key"), Span(printable(text), "dim"))]
 
 
@@ -106,19 +106,19 @@ def _modes(view: View) -> Line:
     return (*spans, Span(" held ", "shout")) if view.is_paused else spans
 
 
-def _footer(desk: Desk, view: View, columns: int) -> Line:
+def _footer(state: AppState, view: View, columns: int) -> Line:
     if view.typing is not None:
         text = filter_text(view, view.typing)
         start = Span(f"filter {view.typing.what}: ", "key")
-        note = Span(f"  {desk.problem}", "bad") if desk.problem else Span("")
+        note = Span(f"  {state.problem}", "bad") if state.problem else Span("")
         return clip((start, Span(text), Span(" ", "chosen"), note), columns)
-    if view.asking is not None and desk.run is not None:
-        return clip(_question(desk.run.info, view.asking), columns)
-    if desk.notice:
-        return clip((Span(desk.notice, "accent"),), columns)
-    if desk.problem:
-        return clip((Span(desk.problem, "bad"),), columns)
-    place = f"run {desk.place + 1} of {len(desk.runs):,}" if len(desk.runs) > 1 else ""
+    if view.asking is not None and state.run is not None:
+        return clip(_question(state.run.info, view.asking), columns)
+    if state.notice:
+        return clip((Span(state.notice, "accent"),), columns)
+    if state.problem:
+        return clip((Span(state.problem, "bad"),), columns)
+    place = f"run {state.place + 1} of {len(state.runs):,}" if len(state.runs) > 1 else ""
     spans: Line = ()
     for hint in hints(view).split("  "):
         *keys, meaning = hint.split(" ")
@@ -140,74 +140,74 @@ def _question(info: RunInfo, wish: Wish) -> Line:
     )
 
 
-def _body(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
+def _body(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
     side = min(max(size.columns // 6, 26), 36)
     has_room = size.columns >= _SIDE_FROM
     shows = has_room if view.shows_runs is None else view.shows_runs
     if shows and not has_room:
         return run_list(
-            desk, columns=size.columns, rows=size.rows, glyphs=glyphs, filtered=view.run_filter
+            state, columns=size.columns, rows=size.rows, glyphs=glyphs, filtered=view.run_filter
         )
     if not shows:
-        return _tab(desk, view, size, glyphs)
-    listed = run_list(desk, columns=side, rows=size.rows, glyphs=glyphs, filtered=view.run_filter)
+        return _tab(state, view, size, glyphs)
+    listed = run_list(state, columns=side, rows=size.rows, glyphs=glyphs, filtered=view.run_filter)
     inner = Size(size.columns - side - 3, size.rows)
     return beside(
         block(listed, columns=side, rows=size.rows),
-        block(_tab(desk, view, inner, glyphs), columns=inner.columns, rows=inner.rows),
+        block(_tab(state, view, inner, glyphs), columns=inner.columns, rows=inner.rows),
         between=Span(f" {glyphs.wall} ", "dim"),
     )
 
 
-def _tab(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
-    chronicle = desk.chronicle()
-    if desk.run is None or chronicle is None:
+def _tab(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
+    run_log = state.run_log()
+    if state.run is None or run_log is None:
         return [EMPTY, (Span(_NO_RUN, "dim"),)]
     if view.tab == "overview":
         if size.columns >= _TWO_COLUMNS_FROM:
-            return _wide_overview(desk, view, chronicle, size, glyphs)
-        return _narrow_overview(desk, view, chronicle, size, glyphs)
+            return _wide_overview(state, view, run_log, size, glyphs)
+        return _narrow_overview(state, view, run_log, size, glyphs)
     if view.tab == "charts":
-        return _charts(desk, view, size, glyphs)
+        return _charts(state, view, size, glyphs)
     if view.tab == "system":
-        return _scrolled(desk, view, _system(desk, chronicle, size, glyphs), size)
+        return _scrolled(state, view, _system(state, run_log, size, glyphs), size)
     if view.tab == "log":
-        lines, desk.scroll_end = log_window(
-            list(chronicle.log), columns=size.columns, rows=size.rows, scroll=view.scroll
+        lines, state.scroll_end = log_window(
+            list(run_log.log), columns=size.columns, rows=size.rows, scroll=view.scroll
         )
         return lines
     if view.tab == "text":
-        return _scrolled(desk, view, _texts(chronicle, size, glyphs), size)
-    run = desk.run
+        return _scrolled(state, view, _texts(run_log, size, glyphs), size)
+    run = state.run
     lines = config_lines(run.config, run.facts, run.info, columns=size.columns)
-    return _scrolled(desk, view, lines, size)
+    return _scrolled(state, view, lines, size)
 
 
-def _charts(desk: Desk, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
+def _charts(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
     columns, rows = size.columns, size.rows
     if view.is_enlarged:
-        metric = desk.metric(view.metric)
-        return large_chart(desk, view, metric, columns=columns, rows=rows, glyphs=glyphs)
-    return chart_grid(desk, view, columns=columns, rows=rows, glyphs=glyphs)
+        metric = state.metric(view.metric)
+        return large_chart(state, view, metric, columns=columns, rows=rows, glyphs=glyphs)
+    return chart_grid(state, view, columns=columns, rows=rows, glyphs=glyphs)
 
 
 def _wide_overview(
-    desk: Desk, view: View, chronicle: Chronicle, size: Size, glyphs: Glyphs
+    state: AppState, view: View, run_log: RunLog, size: Size, glyphs: Glyphs
 ) -> list[Line]:
     """The chart, findings and log on the left; figures, machine and sample on the right."""
     right = Size(min(max(size.columns * 2 // 5, 40), 56), size.rows)
     left = Size(size.columns - right.columns - 3, size.rows)
     below = min(max(size.rows // 3, 4), 16)
     drawn = large_chart(
-        desk,
+        state,
         view,
-        desk.metric(view.metric),
+        state.metric(view.metric),
         columns=left.columns,
         rows=max(left.rows - below, _LEAST_CHART),
         glyphs=glyphs,
     )
-    words = _words(chronicle, Size(left.columns, left.rows - len(drawn)), glyphs)
-    figures = _figures(desk, chronicle, right, glyphs)
+    words = _words(run_log, Size(left.columns, left.rows - len(drawn)), glyphs)
+    figures = _figures(state, run_log, right, glyphs)
     return beside(
         block([*drawn, *words], columns=left.columns, rows=size.rows),
         block(figures, columns=right.columns, rows=size.rows),
@@ -215,34 +215,34 @@ def _wide_overview(
     )
 
 
-def _figures(desk: Desk, chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
-    assert desk.run is not None
+def _figures(state: AppState, run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
+    assert state.run is not None
     columns = size.columns
     lines = [title("Vital signs", columns, glyphs=glyphs)]
-    lines += vital_lines(vitals_of(desk.run), columns=columns, glyphs=glyphs)
-    machine = _machine(desk, chronicle, columns, glyphs)
+    lines += vital_lines(vitals_of(state.run), columns=columns, glyphs=glyphs)
+    machine = _machine(state, run_log, columns, glyphs)
     if machine:
         lines += [EMPTY, title("Machine", columns, glyphs=glyphs), *machine]
-    if chronicle.texts and size.rows - len(lines) >= 4:
-        sample = chronicle.texts[-1]
+    if run_log.texts and size.rows - len(lines) >= 4:
+        sample = run_log.texts[-1]
         heading = title("Sample", columns, glyphs=glyphs, remark=sample_title(sample))
         lines += [EMPTY, heading, *sample_lines(sample, columns=columns)]
     return lines
 
 
-def _machine(desk: Desk, chronicle: Chronicle, columns: int, glyphs: Glyphs) -> list[Line]:
-    assert desk.run is not None
-    gpus = gpus_of(desk.run, chronicle.throttles)
+def _machine(state: AppState, run_log: RunLog, columns: int, glyphs: Glyphs) -> list[Line]:
+    assert state.run is not None
+    gpus = gpus_of(state.run, run_log.throttles)
     lines = gpu_lines(gpus[:_MOST_GPUS], columns=columns, glyphs=glyphs)
     if len(gpus) > _MOST_GPUS:
         lines.append((Span(f"and {len(gpus) - _MOST_GPUS} more: see 3 system", "dim"),))
-    return lines + host_lines(hosts_of(desk.run)[:2], columns=columns, glyphs=glyphs)
+    return lines + host_lines(hosts_of(state.run)[:2], columns=columns, glyphs=glyphs)
 
 
-def _words(chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
+def _words(run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
     """Findings and the end of the log, in the rows there are."""
     lines: list[Line] = []
-    findings = chronicle.findings
+    findings = run_log.findings
     if findings and size.rows >= 2:
         num_open = sum(found.is_open for found in findings)
         remark = f"{num_open} open" if num_open else "all ended"
@@ -250,63 +250,65 @@ def _words(chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
         rows = max(1, size.rows // 2 - 1)
         lines += finding_lines(findings, columns=size.columns, rows=rows, glyphs=glyphs)
     rest = size.rows - len(lines) - 1
-    if rest >= 1 and chronicle.log:
+    if rest >= 1 and run_log.log:
         lines.append(title("Log", size.columns, glyphs=glyphs))
-        log = list(chronicle.log)
+        log = list(run_log.log)
         lines += log_lines(log, columns=size.columns, rows=rest)
     return lines
 
 
 def _narrow_overview(
-    desk: Desk, view: View, chronicle: Chronicle, size: Size, glyphs: Glyphs
+    state: AppState, view: View, run_log: RunLog, size: Size, glyphs: Glyphs
 ) -> list[Line]:
     """Everything below each other; the chart gets what the figures leave."""
-    assert desk.run is not None
+    assert state.run is not None
     columns = size.columns
-    vitals = vitals_of(desk.run)
+    vitals = vitals_of(state.run)
     is_tall = size.rows >= _LEAST_CHART + len(vitals) + 12
     draw = vital_lines if is_tall or len(vitals) <= _FEW_VITALS else vital_grid
     figures = draw(vitals, columns=columns, glyphs=glyphs)
-    machine = _machine(desk, chronicle, columns, glyphs)
+    machine = _machine(state, run_log, columns, glyphs)
     left = size.rows - _LEAST_CHART - len(figures)
     machine = machine[: max(left - 1, 0)]
     left -= len(machine)
     words: list[Line] = []
     if left >= 8:
-        words = _words(chronicle, Size(columns, left // 2), glyphs)
+        words = _words(run_log, Size(columns, left // 2), glyphs)
     elif left >= 1:
-        words = finding_lines(chronicle.findings, columns=columns, rows=1, glyphs=glyphs)
-        words += log_lines(list(chronicle.log), columns=columns, rows=min(left, 2) - len(words))
+        words = finding_lines(run_log.findings, columns=columns, rows=1, glyphs=glyphs)
+        words += log_lines(list(run_log.log), columns=columns, rows=min(left, 2) - len(words))
     rows = size.rows - len(figures) - len(machine) - len(words)
-    metric = desk.metric(view.metric)
-    drawn = large_chart(desk, view, metric, columns=columns, rows=rows, glyphs=glyphs)
+    metric = state.metric(view.metric)
+    drawn = large_chart(state, view, metric, columns=columns, rows=rows, glyphs=glyphs)
     return [*drawn, *figures, *machine, *words]
 
 
-def _system(desk: Desk, chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
-    assert desk.run is not None
+def _system(state: AppState, run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
+    assert state.run is not None
     parts = [
         gpu_detail(gpu, columns=size.columns, glyphs=glyphs)
-        for gpu in gpus_of(desk.run, chronicle.throttles)
+        for gpu in gpus_of(state.run, run_log.throttles)
     ]
-    parts += [host_detail(host, columns=size.columns, glyphs=glyphs) for host in hosts_of(desk.run)]
+    parts += [
+        host_detail(host, columns=size.columns, glyphs=glyphs) for host in hosts_of(state.run)
+    ]
     if not parts:
         return [(Span("This run measured no machine.", "dim"),)]
     return [line for part in parts for line in (*part, EMPTY)]
 
 
-def _texts(chronicle: Chronicle, size: Size, glyphs: Glyphs) -> list[Line]:
+def _texts(run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
     """The samples, the newest first."""
     lines: list[Line] = []
-    for sample in reversed(chronicle.texts):
+    for sample in reversed(run_log.texts):
         lines.append(title(sample_title(sample), size.columns, glyphs=glyphs))
         lines += [*sample_lines(sample, columns=size.columns), EMPTY]
     return lines or [(Span("This run logged no text.", "dim"),)]
 
 
-def _scrolled(desk: Desk, view: View, lines: Sequence[Line], size: Size) -> list[Line]:
-    desk.scroll_end = max(len(lines) - size.rows, 0)
-    first = min(view.scroll, desk.scroll_end)
+def _scrolled(state: AppState, view: View, lines: Sequence[Line], size: Size) -> list[Line]:
+    state.scroll_end = max(len(lines) - size.rows, 0)
+    first = min(view.scroll, state.scroll_end)
     return list(lines[first : first + size.rows])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from epochal.store.progress import progress_of
+from epochal.tui.app_state import AppState
 from epochal.tui.cells import EMPTY, Line, Span
-from epochal.tui.desk import Desk
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.machine import gpus_of, hosts_of
 from epochal.tui.panels.charts import large_chart
@@ -21,37 +21,43 @@ _CHART_ROWS, _FINDINGS, _LOG = 14, 8, 8
 _SAMPLE_ROWS = 6
 
 
-def snapshot(desk: Desk, view: View, *, columns: int, now: float, glyphs: Glyphs) -> list[Line]:
+def snapshot(
+    state: AppState, view: View, *, columns: int, now: float, glyphs: Glyphs
+) -> list[Line]:
     """The chosen run as it is at the Unix time ``now``; as many lines as it takes."""
-    if desk.run is None:
+    if state.run is None:
         return [(Span("No runs here yet."),)]
-    return list(_parts(desk, view, columns=columns, now=now, glyphs=glyphs))
+    return list(_parts(state, view, columns=columns, now=now, glyphs=glyphs))
 
 
-def _parts(desk: Desk, view: View, *, columns: int, now: float, glyphs: Glyphs) -> Iterator[Line]:
-    run, chronicle = desk.run, desk.chronicle()
+def _parts(
+    state: AppState, view: View, *, columns: int, now: float, glyphs: Glyphs
+) -> Iterator[Line]:
+    run, run_log = state.run, state.run_log()
     assert run is not None
-    assert chronicle is not None
+    assert run_log is not None
     info = run.info
     yield run_line(info, progress_of(run, info, now=now), columns=columns, glyphs=glyphs)
     for problem in filter(None, (info.status.reason, info.problem)):
         yield (Span(f"  {problem}", "bad"),)
     yield EMPTY
-    if (metric := desk.metric(view.metric)) is not None:
-        yield from large_chart(desk, view, metric, columns=columns, rows=_CHART_ROWS, glyphs=glyphs)
+    if (metric := state.metric(view.metric)) is not None:
+        yield from large_chart(
+            state, view, metric, columns=columns, rows=_CHART_ROWS, glyphs=glyphs
+        )
         yield EMPTY
     yield from vital_lines(vitals_of(run), columns=columns, glyphs=glyphs)
-    machine = gpu_lines(gpus_of(run, chronicle.throttles), columns=columns, glyphs=glyphs)
+    machine = gpu_lines(gpus_of(run, run_log.throttles), columns=columns, glyphs=glyphs)
     machine += host_lines(hosts_of(run), columns=columns, glyphs=glyphs)
-    findings = finding_lines(chronicle.findings, columns=columns, rows=_FINDINGS, glyphs=glyphs)
-    log = log_lines(list(chronicle.log), columns=columns, rows=_LOG)
+    findings = finding_lines(run_log.findings, columns=columns, rows=_FINDINGS, glyphs=glyphs)
+    log = log_lines(list(run_log.log), columns=columns, rows=_LOG)
     for name, lines in (("Machine", machine), ("Findings", findings), ("Log", log)):
         if lines:
             yield EMPTY
             yield title(name, columns, glyphs=glyphs)
             yield from lines
-    if chronicle.texts:
-        sample = chronicle.texts[-1]
+    if run_log.texts:
+        sample = run_log.texts[-1]
         yield EMPTY
         yield title("Sample", columns, glyphs=glyphs, remark=sample_title(sample))
         yield from sample_lines(sample, columns=columns)[:_SAMPLE_ROWS]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from epochal.settings import read_settings
 from epochal.store.answers import RunInfo
-from epochal.tui.chronicle import Chronicle
+from epochal.tui.run_log import RunLog
 from epochal.tui.view import Tab, View
 
 _ALWAYS = "? keys  q quit"
@@ -31,7 +31,7 @@ def hints(view: View) -> str:
     return f"{_ALWAYS}  {here}"
 
 
-def tip(info: RunInfo, view: View, chronicle: Chronicle | None) -> str | None:
+def tip(info: RunInfo, view: View, run_log: RunLog | None) -> str | None:
     """One sentence about what can be done now; None when there is nothing to be done."""
     name = _named(info)
     if view.is_paused:
@@ -42,8 +42,8 @@ def tip(info: RunInfo, view: View, chronicle: Chronicle | None) -> str | None:
         return "held by a signal: Z lets it go on"
     if info.status.state == "waiting":
         return "nothing was logged yet: it appears by itself"
-    if chronicle is not None and any(
-        found.is_open and found.severity == "error" for found in chronicle.findings
+    if run_log is not None and any(
+        found.is_open and found.severity == "error" for found in run_log.findings
     ):
         return f"epochal doctor {name}  tells what proves it and what to try"
     if info.status.state == "silent":

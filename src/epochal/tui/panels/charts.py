@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from epochal.store.answers import Metric
+from epochal.tui.app_state import AppState
 from epochal.tui.cells import Line, Span, beside, block, clip_text, fit, printable, width
 from epochal.tui.chart import Curve, Look, draw_chart
-from epochal.tui.chronicle import flagged_steps
-from epochal.tui.desk import Desk
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.panels.runs import first_shown
+from epochal.tui.run_log import flagged_steps
 from epochal.tui.scale import short_number
 from epochal.tui.view import View
 
@@ -18,26 +18,28 @@ _CHART_COLUMNS, _CHART_ROWS = 38, 10
 
 
 def large_chart(
-    desk: Desk, view: View, metric: Metric | None, *, columns: int, rows: int, glyphs: Glyphs
+    state: AppState, view: View, metric: Metric | None, *, columns: int, rows: int, glyphs: Glyphs
 ) -> list[Line]:
     """One series, with evaluations, findings and the runs it is compared with."""
-    if desk.run is None or metric is None:
+    if state.run is None or metric is None:
         return block([(Span("nothing to draw yet", "dim"),)], columns=columns, rows=rows)
-    curves, kind = desk.curves.of(
-        desk.run, metric, others=desk.others(), x=view.x, smoothing=view.smoothing
+    curves, kind = state.curves.of(
+        state.run, metric, others=state.others(), x=view.x, smoothing=view.smoothing
     )
-    chronicle = desk.chronicle()
-    flagged = flagged_steps(chronicle.findings) if chronicle and kind == "step" else ()
+    run_log = state.run_log()
+    flagged = flagged_steps(run_log.findings) if run_log and kind == "step" else ()
     look = Look(kind, view.zoom, view.is_log, view.clips_outliers, flagged)
     heading = _title(metric, curves, columns, glyphs=glyphs)
     drawn = draw_chart(curves, look=look, columns=columns, rows=rows - 1, glyphs=glyphs)
     return [heading, *drawn]
 
 
-def chart_grid(desk: Desk, view: View, *, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
+def chart_grid(
+    state: AppState, view: View, *, columns: int, rows: int, glyphs: Glyphs
+) -> list[Line]:
     """Every series that the filter lets through; only those on the screen are read."""
-    metrics = desk.metrics(view.metric_filter)
-    chosen = desk.metric(view.metric)
+    metrics = state.metrics(view.metric_filter)
+    chosen = state.metric(view.metric)
     if not metrics or chosen is None:
         text = "no series fits" if view.metric_filter else "no series yet"
         return block([(Span(text, "dim"),)], columns=columns, rows=rows)
@@ -48,7 +50,7 @@ def chart_grid(desk: Desk, view: View, *, columns: int, rows: int, glyphs: Glyph
     lines: list[Line] = []
     for row in range(first, first + down):
         cells = [
-            _cell(desk, view, metric, metric == chosen, columns=each, rows=tall, glyphs=glyphs)
+            _cell(state, view, metric, metric == chosen, columns=each, rows=tall, glyphs=glyphs)
             for metric in metrics[row * across : (row + 1) * across]
         ]
         empty = block([], columns=each, rows=tall)
@@ -62,7 +64,7 @@ def grid_width(columns: int) -> int:
 
 
 def _cell(
-    desk: Desk,
+    state: AppState,
     view: View,
     metric: Metric,
     is_chosen: bool,
@@ -71,9 +73,9 @@ def _cell(
     rows: int,
     glyphs: Glyphs,
 ) -> list[Line]:
-    assert desk.run is not None
-    curves, kind = desk.curves.of(
-        desk.run, metric, others=desk.others(), x=view.x, smoothing=view.smoothing
+    assert state.run is not None
+    curves, kind = state.curves.of(
+        state.run, metric, others=state.others(), x=view.x, smoothing=view.smoothing
     )
     look = Look(kind, view.zoom, view.is_log, view.clips_outliers)
     drawn = draw_chart(curves, look=look, columns=columns, rows=rows - 1, glyphs=glyphs)

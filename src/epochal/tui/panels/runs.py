@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from epochal.format import format_number
+from epochal.tui.app_state import AppState, RunRow
 from epochal.tui.cells import Line, Span, clip_text, fit, printable, spread
-from epochal.tui.desk import Desk, RunRow
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.panels.heading import state_dot, title
 
@@ -15,18 +15,20 @@ _LEADING = 3  # colour, dot, alarm
 _ALARMS = {"error": "bad", "warning": "warn"}
 
 
-def run_list(desk: Desk, *, columns: int, rows: int, glyphs: Glyphs, filtered: str) -> list[Line]:
+def run_list(
+    state: AppState, *, columns: int, rows: int, glyphs: Glyphs, filtered: str
+) -> list[Line]:
     """The runs around the chosen one."""
-    shown = f"{len(desk.runs):,}" + (f" fit {filtered}" if filtered else "")
+    shown = f"{len(state.runs):,}" + (f" fit {filtered}" if filtered else "")
     lines = [title("Runs", columns, glyphs=glyphs, remark=shown)]
-    first = first_shown(desk.place, len(desk.runs), rows - 1)
-    runs = desk.runs[first : first + rows - 1]
-    colours = {id(run): style for run, style in desk.others()}
-    projects = {row.project for row in desk.rows(runs) if row is not None}
-    for run, row in zip(runs, desk.rows(runs), strict=True):
+    first = first_shown(state.place, len(state.runs), rows - 1)
+    runs = state.runs[first : first + rows - 1]
+    colours = {id(run): style for run, style in state.others()}
+    projects = {row.project for row in state.rows(runs) if row is not None}
+    for run, row in zip(runs, state.rows(runs), strict=True):
         line = _row_line(row, colours, id(run), columns=columns, glyphs=glyphs, projects=projects)
-        lines.append(_chosen(line, columns) if run is desk.run else line)
-    if not desk.runs:
+        lines.append(_chosen(line, columns) if run is state.run else line)
+    if not state.runs:
         lines.append((Span("no run fits" if filtered else "no runs yet", "dim"),))
     return lines
 

@@ -9,8 +9,8 @@ from typing import Any
 from epochal.format import format_number
 from epochal.store.answers import RunInfo
 from epochal.tui.cells import Line, Span, clip, printable, spread, wrap
-from epochal.tui.chronicle import Finding, LogLine, Sample
 from epochal.tui.glyphs import Glyphs
+from epochal.tui.run_log import Finding, LogLine, Sample
 
 _FACTS = ("id", "folder", "host", "command", "python", "git", "tags", "notes", "problem")
 _LONGEST_KEY = 32

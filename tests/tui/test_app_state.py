@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from epochal.store.local import LocalStore
+from epochal.tui.app_state import AppState
 from epochal.tui.control import is_quit, press
-from epochal.tui.desk import Desk
 from epochal.tui.view import View
 from tests.store.journals import Journal
 
@@ -32,155 +32,155 @@ def runs(root: Path, *names: str) -> list[Journal]:
     ]
 
 
-def desk_over(root: Path, clock: Clock | None = None) -> Desk:
-    return Desk(LocalStore(root), clock=clock or Clock())
+def state_of(root: Path, clock: Clock | None = None) -> AppState:
+    return AppState(LocalStore(root), clock=clock or Clock())
 
 
-def names(desk: Desk) -> list[str]:
-    return [run.info.name for run in desk.runs]
+def names(state: AppState) -> list[str]:
+    return [run.info.name for run in state.runs]
 
 
-def chosen(desk: Desk) -> str:
-    assert desk.run is not None
-    return desk.run.info.name
+def chosen(state: AppState) -> str:
+    assert state.run is not None
+    return state.run.info.name
 
 
-def keys(view: View, desk: Desk, *pressed: str) -> View:
+def keys(view: View, state: AppState, *pressed: str) -> View:
     for key in pressed:
-        view = press(key, view, desk)
+        view = press(key, view, state)
     return view
 
 
 def test_the_newest_run_is_looked_at_first(tmp_path: Path) -> None:
     runs(tmp_path, "new", "old")
-    assert chosen(desk_over(tmp_path)) == "new"
+    assert chosen(state_of(tmp_path)) == "new"
 
 
 def test_looking_tells_whether_there_is_news(tmp_path: Path, clock: Clock) -> None:
     (journal,) = runs(tmp_path, "a")
-    desk = desk_over(tmp_path, clock)
-    desk.look()
+    state = state_of(tmp_path, clock)
+    state.look()
     journal.metrics(1, loss=2.0)
-    assert not desk.look(), "it is not yet time to look"
+    assert not state.look(), "it is not yet time to look"
     clock.now += 1
-    assert desk.look()
-    assert desk.run is not None
-    assert len(desk.run.series("loss")) == 2
+    assert state.look()
+    assert state.run is not None
+    assert len(state.run.series("loss")) == 2
     clock.now += 1
-    assert not desk.look()
+    assert not state.look()
 
 
 def test_new_runs_appear_and_deleted_ones_go(tmp_path: Path, clock: Clock) -> None:
     (first, _) = runs(tmp_path, "a", "b")
-    desk = desk_over(tmp_path, clock)
+    state = state_of(tmp_path, clock)
     runs(tmp_path, "c")
     clock.now += 10
-    assert desk.look()
-    assert sorted(names(desk)) == ["a", "b", "c"]
+    assert state.look()
+    assert sorted(names(state)) == ["a", "b", "c"]
     shutil.rmtree(first.folder.path)
     clock.now += 10
-    assert desk.look()
-    assert chosen(desk) != "a"
+    assert state.look()
+    assert chosen(state) != "a"
 
 
 def test_arrows_choose_runs_and_stop_at_the_ends(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b", "c")
-    desk = desk_over(tmp_path)
-    view = keys(View(), desk, "down", "down", "down", "down", "up")
-    assert chosen(desk) == "b"
-    keys(view, desk, "end")
-    assert chosen(desk) == "c"
-    keys(view, desk, "home")
-    assert chosen(desk) == "a"
+    state = state_of(tmp_path)
+    view = keys(View(), state, "down", "down", "down", "down", "up")
+    assert chosen(state) == "b"
+    keys(view, state, "end")
+    assert chosen(state) == "c"
+    keys(view, state, "home")
+    assert chosen(state) == "a"
 
 
 def test_a_filter_is_applied_letter_by_letter_and_escape_restores_it(tmp_path: Path) -> None:
     runs(tmp_path, "alpha", "beta", "gamma")
-    desk = desk_over(tmp_path)
-    view = keys(View(), desk, "/", "B", "e")
-    assert names(desk) == ["beta"]
-    assert chosen(desk) == "beta"
-    keys(view, desk, "escape")
-    assert names(desk) == ["alpha", "beta", "gamma"]
+    state = state_of(tmp_path)
+    view = keys(View(), state, "/", "B", "e")
+    assert names(state) == ["beta"]
+    assert chosen(state) == "beta"
+    keys(view, state, "escape")
+    assert names(state) == ["alpha", "beta", "gamma"]
 
 
 def test_a_filter_may_be_a_query(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b", "c")
-    desk = desk_over(tmp_path)
-    keys(View(), desk, "/", *"config.lr>0".replace(" ", ""), "enter")
-    assert names(desk) == ["b", "c"]
+    state = state_of(tmp_path)
+    keys(View(), state, "/", *"config.lr>0".replace(" ", ""), "enter")
+    assert names(state) == ["b", "c"]
 
 
 def test_what_is_no_filter_is_said_and_the_list_stays(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b")
-    desk = desk_over(tmp_path)
-    desk.filter("(")
-    assert desk.problem == "expected a closing )"
-    desk.filter("config.lr >")
-    assert desk.problem
-    assert names(desk) == ["a", "b"]
+    state = state_of(tmp_path)
+    state.filter("(")
+    assert state.problem == "expected a closing )"
+    state.filter("config.lr >")
+    assert state.problem
+    assert names(state) == ["a", "b"]
 
 
 def test_while_typing_q_is_a_letter(tmp_path: Path) -> None:
-    desk = desk_over(tmp_path)
+    state = state_of(tmp_path)
     assert is_quit("q", View())
-    assert not is_quit("q", keys(View(), desk, "/"))
+    assert not is_quit("q", keys(View(), state, "/"))
 
 
 def test_a_compared_run_lies_behind_whichever_is_looked_at(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b")
-    desk = desk_over(tmp_path)
-    keys(View(), desk, "c", "down")
-    assert desk.run is not None
-    metric = desk.metric(None)
+    state = state_of(tmp_path)
+    keys(View(), state, "c", "down")
+    assert state.run is not None
+    metric = state.metric(None)
     assert metric is not None
-    curves, _ = desk.curves.of(desk.run, metric, others=desk.others())
+    curves, _ = state.curves.of(state.run, metric, others=state.others())
     assert [(curve.name, curve.style) for curve in curves] == [("loss", "curve"), ("a", "other0")]
-    keys(View(), desk, "up", "c")
-    assert desk.compared == []
+    keys(View(), state, "up", "c")
+    assert state.compared == []
 
 
 def test_smoothing_keeps_the_raw_curve_behind(tmp_path: Path) -> None:
     (journal,) = runs(tmp_path, "a")
     journal.metrics(1, loss=3.0)
-    desk = desk_over(tmp_path)
-    metric = desk.metric(None)
-    assert desk.run is not None
+    state = state_of(tmp_path)
+    metric = state.metric(None)
+    assert state.run is not None
     assert metric is not None
-    curves, _ = desk.curves.of(desk.run, metric, smoothing=0.9)
+    curves, _ = state.curves.of(state.run, metric, smoothing=0.9)
     assert [curve.style for curve in curves] == ["curve", "raw"]
     assert curves[0].values[1] == pytest.approx((0.9 * 1 + 3) / 1.9)
 
 
 def test_keys_change_how_charts_are_drawn(tmp_path: Path) -> None:
     runs(tmp_path, "a")
-    desk = desk_over(tmp_path)
-    view = keys(View(), desk, "s", "l", "o", "x", "+", "2", "enter")
+    state = state_of(tmp_path)
+    view = keys(View(), state, "s", "l", "o", "x", "+", "2", "enter")
     assert (view.smoothing, view.is_log, view.clips_outliers, view.x) == (0.6, True, True, "epoch")
     assert (view.zoom.share, view.tab, view.is_enlarged) == (0.5, "charts", True)
-    view = keys(view, desk, "escape", "escape", "tab", "?")
+    view = keys(view, state, "escape", "escape", "tab", "?")
     assert (view.is_enlarged, view.zoom.is_whole, view.tab) == (False, True, "system")
     assert view.shows_help
-    assert not keys(view, desk, "z").shows_help
+    assert not keys(view, state, "z").shows_help
 
 
 def test_brackets_go_through_the_series_and_stop_at_the_last(tmp_path: Path) -> None:
     Journal(tmp_path, "a").metrics(0, other=1.0, loss=1.0, more=2.0)
-    desk = desk_over(tmp_path)
-    assert [metric.name for metric in desk.metrics()] == ["loss", "other", "more"]
-    view = keys(View(), desk, "]", "]", "]")
+    state = state_of(tmp_path)
+    assert [metric.name for metric in state.metrics()] == ["loss", "other", "more"]
+    view = keys(View(), state, "]", "]", "]")
     assert view.metric == "more"
-    assert keys(view, desk, "[").metric == "other"
+    assert keys(view, state, "[").metric == "other"
 
 
 def test_series_are_filtered_in_the_charts(tmp_path: Path) -> None:
     Journal(tmp_path, "a").metrics(0, loss=1.0, accuracy=1.0)
-    desk = desk_over(tmp_path)
-    view = keys(View(tab="charts"), desk, "/", "a", "c", "c", "enter")
-    assert [metric.name for metric in desk.metrics(view.metric_filter)] == ["accuracy"]
-    assert keys(view, desk, "escape").metric_filter == ""
-    keys(view, desk, "/", "(")
-    assert desk.problem
+    state = state_of(tmp_path)
+    view = keys(View(tab="charts"), state, "/", "a", "c", "c", "enter")
+    assert [metric.name for metric in state.metrics(view.metric_filter)] == ["accuracy"]
+    assert keys(view, state, "escape").metric_filter == ""
+    keys(view, state, "/", "(")
+    assert state.problem
 
 
 def test_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
@@ -191,16 +191,16 @@ def test_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
             self.now += 0.15
             return self.now
 
-    desk = desk_over(tmp_path, Slow())
-    first = desk.rows(desk.runs)
+    state = state_of(tmp_path, Slow())
+    first = state.rows(state.runs)
     assert [row is None for row in first] == [False, True]
-    assert desk.is_behind
-    assert None not in desk.rows(desk.runs)
-    assert not desk.is_behind
+    assert state.is_behind
+    assert None not in state.rows(state.runs)
+    assert not state.is_behind
 
 
 def test_an_empty_folder_is_no_error(tmp_path: Path) -> None:
-    desk = desk_over(tmp_path)
-    keys(View(), desk, "down", "c", "]", "left", "+", "left", "j", "enter", "2", "enter")
-    assert desk.run is None
-    assert desk.chronicle() is None
+    state = state_of(tmp_path)
+    keys(View(), state, "down", "c", "]", "left", "+", "left", "j", "enter", "2", "enter")
+    assert state.run is None
+    assert state.run_log() is None

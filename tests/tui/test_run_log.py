@@ -5,9 +5,9 @@ from typing import Any
 
 from epochal.store.local import load_run
 from epochal.tui.cells import plain
-from epochal.tui.chronicle import Chronicle, flagged_steps
 from epochal.tui.glyphs import UNICODE
 from epochal.tui.panels.words import finding_lines, log_lines, log_window
+from epochal.tui.run_log import RunLog, flagged_steps
 from tests.store.journals import Journal
 
 
@@ -25,38 +25,38 @@ def finding(state: str = "open", **more: Any) -> dict[str, Any]:
     }
 
 
-def read(journal: Journal) -> Chronicle:
-    chronicle = Chronicle(load_run(journal.folder.path))
-    chronicle.read()
-    return chronicle
+def read(journal: Journal) -> RunLog:
+    run_log = RunLog(load_run(journal.folder.path))
+    run_log.read()
+    return run_log
 
 
-def texts(chronicle: Chronicle) -> list[str]:
-    return [entry.text for entry in chronicle.log]
+def texts(run_log: RunLog) -> list[str]:
+    return [entry.text for entry in run_log.log]
 
 
 def test_only_what_was_written_since_is_read_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "message", "level": "info", "text": "one"})
     run = load_run(journal.folder.path)
-    chronicle = Chronicle(run)
-    chronicle.read()
+    run_log = RunLog(run)
+    run_log.read()
     journal.add({"log": "message", "level": "error", "text": "two"})
     run.refresh()
-    chronicle.read()
-    chronicle.read()
-    assert texts(chronicle) == ["one", "two"]
-    assert [entry.style for entry in chronicle.log] == ["", "bad"]
+    run_log.read()
+    run_log.read()
+    assert texts(run_log) == ["one", "two"]
+    assert [entry.style for entry in run_log.log] == ["", "bad"]
 
 
 def test_a_resume_takes_back_what_no_longer_stands(tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "eval", "step": 5, "loss": 1.0})
     run = load_run(journal.folder.path)
-    chronicle = Chronicle(run)
-    chronicle.read()
+    run_log = RunLog(run)
+    run_log.read()
     journal.add({"log": "resume", "attempt": 2, "step": 3}, attempt=2)
     run.refresh()
-    chronicle.read()
-    assert texts(chronicle) == ["resumed at step 3, attempt 2"]
+    run_log.read()
+    assert texts(run_log) == ["resumed at step 3, attempt 2"]
 
 
 def test_lines_of_several_writers_come_by_time(tmp_path: Path) -> None:

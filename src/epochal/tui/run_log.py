@@ -64,7 +64,7 @@ class Finding:
         return {0: "bad", 1: "warn"}.get(_SEVERITIES.get(self.severity, 2), "accent")
 
 
-class Chronicle:
+class RunLog:
     """The words of one run, up to the last ``read``."""
 
     def __init__(self, run: RunView) -> None:

@@ -17,9 +17,9 @@ from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.pattern import Pattern, PatternError, compile_pattern
 from epochal.store.steering import Wish, ask
 from epochal.store.store import RunView, Store
-from epochal.tui.chronicle import Chronicle
 from epochal.tui.curves import Curves
 from epochal.tui.paint import OTHERS
+from epochal.tui.run_log import RunLog
 
 LOOK_EVERY_S = 0.25
 LIST_EVERY_S = 2.0
@@ -57,7 +57,7 @@ class _Pace:
         self.after_s = ended_s + wait_s
 
 
-class Desk:
+class AppState:
     """The runs of a store as one person looks at them."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Desk:
         self._known: set[int] = set()
         self._waiting = False
         self._look_took_s = 0.0
-        self._chronicle: tuple[RunView, Chronicle] | None = None
+        self._run_log: tuple[RunView, RunLog] | None = None
         self._list_pace = _Pace(LIST_EVERY_S, _LIST_SHARE)
         self._run_pace = _Pace(LOOK_EVERY_S, _LOOK_SHARE)
         self._list()
@@ -113,7 +113,7 @@ class Desk:
 
     @property
     def look_after_s(self) -> float:
-        """When it is time to look again, by the desk's clock."""
+        """When it is time to look again, by the state's clock."""
         return self._run_pace.after_s
 
     def drew(self, seconds: float) -> None:
@@ -222,15 +222,15 @@ class Desk:
 
     # -- the chosen run ---------------------------------------------------------------------------
 
-    def chronicle(self) -> Chronicle | None:
+    def run_log(self) -> RunLog | None:
         """The words of the chosen run, read up to its last refresh."""
         if self.run is None:
             return None
-        if self._chronicle is None or self._chronicle[0] is not self.run:
-            self._chronicle = (self.run, Chronicle(self.run))
-        chronicle = self._chronicle[1]
-        chronicle.read()
-        return chronicle
+        if self._run_log is None or self._run_log[0] is not self.run:
+            self._run_log = (self.run, RunLog(self.run))
+        run_log = self._run_log[1]
+        run_log.read()
+        return run_log
 
     def metrics(self, pattern: str = "") -> list[Metric]:
         """The series of the chosen run whose names a regular expression fits; all if it is none.
