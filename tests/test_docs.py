@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import epochal
 from epochal import record, settings
 from epochal.cli.main import COMMANDS
+from epochal.cli.main import _parser as main_parser
+from epochal.cli.main import main as epochal_main
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
@@ -51,18 +56,146 @@ def test_every_environment_variable_is_documented() -> None:
     assert used == {name for name in used if f"`{name}`" in page}
 
 
-@pytest.mark.parametrize("number", range(len(re.findall(r"```python\n", README))))
-def test_the_readme_examples_run(number: int, tmp_path: Path) -> None:
-    code = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[number]
+# -- examples ------------------------------------------------------------------------------------
+
+# A fence, what it is marked with, and its text. Before a block that cannot run stands a comment:
+# <!-- not run: needs a GPU -->
+_BLOCK = re.compile(
+    r"^(?P<mark><!-- not run: [^>]+ -->\n+)?```(?P<language>\w*)\n(?P<text>.*?)^```", re.M | re.S
+)
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in (
+        ROOT / "README.md",
+        ROOT / "docs" / "reference.md",
+        *sorted((ROOT / "docs" / "guides").glob("*.md")),
+    )
+}
+# Pages whose examples are run by the tests of what they are about.
+RUN_ELSEWHERE = {
+    "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
+    "docs/guides/checkpoints.md": "tests/torch/test_guide_checkpoints.py",
+    "docs/guides/experts_and_memory.md": "tests/torch/test_guide_experts_and_memory.py",
+    "docs/guides/graphs.md": "tests/torch/graph/test_guide.py",
+    "docs/guides/speed_of_light.md": "tests/torch/test_guide_speed_of_light.py",
+}
+# Commands that go on until they are stopped, or that need what the page does not make.
+ENDLESS = ("serve", "watch")
+
+
+def python_blocks(page: str) -> list[str]:
+    """The examples of a page that can run, in their order."""
+    return [
+        found["text"]
+        for found in _BLOCK.finditer(PAGES[page])
+        if found["language"] == "python" and found["mark"] is None
+    ]
+
+
+def epochal_commands(page: str) -> list[list[str]]:
+    """The ``epochal …`` lines of a page's shell blocks, as words after ``epochal``."""
+    commands = []
+    for found in _BLOCK.finditer(PAGES[page]):
+        if found["language"] in ("", "console", "sh", "bash") and found["mark"] is None:
+            for line in found["text"].splitlines():
+                command = line.removeprefix("$ ")
+                if command.startswith("epochal "):
+                    commands.append(shlex.split(command, comments=True)[1:])
+    return commands
+
+
+def run_python(code: str, folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("number", range(len(python_blocks("README.md"))))
+def test_each_readme_example_runs_by_itself(number: int, tmp_path: Path) -> None:
+    run_python(python_blocks("README.md")[number], tmp_path)
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.keys() - RUN_ELSEWHERE.keys()))
+def test_the_examples_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
+    run_python("\n".join(python_blocks(page)), tmp_path)
+
+
+@pytest.mark.parametrize(("page", "test"), RUN_ELSEWHERE.items())
+def test_the_examples_of_other_pages_are_run_by_their_own_tests(page: str, test: str) -> None:
+    source = (ROOT / test).read_text(encoding="utf-8")
+    assert Path(page).name in source
+    assert "exec(compile(" in source
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if epochal_commands(page)])
+def test_the_commands_of_a_page_are_understood(page: str) -> None:
+    for words in epochal_commands(page):
+        assert main_parser().parse_args(words).command, words
+
+
+def test_the_commands_of_the_readme_run_after_its_examples(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_python("\n".join(python_blocks("README.md")), tmp_path)
+    commands = [words for words in epochal_commands("README.md") if words[0] not in ENDLESS]
+    assert {"ls", "compare", "export", "doctor"} <= {words[0] for words in commands}
+    for words in commands:
+        assert epochal_main(words) == 0, words
+
+
+def test_the_journal_of_an_open_run_is_read_as_the_readme_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = next(line for line in README.splitlines() if line.startswith("tail "))
+    if shutil.which("jq") is None:
+        pytest.skip("jq is not installed")
+    monkeypatch.chdir(tmp_path)
+    with epochal.init("spiral", "first", console=False) as run:
+        run.log({"loss": 0.5}, step=0)
+        run.log({"loss": 0.25}, step=1)
+        # A file of another writer lies beside, as the companion's do.
+        (run.dir / "journal" / "telemetry-x.0001.0000.jsonl").write_text("not of the loop\n")
+        once = command.replace(" -F ", " ")
+        shown = subprocess.run(once, shell=True, capture_output=True, text=True, check=False)
+    assert (shown.stdout.split(), shown.stderr) == (["0.5", "0.25"], "")
+
+
+# -- names ---------------------------------------------------------------------------------------
+
+
+def documented_words() -> set[str]:
+    """Every word in code, inline or in a block, of the reference and the guides."""
+    text = "\n".join(page for name, page in PAGES.items() if name != "README.md")
+    blocks = [found["text"] for found in _BLOCK.finditer(text)]
+    inline = re.findall(r"`([^`\n]+)`", _BLOCK.sub("", text))
+    return set(re.findall(r"\w+", "\n".join([*blocks, *inline])))
+
+
+def test_every_public_name_is_documented() -> None:
+    import epochal.torch
+
+    names = {*epochal.__all__, "open", *epochal.torch.__all__}
+    assert names - documented_words() == set()
+
+
+@pytest.mark.parametrize(
+    "name", ["Run", "Monitor", "Trend", "TrendGroup", "TrainingRunLogger", "Graph"]
+)
+def test_every_public_member_is_documented(name: str) -> None:
+    from torch import nn
+
+    members = {member for member in dir(getattr(epochal, name)) if not member.startswith("_")}
+    assert members - set(dir(nn.Module)) - documented_words() == set()
+
+
+# -- commands ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", list(COMMANDS))
