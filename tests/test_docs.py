@@ -76,6 +76,7 @@ RUN_ELSEWHERE = {
     "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
     "docs/guides/checkpoints.md": "tests/torch/test_guide_checkpoints.py",
     "docs/guides/experts_and_memory.md": "tests/torch/test_guide_experts_and_memory.py",
+    "docs/guides/importing.md": "tests/imports/test_guide.py",
     "docs/guides/graphs.md": "tests/torch/graph/test_guide.py",
     "docs/guides/speed_of_light.md": "tests/torch/test_guide_speed_of_light.py",
 }
@@ -130,7 +131,7 @@ def test_the_examples_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
 def test_the_examples_of_other_pages_are_run_by_their_own_tests(page: str, test: str) -> None:
     source = (ROOT / test).read_text(encoding="utf-8")
     assert Path(page).name in source
-    assert "exec(compile(" in source
+    assert "exec(compile(" in source or '"-c", code]' in source
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if epochal_commands(page)])
