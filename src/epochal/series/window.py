@@ -120,9 +120,9 @@ class LossTrend:
         if self._distance.count == 0:
             return " "
         trend = self._direction(self._fast, self._slow)
-        if trend == -self._direction(self._newest, self._recent):
+        if trend == 0 or trend == -self._direction(self._newest, self._recent):
             return " "
-        return {-1: "\\", 0: " ", 1: "/"}[trend]
+        return "/" if trend > 0 else "\\"
 
     def _direction(self, newer: _MovingAverage, older: _MovingAverage) -> int:
         """1 where the newer average lies above the older one beyond noise, -1 below, else 0."""
@@ -135,23 +135,30 @@ class LossTrend:
 class _MovingAverage:
     """An exponential moving average divided by the weight gathered so far."""
 
+    __slots__ = ("_keep", "_left", "_sum", "_weight", "count")
+
     def __init__(self, weight: float) -> None:
         self.count = 0
         self._weight = weight
+        self._keep = 1 - weight
         self._sum = 0.0
+        self._left = 1.0  # the weight not gathered yet
 
     def push(self, value: float) -> None:
         self.count += 1
-        self._sum = self._sum * (1 - self._weight) + value * self._weight
+        self._sum = self._sum * self._keep + value * self._weight
+        self._left *= self._keep
 
     def value(self) -> float:
-        return self._sum / (1 - (1 - self._weight) ** self.count)
+        return self._sum / (1 - self._left)
 
     def overlap(self, other: _MovingAverage) -> float:
-        """Return the sum over all values of this average's weight times the other's."""
-        keep, other_keep = 1 - self._weight, 1 - other._weight
-        shared = (1 - (keep * other_keep) ** self.count) / (1 - keep * other_keep)
-        gathered = (1 - keep**self.count) * (1 - other_keep**self.count)
+        """Return the sum over all values of this average's weight times the other's.
+
+        Both have seen the same values.
+        """
+        shared = (1 - self._left * other._left) / (1 - self._keep * other._keep)
+        gathered = (1 - self._left) * (1 - other._left)
         return self._weight * other._weight * shared / gathered
 
 
