@@ -196,10 +196,58 @@ def test_a_non_finite_metric_is_recorded_and_shown(
         ((0, 1.0, [("loss", 1.0, 2.0)]), "pairs"),
     ],
 )
-def test_misuse_raises_and_names_the_argument(
+def test_a_strict_monitor_raises_and_names_the_argument(
     make_monitor: MakeMonitor, arguments: tuple[Any, ...], says: str
 ) -> None:
-    monitor = make_monitor()
+    monitor = make_monitor(strict=True)
     with pytest.raises(epochal.UsageError, match=says):
         monitor.log(*arguments)
     monitor.finish()
+
+
+@pytest.mark.parametrize("metrics", [0.5, None, "loss", [("loss", 1.0, 2.0)]])
+def test_metrics_without_names_raise_at_once(make_monitor: MakeMonitor, metrics: Any) -> None:
+    with make_monitor() as monitor, pytest.raises(epochal.UsageError, match="metrics must"):
+        monitor.log(0, 1.0, metrics)
+
+
+@pytest.mark.parametrize("epoch", [-1, "soon", None, 1.5, math.nan])
+def test_an_epoch_that_is_no_number_is_the_next_one(make_monitor: MakeMonitor, epoch: Any) -> None:
+    with make_monitor() as monitor:
+        monitor.log(4, 1.0, {"loss": 1.0})
+        monitor.log(epoch, 1.0, {"loss": 0.5})
+    assert [one["epoch"] for one in epochs_of(monitor)] == [5, 6]
+
+
+@pytest.mark.parametrize("duration", [-1.0, "soon", None, math.nan, math.inf])
+def test_a_duration_that_is_none_is_absent(
+    make_monitor: MakeMonitor, capsys: pytest.CaptureFixture[str], tmp_path: Path, duration: Any
+) -> None:
+    with make_monitor() as monitor:
+        monitor.log(0, duration, {"loss": 1.0})
+        monitor.export_csv(tmp_path / "epochs.csv")
+        monitor.write_log(tmp_path / "epochs.log")
+    assert "duration_s" not in epochs_of(monitor)[0]
+    assert monitor.history()[0].duration is None
+    assert "loss=1.0000  [?]" in capsys.readouterr().err
+
+
+def test_a_rank_s_bad_value_leaves_the_other_ranks_theirs(make_monitor: MakeMonitor) -> None:
+    ranks = [
+        RankMetrics(0, 10, {"loss": 1.0, "acc": 0.5}),
+        RankMetrics(1, 10, {"loss": None, "acc": 0.7}),  # type: ignore[dict-item]
+        RankMetrics(2, None, {"loss": 9.0}),  # type: ignore[arg-type]
+    ]
+    with make_monitor() as monitor:
+        monitor.log(0, 1.0, EpochMetrics(ranks))
+    assert epochs_of(monitor)[0]["m"] == {"loss": 1.0, "acc": pytest.approx(0.6)}
+
+
+def test_a_model_that_cannot_say_its_metrics_leaves_the_extras(make_monitor: MakeMonitor) -> None:
+    class Broken:
+        def latest_metrics(self) -> dict[str, float]:
+            raise ZeroDivisionError("no batches")
+
+    with make_monitor() as monitor:
+        monitor.log(0, 1.0, (Broken(), {"loss": 1.0}))
+    assert epochs_of(monitor)[0]["m"] == {"loss": 1.0}

@@ -12,7 +12,6 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import encode_json
 from epochal.values import (
     as_pairs,
-    flatten,
     from_word,
     is_device_tensor,
     nonfinite_word,
@@ -77,10 +76,6 @@ def test_splitting_leaves_the_given_mapping_alone() -> None:
     assert values["a"] == math.inf
 
 
-def test_flattening_joins_names_with_dots() -> None:
-    assert flatten({"a": {"b": {"c": 1}, "d": 2}, "e": 3}) == {"a.b.c": 1, "a.d": 2, "e": 3}
-
-
 @pytest.mark.parametrize("pairs", [{"a": 1}, [("a", 1)], (["a", 1],), iter([("a", 1)])])
 def test_pairs_may_come_in_any_container(pairs: Any) -> None:
     assert as_pairs(pairs, argument="metrics") == {"a": 1}
@@ -117,6 +112,28 @@ def test_a_configuration_that_holds_itself_ends_somewhere() -> None:
     loop: dict[str, Any] = {}
     loop["self"] = loop
     encode_json(plain_json(loop))
+
+
+def test_a_configuration_that_is_very_deep_or_very_wide_ends_somewhere() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"in": deep}
+    wide: dict[str, Any] = {}
+    for _ in range(64):
+        wide = {"a": wide, "b": wide}
+    encode_json(plain_json([deep, wide]))
+
+
+def test_a_value_whose_text_raises_is_named_by_its_type() -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise ValueError("no text")
+
+    assert plain_json({"a": Broken(), "b": 1, "c": 10**5000}) == {
+        "a": "<Broken>",
+        "b": 1,
+        "c": "<int>",
+    }
 
 
 def test_only_a_tensor_on_an_accelerator_would_be_waited_for() -> None:

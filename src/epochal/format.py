@@ -8,6 +8,8 @@ of a resource sample. The sizes of RAM and GPUs in the line about the hardware a
 
 import math
 
+from epochal.values import as_float
+
 UNKNOWN = "—"
 
 _LONGEST_S = 1e12  # about 30,000 years: an estimate beyond it says nothing
@@ -23,6 +25,7 @@ def format_number(value: float) -> str:
 
     Each form is chosen by the rounded value, so that no text overshoots its form's range.
     """
+    value = as_float(value)
     if math.isnan(value):
         return "nan"
     if math.isinf(value):

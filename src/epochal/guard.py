@@ -372,6 +372,16 @@ def settle(future: Future[T], call: Callable[[], T]) -> None:
         future.set_exception(error)
 
 
+def attempt(
+    call: Callable[..., T], *args: Any, **options: Any
+) -> tuple[T | None, Exception | None]:
+    """What a call returns, or what it raises: for values whose own methods may raise anything."""
+    try:
+        return call(*args, **options), None
+    except Exception as error:  # noqa: BLE001 (the boundary)
+        return None, error
+
+
 def describe(error: BaseException) -> str:
     """An error in one line: its type and its words, even where its words cannot be had."""
     try:

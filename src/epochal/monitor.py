@@ -14,11 +14,13 @@ from types import TracebackType
 from typing import Any, Protocol, runtime_checkable
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import attempt
 from epochal.journal.reader import read_journal
+from epochal.run.accepted import CallValues, strict_values
 from epochal.run.run import Run
 from epochal.run.start import init
 from epochal.telemetry.sampler import ResourceSample, ResourceSampler
-from epochal.values import as_pairs, flatten, plain_float, plain_int
+from epochal.values import as_float, as_pairs, plain_int
 
 
 @runtime_checkable
@@ -52,24 +54,31 @@ class EpochMetrics:
 
     def merged(self) -> dict[str, float]:
         """Each metric's mean over ranks, weighted by batches: ``loss`` first, the rest by name."""
+        return self.merged_by(strict_values())
+
+    def merged_by(self, call: CallValues) -> dict[str, float]:
+        """The same; what a rank passed that is no number is left to ``call``."""
         sums: dict[str, float] = {}
-        weights: dict[str, int] = {}
+        weights: dict[str, float] = {}
         for part in self.ranks:
-            for name, value in part.metrics.items():
-                sums[name] = sums.get(name, 0.0) + part.batches * plain_float(value, name=name)
-                weights[name] = weights.get(name, 0) + part.batches
+            batches = call.amount(part.batches, name="batches")
+            for name, value in call.metrics(part.metrics, wait=True).items():
+                if batches is not None:
+                    sums[name] = sums.get(name, 0.0) + batches * as_float(value)
+                    weights[name] = weights.get(name, 0.0) + batches
         names = sorted(sums, key=lambda name: (name != "loss", name))
         return {name: sums[name] / weights[name] for name in names if weights[name] > 0}
 
     def shares(self) -> list[dict[str, Any]]:
         """Per rank: device, batches, share of all batches and throughput, for the record."""
-        total = sum(part.batches for part in self.ranks) or 1
+        counts: list[Any] = [part.batches for part in self.ranks]
+        total = sum(count for count in counts if isinstance(count, (int, float))) or 1
         return [
             {
                 "rank": part.rank,
                 "device": part.rank if part.device is None else part.device,
                 "batches": part.batches,
-                "share": part.batches / total if part.share is None else part.share,
+                "share": _share(part.batches, total) if part.share is None else part.share,
                 **({} if part.throughput is None else {"throughput": part.throughput}),
             }
             for part in self.ranks
@@ -78,10 +87,13 @@ class EpochMetrics:
 
 @dataclass(frozen=True, slots=True)
 class EpochRecord:
-    """One epoch of ``history()``; ``epoch`` counts from 0, as it was passed to ``log``."""
+    """One epoch of ``history()``; ``epoch`` counts from 0, as it was passed to ``log``.
+
+    ``duration`` is in seconds, None where it was none.
+    """
 
     epoch: int
-    duration: float
+    duration: float | None
     metrics: Mapping[str, float]
     resources: ResourceSample
     gpus: Sequence[Mapping[str, Any]] = ()
@@ -128,11 +140,13 @@ class Monitor:
         and extra metrics; or :class:`EpochMetrics` of several ranks. Nothing is flushed: that is
         the caller's.
         """
-        number = plain_int(epoch, name="epoch")
-        if number < 0:
-            raise UsageError(f"epoch={number} must be 0 or more: epochs are counted from 0.")
-        seconds = _seconds(duration)
-        values = flatten(_metrics(metrics))
+        self.run.check_open()
+        call = CallValues(self.run.values)
+        number = self.run.values.read("epoch", _epoch_number, epoch)
+        if number is None:
+            number = self._history[-1].epoch + 1 if self._history else 0
+        seconds = call.amount(_seconds(duration), name="duration")
+        values = call.metrics(_metrics(metrics, call), wait=True)
         gpus = metrics.shares() if isinstance(metrics, EpochMetrics) else []
         resources = self._sampler.sample()
         self.run.log_epoch(
@@ -143,6 +157,7 @@ class Monitor:
             resources=_known(resources),
             gpus=gpus or [_known(gpu) for gpu in resources.gpus],
         )
+        self.run.write_samples(call, self.run.sample_step(None))
         self._history.append(EpochRecord(number, seconds, values, resources, gpus))
 
     def history(self) -> list[EpochRecord]:
@@ -261,7 +276,7 @@ class Monitor:
                 "log": "epoch",
                 "epoch": one.epoch + 1,
                 **({} if self.num_epochs is None else {"total": self.num_epochs}),
-                "duration_s": one.duration,
+                **({} if one.duration is None else {"duration_s": one.duration}),
                 "m": dict(one.metrics),
                 "resources": _known(one.resources),
             }
@@ -296,26 +311,39 @@ def _epoch_count(given: Any) -> int:
     return count
 
 
-def _metrics(metrics: Any) -> dict[str, Any]:
+def _metrics(metrics: Any, call: CallValues) -> dict[str, Any]:
     if isinstance(metrics, EpochMetrics):
-        return dict(metrics.merged())
+        return dict(metrics.merged_by(call))
     if isinstance(metrics, HasLatestMetrics):
-        return as_pairs(metrics.latest_metrics(), argument="latest_metrics()")
+        latest, error = attempt(metrics.latest_metrics)
+        if error is not None:
+            call.policy.drop("latest_metrics()", metrics, error)
+            return {}
+        return as_pairs(latest, argument="latest_metrics()")
     if (
         isinstance(metrics, tuple)
         and len(metrics) == 2
         and isinstance(metrics[0], HasLatestMetrics)
     ):
-        return {**_metrics(metrics[0]), **as_pairs(metrics[1], argument="extras")}
+        return {**_metrics(metrics[0], call), **as_pairs(metrics[1], argument="extras")}
     if isinstance(metrics, (int, float)):
         raise ValueTypeError("metrics must have names: pass {'loss': value}.")
     return as_pairs(metrics, argument="metrics")
 
 
-def _seconds(duration: Any) -> float:
-    if isinstance(duration, timedelta):
-        return duration.total_seconds()
-    return plain_float(duration, name="duration")
+def _epoch_number(epoch: Any) -> int:
+    number = plain_int(epoch, name="epoch")
+    if number < 0:
+        raise UsageError(f"epoch={number} must be 0 or more: epochs are counted from 0.")
+    return number
+
+
+def _share(batches: Any, total: float) -> float | None:
+    return batches / total if isinstance(batches, (int, float)) else None
+
+
+def _seconds(duration: Any) -> Any:
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def _known(sample: Any) -> dict[str, Any]:
@@ -332,7 +360,7 @@ def _from_record(record: Mapping[str, Any]) -> EpochRecord:
     resources = {k: v for k, v in (record.get("resources") or {}).items() if k in names}
     return EpochRecord(
         epoch=int(record["epoch"]) - 1,
-        duration=float(record["duration_s"]),
+        duration=None if record.get("duration_s") is None else float(record["duration_s"]),
         metrics=dict(record.get("m") or {}),
         resources=ResourceSample(**resources),
         gpus=record.get("gpus") or (),

@@ -6,6 +6,7 @@
     EPOCHAL_RESUME     never | allow | must | latest             default: never
     EPOCHAL_TAGS       comma-separated tags added to every run
     EPOCHAL_MODE       on | off: off makes every run a no-op on disk
+    EPOCHAL_STRICT     1 | 0: values that cannot be recorded raise  default: 0
     EPOCHAL_CONSOLE    1 | 0: training lines on the terminal     default: 1
     EPOCHAL_GIT        1 | 0: record commit and uncommitted diff default: 1
     EPOCHAL_REDACT     0, or names to redact besides secrets, with commas between   default: 1
@@ -62,6 +63,7 @@ class Settings:
     git: bool = True
     redact: bool | tuple[str, ...] = True
     companion: bool = True
+    strict: bool = False
     grace_s: float = 30.0
     telemetry_every_s: float | None = None
     alerts: tuple[str, ...] = ()
@@ -113,11 +115,18 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         git=_flag(env, "EPOCHAL_GIT", default=True),
         redact=_redact(env.get("EPOCHAL_REDACT", "")),
         companion=_flag(env, "EPOCHAL_COMPANION", default=True),
+        strict=environment_strict(env),
         grace_s=_seconds(env, "EPOCHAL_GRACE", default=default.grace_s),
         telemetry_every_s=_telemetry_every(env),
         alerts=tuple(env.get(_ALERTS, "").split()),
         alert_on=_alert_level(env.get(_ALERT_ON) or default.alert_on),
     )
+
+
+def environment_strict(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether EPOCHAL_STRICT asks for an error where a value cannot be recorded."""
+    env = os.environ if environ is None else environ
+    return _flag(env, "EPOCHAL_STRICT", default=False)
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:

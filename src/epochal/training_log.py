@@ -13,6 +13,7 @@ from epochal.console.verbosity import LogVerbosity
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
 from epochal.record import Record
+from epochal.run.accepted import ValuePolicy
 from epochal.run.current import OPEN_RUNS
 from epochal.run.phases import Phase
 from epochal.run.run import Run
@@ -52,6 +53,15 @@ class TrainingRunLogger(Vocabulary):
     def write(self, record: Record) -> None:
         """Append one record to the run, and with it to the file."""
         self.run.write(record)
+
+    @property
+    def values(self) -> ValuePolicy:
+        """Whether values that cannot be recorded raise, and how many there were."""
+        return self.run.values
+
+    def check_open(self) -> None:
+        """Raise when the run is finished."""
+        self.run.check_open()
 
     @property
     def step(self) -> int:

@@ -14,14 +14,25 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from typing import Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import attempt
 
 Number = float | int | bool
 
+# How deep configuration values may be nested, and how many are kept.
+_DEEPEST = 20
+_MOST_VALUES = 100_000
+# Python refuses to write whole numbers of more than 4,300 digits.
+MOST_BITS = 14_000
+# Of more values a histogram counts some, evenly: a prime number of them, so that they do not fall
+# into step with the rows of a matrix.
+MAX_COUNTED = 1_000_000
+SAMPLE_SIZE = 999_983
 _SINGLE = struct.Struct("<f")  # with a byte order it refuses what does not fit
 
 _ADVICE: dict[type, str] = {
@@ -33,11 +44,23 @@ _ADVICE: dict[type, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class DeviceParts:
+    """Numbers and tensors of one list, some of them on an accelerator."""
+
+    parts: tuple[Any, ...]
+    is_cuda: bool = True
+
+
 class DeviceReader(Protocol):
     """Copies values from an accelerator while the program goes on."""
 
     def defer(self, record: dict[str, Any]) -> None:
-        """Hand the record on when the values it holds have arrived."""
+        """Hand the record on when the values it holds have arrived.
+
+        The ``values`` of a ``histogram`` are counted where they are; a list of what was counted
+        takes their place.
+        """
 
     def flush(self) -> None:
         """Wait until every record has been handed on."""
@@ -57,7 +80,7 @@ def open_device_reader(
 
 def is_device_tensor(value: Any) -> bool:
     """Whether reading this value would wait for an accelerator."""
-    return getattr(value, "is_cuda", False) is True
+    return attempt(getattr, value, "is_cuda", False)[0] is True
 
 
 def device_values(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
@@ -79,24 +102,28 @@ def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
     ``wait=False`` leaves a tensor on an accelerator as it is.
     """
     kind = type(value)
-    if kind is float or kind is int or kind is bool:
+    if kind is float or kind is bool:
         return value  # type: ignore[no-any-return]
+    if kind is int:
+        return _printable_int(value, name=name)
     if isinstance(value, (str, bytes, list, tuple, type(None))):
         raise _not_a_number(name, value)
-    size = _element_count(value)
+    size = element_count(value)
     if size is not None and size != 1:
         raise ValueTypeError(
             f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
         )
     if not wait and is_device_tensor(value):
-        return value  # type: ignore[no-any-return]
+        return value.reshape(())  # type: ignore[no-any-return]
     for read in ("item", "__float__"):
         reader = getattr(value, read, None)
         if reader is None:
             continue
         number = reader()
-        if isinstance(number, (float, int)):
-            return number
+        if isinstance(number, float):
+            return float(number)
+        if isinstance(number, int):
+            return number if isinstance(number, bool) else _printable_int(int(number), name=name)
         break
     raise _not_a_number(name, value)
 
@@ -114,6 +141,14 @@ def single(value: float) -> float:
     return nearest
 
 
+def as_float(number: Number) -> float:
+    """A plain number as a float; a whole number beyond every float is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def plain_float(value: Any, *, name: str) -> float:
     """A number as a float."""
     return float(plain_number(value, name=name))
@@ -127,27 +162,6 @@ def plain_int(value: Any, *, name: str) -> int:
             raise UsageError(f"{name}={number!r} is not a whole number.")
         return int(number)
     return int(number)
-
-
-def flatten(
-    metrics: Mapping[Any, Any], *, prefix: str = "", wait: bool = True
-) -> dict[str, Number]:
-    """Nested metrics as one level with dotted names, every value a plain number.
-
-    ``wait=False`` leaves tensors on an accelerator as they are.
-    """
-    flat: dict[str, Number] = {}
-    for key, value in metrics.items():
-        if type(key) is int:
-            key = str(key)  # as the fast path of ``Run.log`` writes it
-        if not isinstance(key, str) or not key:
-            raise ValueTypeError(f"a metric name must be a non-empty text, not {key!r}.")
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            flat.update(flatten(value, prefix=f"{name}.", wait=wait))
-        else:
-            flat[name] = plain_number(value, name=name, wait=wait)
-    return flat
 
 
 def nonfinite_word(value: float) -> str | None:
@@ -191,34 +205,84 @@ def as_pairs(metrics: Any, *, argument: str) -> dict[str, Any]:
     return pairs
 
 
-def plain_json(value: Any, *, depth: int = 0) -> Any:
-    """A configuration value as JSON can hold it; what it cannot becomes its repr."""
-    if isinstance(value, Enum):
-        return plain_json(value.value, depth=depth + 1)
-    if value is None or isinstance(value, bool):
-        return value
-    # Subclasses (numpy has some) are made plain: the encoder takes none.
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else nonfinite_word(value)
-    if depth > 20:
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(k): plain_json(v, depth=depth + 1) for k, v in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain_json(v, depth=depth + 1) for v in value]
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        names = value.__dataclass_fields__
-        return {n: plain_json(getattr(value, n), depth=depth + 1) for n in names}
-    if _element_count(value) in (None, 1) and hasattr(value, "item"):
-        return plain_json(value.item(), depth=depth + 1)
-    return str(value) if hasattr(value, "__fspath__") else repr(value)
+def plain_json(value: Any) -> Any:
+    """A configuration value as JSON can hold it; what it cannot becomes a text that names it.
+
+    A value inside itself, one nested too deeply, and what comes after very many values are named
+    by their types.
+    """
+    return _PlainJson().of(value)
 
 
-def _element_count(value: Any) -> int | None:
+class _PlainJson:
+    """One conversion: which containers are being converted, and how many values are left."""
+
+    def __init__(self) -> None:
+        self._inside: set[int] = set()
+        self._left = _MOST_VALUES
+
+    def of(self, value: Any) -> Any:
+        plain, error = attempt(self._of, value)
+        return _named_type(value) if error is not None else plain
+
+    def _of(self, value: Any) -> Any:
+        self._left -= 1
+        while isinstance(value, Enum):
+            value = value.value
+        if value is None or isinstance(value, bool):
+            return value
+        # Subclasses (numpy has some) are made plain: the encoder takes none.
+        if isinstance(value, str):
+            return str.__str__(value)
+        if isinstance(value, int):
+            return int(value) if value.bit_length() <= MOST_BITS else _named_type(value)
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else nonfinite_word(value)
+        if isinstance(value, Mapping):
+            return self._inner(value, lambda: {self._key(k): self.of(v) for k, v in value.items()})
+        if isinstance(value, (list, tuple, set, frozenset)):
+            return self._inner(value, lambda: [self.of(v) for v in value])
+        if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+            names = value.__dataclass_fields__
+            return self._inner(value, lambda: {n: self.of(getattr(value, n)) for n in names})
+        return self._other(value)
+
+    def _inner(self, value: Any, convert: Callable[[], Any]) -> Any:
+        place = id(value)
+        if place in self._inside or len(self._inside) >= _DEEPEST or self._left < 0:
+            return _named_type(value)
+        self._inside.add(place)
+        try:
+            return convert()
+        finally:
+            self._inside.discard(place)
+
+    def _other(self, value: Any) -> Any:
+        if element_count(value) in (None, 1) and hasattr(value, "item"):
+            number = value.item()
+            if isinstance(number, (bool, int, float, str, type(None))):
+                return self.of(number)
+        return str(value) if hasattr(value, "__fspath__") else repr(value)
+
+    def _key(self, key: Any) -> str:
+        text, error = attempt(str, key)
+        return text if text is not None and error is None else _named_type(key)
+
+
+def _named_type(value: Any) -> str:
+    return f"<{type(value).__name__}>"
+
+
+def _printable_int(value: int, *, name: str) -> int:
+    if value.bit_length() > MOST_BITS:
+        raise ValueTypeError(
+            f"metric {name!r} is a whole number of {value.bit_length()} bits: at most {MOST_BITS}"
+            " can be written."
+        )
+    return value
+
+
+def element_count(value: Any) -> int | None:
     """How many elements an array-like has; None for things that are not array-like."""
     count = getattr(value, "numel", None)
     if callable(count):

@@ -42,7 +42,7 @@ def test_a_table_that_does_not_fit_is_refused(
     start_run: StartRun, layers: Any, load: Any, sentence: str
 ) -> None:
     with pytest.raises((UsageError, ValueTypeError), match=sentence):
-        start_run().log_experts(0, layers, load)
+        start_run(strict=True).log_experts(0, layers, load)
 
 
 def test_a_layer_without_a_token_has_no_shares(start_run: StartRun) -> None:

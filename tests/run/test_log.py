@@ -26,6 +26,11 @@ def run(start_run: StartRun) -> Run:
     return start_run()
 
 
+@pytest.fixture
+def strict_run(start_run: StartRun) -> Run:
+    return start_run("strict", strict=True)
+
+
 def last_metrics(run: Run) -> dict[str, Any]:
     metrics: dict[str, Any] = of_kind(run.dir, "metrics")[-1]["m"]
     return metrics
@@ -69,10 +74,10 @@ def test_a_step_may_be_any_whole_number(run: Run, step: Any) -> None:
 
 
 @pytest.mark.parametrize("step", [7.5, math.nan, math.inf, "7", [7], {}, b"7", 1j])
-def test_a_step_that_is_no_whole_number_raises_and_is_named(run: Run, step: Any) -> None:
+def test_a_step_that_is_no_whole_number_raises_and_is_named(strict_run: Run, step: Any) -> None:
     with pytest.raises(UsageError, match="step"):
-        run.log({"a": 1}, step=step)
-    assert steps(run.dir) == []
+        strict_run.log({"a": 1}, step=step)
+    assert steps(strict_run.dir) == []
 
 
 @pytest.mark.parametrize(
@@ -196,10 +201,10 @@ def test_whole_numbers_are_names_whatever_the_values(run: Run) -> None:
 @pytest.mark.parametrize(
     "metrics", [{"": 1.0}, {"": math.nan}, {"a": {"": 1}}, {None: 1}, {(1,): 2}]
 )
-def test_a_name_must_be_a_text_that_is_not_empty(run: Run, metrics: Any) -> None:
+def test_a_name_must_be_a_text_that_is_not_empty(strict_run: Run, metrics: Any) -> None:
     with pytest.raises(ValueTypeError, match="a metric name must be a non-empty text"):
-        run.log(metrics)
-    assert steps(run.dir) == []
+        strict_run.log(metrics)
+    assert steps(strict_run.dir) == []
 
 
 @pytest.mark.parametrize(
@@ -217,10 +222,12 @@ def test_a_name_must_be_a_text_that_is_not_empty(run: Run, metrics: Any) -> None
         (object(), "a object, not a number"),
     ],
 )
-def test_what_is_no_number_raises_at_once_and_is_named(run: Run, value: Any, words: str) -> None:
+def test_what_is_no_number_raises_at_once_and_is_named(
+    strict_run: Run, value: Any, words: str
+) -> None:
     with pytest.raises(TypeError, match=rf"metric 'acc'.*{words}"):
-        run.log({"ok": 1.0, "acc": value})
-    assert steps(run.dir) == []
+        strict_run.log({"ok": 1.0, "acc": value})
+    assert steps(strict_run.dir) == []
 
 
 @pytest.mark.parametrize("metrics", [3, "loss", None, [("a", 1)], {"a"}])

@@ -221,7 +221,7 @@ def test_a_generator_function_cannot_be_a_phase(start_run: StartRun) -> None:
 @pytest.mark.parametrize("name", ["", 3, None, ["data"]])
 def test_a_name_must_be_a_text(start_run: StartRun, name: Any) -> None:
     with pytest.raises(ValueTypeError, match="name"):
-        start_run().phase(name)
+        start_run(strict=True).phase(name)
 
 
 def test_a_long_phase_is_a_span_with_its_place_in_time(start_run: StartRun, ticks: Ticks) -> None:

@@ -21,6 +21,11 @@ def run(start_run: StartRun) -> Run:
     return start_run()
 
 
+@pytest.fixture
+def strict_run(start_run: StartRun) -> Run:
+    return start_run("strict", strict=True)
+
+
 def histogram(run: Run, values: Any, **arguments: Any) -> dict[str, Any]:
     run.log_histogram("w", values, 3, **arguments)
     return of_kind(run.dir, "histogram")[-1]
@@ -67,15 +72,15 @@ def test_tensors_of_any_kind_make_histograms(run: Run) -> None:
 
 
 @pytest.mark.parametrize("values", [["a"], "text", [None], [1j]])
-def test_a_histogram_takes_numbers_only(run: Run, values: Any) -> None:
+def test_a_histogram_takes_numbers_only(strict_run: Run, values: Any) -> None:
     with pytest.raises(ValueTypeError, match="histogram 'w' must hold numbers"):
-        run.log_histogram("w", values)
+        strict_run.log_histogram("w", values)
 
 
 @pytest.mark.parametrize("bins", [0, -1, 10_001])
-def test_the_number_of_bins_is_bounded(run: Run, bins: int) -> None:
+def test_the_number_of_bins_is_bounded(strict_run: Run, bins: int) -> None:
     with pytest.raises(UsageError, match=f"bins={bins}"):
-        run.log_histogram("w", [1], bins=bins)
+        strict_run.log_histogram("w", [1], bins=bins)
 
 
 def test_a_sample_without_a_step_belongs_to_the_last_one(run: Run) -> None:
@@ -85,9 +90,9 @@ def test_a_sample_without_a_step_belongs_to_the_last_one(run: Run) -> None:
     assert [(r["step"], r["text"]) for r in of_kind(run.dir, "text")] == [(7, "words"), (3, "more")]
 
 
-def test_a_text_must_be_one(run: Run) -> None:
+def test_a_text_must_be_one(strict_run: Run) -> None:
     with pytest.raises(ValueTypeError, match="text 'said' must be a str, not int"):
-        run.log_text("said", 3)  # type: ignore[arg-type]
+        strict_run.log_text("said", 3)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 1), (4, 5, 3), (4, 5, 4), (3, 8, 5)])
@@ -131,6 +136,6 @@ def test_one_image_logged_twice_is_stored_once(run: Run, tmp_path: Path) -> None
         (None, "must hold numbers"),
     ],
 )
-def test_what_is_no_image_raises_and_is_named(run: Run, image: Any, words: str) -> None:
+def test_what_is_no_image_raises_and_is_named(strict_run: Run, image: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"image 'picture' {words}"):
-        run.log_image("picture", image)
+        strict_run.log_image("picture", image)

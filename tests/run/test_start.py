@@ -134,6 +134,8 @@ def test_a_run_that_is_off_checks_its_arguments_and_writes_nothing(
     run.log_text("a", "b")
     run.log_image("a", b"GIF89a")
     run.flush()
+    run.log({"a": "x"})
+    run.values.strict = True
     with pytest.raises(TypeError, match="metric 'a'"):
         run.log({"a": "x"})
     run.finish()

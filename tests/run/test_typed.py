@@ -17,6 +17,11 @@ def run(start_run: StartRun) -> Run:
     return start_run()
 
 
+@pytest.fixture
+def strict_run(start_run: StartRun) -> Run:
+    return start_run("strict", strict=True)
+
+
 def test_a_step_has_the_fields_people_parse_in_their_order(run: Run) -> None:
     run.log_step(5, 0.5, 1000, 250.0, 1.5, 2.5, 3e-4, norm_clipped=1.0, sol=0.4, phase="warm-up")
     (record,) = of_kind(run.dir, "step")
@@ -76,11 +81,11 @@ def test_numbers_of_every_library_are_taken(run: Run) -> None:
     ],
 )
 def test_a_step_that_cannot_be_accepted_names_the_argument(
-    run: Run, arguments: tuple[Any, ...], words: str
+    strict_run: Run, arguments: tuple[Any, ...], words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
-        run.log_step(*arguments)
-    assert of_kind(run.dir, "step") == []
+        strict_run.log_step(*arguments)
+    assert of_kind(strict_run.dir, "step") == []
 
 
 def test_the_other_typed_calls_each_leave_their_record(run: Run) -> None:
@@ -119,11 +124,11 @@ def test_a_definition_that_means_nothing_is_named(
 
 
 @pytest.mark.parametrize("name", ["", None, 3])
-def test_names_of_samples_and_events_must_be_texts(run: Run, name: Any) -> None:
+def test_names_of_samples_and_events_must_be_texts(strict_run: Run, name: Any) -> None:
     calls: list[Callable[[], None]] = [
-        lambda: run.event(name),
-        lambda: run.define(name),
-        lambda: run.log_text(name, "x"),
+        lambda: strict_run.event(name),
+        lambda: strict_run.define(name),
+        lambda: strict_run.log_text(name, "x"),
     ]
     for call in calls:
         with pytest.raises(ValueTypeError, match="a name must be a non-empty text"):
@@ -131,9 +136,9 @@ def test_names_of_samples_and_events_must_be_texts(run: Run, name: Any) -> None:
 
 
 @pytest.mark.parametrize("stats", [3, "x", [3], [{"device": 1}], [{"name": "weights"}]])
-def test_memory_that_is_no_list_of_segments_is_named(run: Run, stats: Any) -> None:
+def test_memory_that_is_no_list_of_segments_is_named(strict_run: Run, stats: Any) -> None:
     with pytest.raises(ValueTypeError, match="segment"):
-        run.log_allocator(stats)
+        strict_run.log_allocator(stats)
 
 
 def test_memory_is_told_in_the_places_where_there_is_any(run: Run) -> None:
@@ -144,9 +149,9 @@ def test_memory_is_told_in_the_places_where_there_is_any(run: Run) -> None:
     ]
 
 
-def test_a_reading_that_no_gpu_has_is_named(run: Run) -> None:
+def test_a_reading_that_no_gpu_has_is_named(strict_run: Run) -> None:
     with pytest.raises(UsageError, match="powr= is no reading of a GPU: use clock, "):
-        run.log_gpu_state(1, powr=3)
+        strict_run.log_gpu_state(1, powr=3)
 
 
 @pytest.mark.parametrize("estimate", [{"blocks": 1}, 3.0])
@@ -155,6 +160,6 @@ def test_an_estimate_that_is_none_is_named(run: Run, estimate: Any) -> None:
         run.log_sol_estimate(estimate)
 
 
-def test_a_record_that_cannot_be_stored_is_named(run: Run) -> None:
+def test_a_record_that_cannot_be_stored_is_named(strict_run: Run) -> None:
     with pytest.raises(ValueTypeError, match="a custom record cannot be stored"):
-        run.write({"log": "custom", "t": 0.0, "x": object()})
+        strict_run.write({"log": "custom", "t": 0.0, "x": object()})

@@ -65,7 +65,7 @@ def test_an_event_carries_its_facts_and_the_step(start_run: StartRun) -> None:
 @pytest.mark.parametrize("field", ["log", "t", "v", "nonfinite"])
 def test_an_event_cannot_overwrite_a_record_s_own_fields(start_run: StartRun, field: str) -> None:
     with pytest.raises(UsageError, match=field):
-        start_run().event("checkpoint", **{field: 1})
+        start_run(strict=True).event("checkpoint", **{field: 1})
 
 
 def test_a_definition_says_what_a_metric_means(start_run: StartRun) -> None:

@@ -31,7 +31,7 @@ def epoch_line(
     *,
     total: int | None,
     metrics: Metrics,
-    duration_s: float,
+    duration_s: float | None,
     eta_s: float | None = None,
     vram_used_bytes: float | None = None,
     vram_total_bytes: float | None = None,
@@ -43,7 +43,7 @@ def epoch_line(
     host and is named. ``gpu_percent`` is utilisation, 0-100.
     """
     number = f"{epoch + 1:3d}" if total is None else f"{epoch + 1:{len(str(total))}d}/{total}"
-    timing = format_duration(duration_s)
+    timing = "?" if duration_s is None else format_duration(duration_s)
     if eta_s is not None:
         timing += f"  ETA {format_duration(eta_s)}"
     parts = [f"  epoch {number}", *_shown(metrics, "="), f"[{timing}]"]

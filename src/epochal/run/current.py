@@ -13,8 +13,10 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from epochal.console.verbosity import error
 from epochal.errors import UsageError
-from epochal.settings import announce_run, withdraw_run
+from epochal.run.accepted import ValuePolicy
+from epochal.settings import announce_run, environment_strict, withdraw_run
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
@@ -101,3 +103,23 @@ def finish(status: str = "finished") -> None:
     run = OPEN_RUNS.newest
     if run is not None:
         run.finish(status)
+
+
+def current_values() -> ValuePolicy:
+    """How values are read outside a run's own calls: as the current run does, if there is one."""
+    run = OPEN_RUNS.newest
+    return _OUTSIDE.policy() if run is None or run.finished else run.values
+
+
+class _Outside:
+    """Values that are recorded while there is no run, such as those of a graph."""
+
+    def __init__(self) -> None:
+        self._policy = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
+
+    def policy(self) -> ValuePolicy:
+        self._policy.strict = environment_strict()
+        return self._policy
+
+
+_OUTSIDE = _Outside()

@@ -20,6 +20,7 @@ from epochal.record import ROLE_GUESSES
 from epochal.series.eta import Eta
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend, SpikeBaseline
+from epochal.values import as_float
 
 # How often a run that only logs free metrics says something where there is no terminal.
 _PIPED_INTERVAL_S = 10.0
@@ -133,7 +134,7 @@ class Pace:
     def epoch(self, record: Mapping[str, Any]) -> None:
         """Print a finished epoch's line."""
         done, total = int(record["epoch"]), record.get("total")
-        duration_s = float(record["duration_s"])
+        duration_s = _number(record, "duration_s")
         self._epoch_eta.total = total
         self._epoch_eta.observe(done, self._clock(), took_s=duration_s)
         # The last epoch has none.
@@ -215,13 +216,12 @@ class Pace:
 
 
 def _number(record: Mapping[str, Any], field: str) -> float | None:
-    value = record.get(field)
-    return float(value) if isinstance(value, (int, float)) else None
+    return _float(record.get(field))
 
 
 def _first(metrics: Mapping[str, float], names: tuple[str, ...]) -> float | None:
-    for name in names:
-        value = metrics.get(name)
-        if isinstance(value, (int, float)):
-            return float(value)
-    return None
+    return next((value for name in names if (value := _float(metrics.get(name))) is not None), None)
+
+
+def _float(value: Any) -> float | None:
+    return as_float(value) if isinstance(value, (int, float)) else None

@@ -14,18 +14,22 @@ from math import nan
 from typing import Any
 
 from epochal.errors import RunFinishedError, ValueTypeError
-from epochal.guard import Guard
+from epochal.guard import Guard, attempt
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import MetricsRecord, decode_json, encode, encode_lines, now
 from epochal.record import Record
+from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.callbacks import Callbacks
 from epochal.run.identified import IdentifiedRun
 from epochal.run.pace import Pace
+from epochal.run.samples import with_distribution
 from epochal.run.shown import Shown
 from epochal.run.speed_limit import SpeedLimit
-from epochal.values import DeviceReader, device_values, flatten, open_device_reader, plain_int
+from epochal.values import MOST_BITS, DeviceReader, device_values, open_device_reader, plain_json
 
 _time_ns = time.time_ns
+# What the encoder or the sum raise for values that are no plain numbers.
+_NOT_PLAIN = (TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RuntimeError)
 # Kinds whose latest values the closing line repeats.
 _HEADLINES = frozenset({"step", "epoch"})
 # After a fault in showing metrics the next try is so much later.
@@ -47,11 +51,19 @@ class RecordingRun(IdentifiedRun):
     _is_observed: bool
     _on_line: Callbacks
     _latest: bytes | Mapping[str, float]
+    _values: ValuePolicy
+
+    @property
+    def values(self) -> ValuePolicy:
+        """Whether values that cannot be recorded raise, and how many there were."""
+        return self._values
 
     def log(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
 
-        Values may be Python or numpy numbers or 0-d torch tensors. Raises for anything else.
+        Values may be Python or numpy numbers or 0-d torch tensors. A text becomes a ``text``
+        record, an array or a list of numbers a ``histogram``; None and anything else is left out.
+        Each is said and recorded once for each name; ``init(strict=True)`` raises instead.
         """
         if step is None:
             with self._lock:
@@ -59,13 +71,13 @@ class RecordingRun(IdentifiedRun):
         elif type(step) is int:
             self._step = step
         else:
-            self._step = step = plain_int(step, name="step")
+            step = self._read_step(step)
         at = _time_ns() // 1_000_000 / 1000
         try:
             line = encode_lines([MetricsRecord(at, step, metrics)])
             # A TypeError for texts, and for decimals, which the encoder would write as texts.
             zero = sum(metrics.values(), 0.0) * 0.0
-        except (TypeError, AttributeError, ValueError, ArithmeticError):
+        except _NOT_PLAIN:
             zero = nan
         # Not zero when a value is not finite, which JSON cannot hold.
         if zero != 0.0 or "" in metrics:
@@ -124,23 +136,45 @@ class RecordingRun(IdentifiedRun):
             raise ValueTypeError(
                 f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
             )
-        flat = flatten(metrics, wait=False)
-        self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
+        self.check_open()
+        if step.bit_length() > MOST_BITS:
+            large = ValueTypeError(f"step= has {step.bit_length()} bits: too many to be written.")
+            self._step = step = 0
+            self.values.drop("step=", step, large, then="The record is at step 0.")
+        call = CallValues(self.values)
+        flat = call.metrics(metrics)
+        if flat or not (call.texts or call.arrays):
+            self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
+        self.write_samples(call, step)
+
+    def _read_step(self, step: Any) -> int:
+        """A step that is no int; one that cannot be read is the last one + 1."""
+        given = self.values.step(step)
+        with self._lock:
+            self._step = self._step + 1 if given is None else given
+            return self._step
 
     def _write_or_defer(self, record: Record) -> None:
         """Append now, or when the values it holds have come from the accelerator."""
-        try:
+        line, error = attempt(encode, record)
+        if line is None and device_values(record):
+            self.check_open()
+            self._device_reader().defer(record)
+            return
+        if line is None:
+            kind = record.get("log")
+            wrong = ValueTypeError(f"a {kind} record cannot be stored: {error}")
+            self.values.drop(f"({kind} record)", record, wrong, then="It is stored as texts.")
+            record = plain_json(record)
             line = encode(record)
-        except (TypeError, ValueError, OverflowError) as error:
-            if device_values(record):
-                self._check_open()
-                self._device_reader().defer(record)
-                return
-            raise ValueTypeError(
-                f"a {record.get('log')} record cannot be stored: {error}"
-            ) from error
         self._append(line, now())
         self._show(record)
+
+    def _write_arrived(self, record: Record) -> None:
+        """Append a record whose values have come from the accelerator."""
+        if record["log"] == "histogram":
+            record = with_distribution(record, record["values"])
+        self._write_or_defer(record)
 
     def _show(self, record: Record) -> None:
         kind = record["log"]
@@ -169,16 +203,24 @@ class RecordingRun(IdentifiedRun):
     def _device_reader(self) -> DeviceReader:
         with self._lock:
             if self._reader is None:
-                self._reader = open_device_reader(self._write_or_defer, self._say_lost)
+                self._reader = open_device_reader(self._write_arrived, self._say_lost)
             return self._reader
 
     def _say_lost(self, count: int, reason: str) -> None:
         self._console.notice(f"{count} records whose values never came: {reason}")
-        self.event("values-lost", count=count, reason=reason)
+        if not self._finished:
+            self.event("values-lost", count=count, reason=reason)
 
-    def _check_open(self) -> None:
-        if self._finished:
+    def check_open(self) -> None:
+        """Raise when the run is finished and its last record is written."""
+        if self._append == self._refuse:
             self._refuse(b"", 0.0)
+
+    def _report_value(self, sentence: str, event: str, fields: dict[str, Any]) -> None:
+        """Say and record what became of a value; what arrives after the end is said only."""
+        self._console.notice(sentence)
+        if not self._finished:
+            self.event(event, **fields)
 
     def _to_nowhere(self, line: bytes, at: float) -> None:
         """Runs that are switched off check their arguments and write nothing."""

@@ -24,7 +24,7 @@ from epochal.console.lines import closing_line, section_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.errors import ValueTypeError
-from epochal.guard import Fault, Guard
+from epochal.guard import Fault, Guard, attempt
 from epochal.journal.archive_wish import ask_for_archive
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder
@@ -33,6 +33,7 @@ from epochal.journal.writer import JournalWriter
 from epochal.record import Record
 from epochal.redact import Redactor
 from epochal.run import notebook, samples
+from epochal.run.accepted import ValuePolicy, shown_text
 from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
 from epochal.run.callbacks import Callbacks
 from epochal.run.cell import Cell
@@ -86,6 +87,7 @@ class Run(RecordingRun):
         self._reader = None
         self._page: str | None = None
         self._latest = {}
+        self._values = ValuePolicy(self._report_value)
         self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self._append = self._to_nowhere if writer is None else writer.append
         self._on_tick = Callbacks("on_tick", self.guard)
@@ -104,6 +106,7 @@ class Run(RecordingRun):
         self._speed_limit = SpeedLimit()
         self._phases = Phases(self)
         self.on_finish(self._phases.finish)
+        self.on_finish(self._count_values)
         self.after_finish(self._say_goodbye)
         if writer is not None:
             writer.on_tick = self._on_tick.call_each
@@ -133,29 +136,32 @@ class Run(RecordingRun):
         self, name: str, image: Any, step: int | None = None, *, caption: str | None = None
     ) -> None:
         """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path."""
-        self._check_open()
-        if self._writer is None:
+        known = self._call("blob").name(name)
+        if self._writer is None or known is None:
             return
-        try:
-            record = samples.image_record(
-                now(),
-                folder=self._folder,
-                name=name,
-                image=image,
-                step=self.sample_step(step),
-                caption=caption,
-            )
-        except OSError as error:
-            self._console.notice(f"image {name!r} could not be stored: {error}")
-            self.event("blob-lost", name_of=name, reason=str(error))
-            return
-        self.write(record)
+        record, error = attempt(
+            samples.image_record,
+            now(),
+            folder=self._folder,
+            name=known,
+            image=image,
+            step=self.sample_step(step),
+            caption=caption,
+        )
+        if record is not None:
+            self.write(record)
+        elif isinstance(error, OSError):
+            self._console.notice(f"image {known!r} could not be stored: {error}")
+            self.event("blob-lost", name_of=known, reason=str(error))
+        else:
+            self._values.drop(known, image, error or "no image")
 
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level."""
-        self.write({"log": "message", "t": now(), "level": str(level), "text": str(text)})
+        text, level = shown_text(text), shown_text(level)
+        self.write({"log": "message", "t": now(), "level": level, "text": text})
         if level in ("error", "warning"):
-            self._console.notice(str(text))
+            self._console.notice(text)
         elif self.rank == 0:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
             self._console.message("%s", text, level=shown)
@@ -167,7 +173,7 @@ class Run(RecordingRun):
     @contextlib.contextmanager
     def section(self, name: str) -> Iterator[None]:
         """Time a section: print and record how long it took."""
-        begun = time.monotonic()
+        begun, name = time.monotonic(), shown_text(name)
         try:
             yield
         finally:
@@ -190,7 +196,8 @@ class Run(RecordingRun):
         are understood by what explains lost time; any other name will do. Phases may stand inside
         one another. Costs a microsecond, never waits, never raises once it is made.
         """
-        return self._phases.named(name)
+        known = name if type(name) is str and name else self._call("phases").name(name)
+        return self._phases.named("unnamed" if known is None else known)
 
     def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
         """Add to the configuration after the start; one ``option`` record per key."""
@@ -396,6 +403,12 @@ class Run(RecordingRun):
         self._after_finish.clear()
         self._phases.abandon()
         self.write_directly()
+
+    def _count_values(self) -> None:
+        """Record how often values were dropped or converted, where once is not all."""
+        counts = self._values.repeated()
+        if counts:
+            self.event("value-counts", **counts)
 
     def _write_archive(self, status: str = "finished") -> None:
         if not self.is_of_this_process:

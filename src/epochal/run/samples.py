@@ -6,18 +6,29 @@ import hashlib
 import os
 import struct
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.layout import RunFolder
 from epochal.record import Record
+from epochal.run.accepted import MAX_DEPTH, shown_text
 from epochal.run.typed import checked_name
+from epochal.values import (
+    MAX_COUNTED,
+    SAMPLE_SIZE,
+    DeviceParts,
+    element_count,
+    is_device_tensor,
+    plain_int,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+MAX_BINS = 10_000
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -32,33 +43,92 @@ _SUFFIXES = {
 }
 
 
-def histogram_record(at: float, *, name: str, values: Any, step: int, bins: int) -> Record:
-    """Counts of values in equal bins; non-finite values are counted apart and never binned."""
+def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any) -> Record:
+    """Counts of values in equal bins; non-finite values are counted apart and never binned.
+
+    Values on an accelerator are left in the record, as ``values`` and ``bins``, for a device reader
+    to count them there; :func:`with_distribution` then completes the record.
+    """
     import numpy as np
 
-    if not 1 <= bins <= 10_000:
-        raise UsageError(f"bins={bins} of histogram {name!r} must be between 1 and 10000.")
-    array = _as_array(values, what=f"histogram {name!r}").astype(np.float64).ravel()
-    finite = array[np.isfinite(array)]
+    bins = plain_int(bins, name="bins")
+    if not 1 <= bins <= MAX_BINS:
+        raise UsageError(f"bins={bins} of histogram {name!r} must be between 1 and {MAX_BINS}.")
     record: Record = {"log": "histogram", "t": at, "step": step, "name": checked_name(name)}
-    if finite.size:
-        lo, hi, counts = _binned(finite, bins)
-        with np.errstate(over="ignore", invalid="ignore"):
-            record.update(
-                lo=lo,
-                hi=hi,
-                counts=counts,
-                min=float(finite.min()),
-                max=float(finite.max()),
-                mean=float(finite.mean()),
-                std=float(finite.std()),
-            )
+    if isinstance(values, (list, tuple)):
+        values = _gathered(values, what=f"histogram {name!r}")
+    if is_device_tensor(values):
+        there = element_count(values)
+        if there == 0:
+            return with_distribution(record, [0, 0, 0])
+        known = {"sampled_from": there} if there is not None and there > MAX_COUNTED else {}
+        return {**record, "values": values, "bins": bins, **known}
+    array = _as_array(values, what=f"histogram {name!r}")
+    sample = _sampled(array).astype(np.float64)
+    finite = sample[np.isfinite(sample)]
+    if not finite.size:
+        return with_distribution(record, [0, sample.size, array.size])
+    lo, hi, counts = _binned(finite, bins)
+    with np.errstate(over="ignore", invalid="ignore"):
+        facts = [finite.min(), finite.max(), finite.mean(), finite.std()]
+    sizes = [finite.size, sample.size, array.size]
+    return with_distribution(record, [*sizes, lo, hi, *(float(fact) for fact in facts), *counts])
+
+
+def with_distribution(record: Record, numbers: Sequence[float]) -> Record:
+    """The record of a histogram with what was counted.
+
+    ``numbers`` are how many values are finite, were counted, and were there; then the edges, min,
+    max, mean, std, and the counts.
+    """
+    finite, counted, there = (int(number) for number in numbers[:3])
+    complete = {name: value for name, value in record.items() if name not in ("values", "bins")}
+    if finite:
+        lo, hi, smallest, largest, mean, std = numbers[3:9]
+        complete.update(lo=lo, hi=hi, counts=[int(count) for count in numbers[9:]])
+        complete.update(min=smallest, max=largest, mean=mean, std=std)
     else:
-        record.update(lo=0.0, hi=0.0, counts=[])
-    record["count"] = int(finite.size)
-    if finite.size != array.size:
-        record["nonfinite_count"] = int(array.size - finite.size)
-    return record
+        complete.update(lo=0.0, hi=0.0, counts=[])
+    complete["count"] = finite
+    if finite != counted:
+        complete["nonfinite_count"] = counted - finite
+    if counted != there:
+        complete["sampled_from"] = there
+    return complete
+
+
+def _sampled(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """All values in one row, or as many as are counted, taken evenly."""
+    import numpy as np
+
+    if array.size <= MAX_COUNTED:
+        return array.ravel()
+    return array.flat[np.arange(SAMPLE_SIZE) * array.size // SAMPLE_SIZE]
+
+
+def _gathered(values: Iterable[Any], *, what: str) -> Any:
+    """Nested lists of numbers, arrays and tensors as one row; on an accelerator where they are."""
+    import numpy as np
+
+    parts = list(_parts(values, what, deep=0))
+    if any(is_device_tensor(part) for part in parts):
+        return DeviceParts(tuple(parts))
+    numbers = [part for part in parts if isinstance(part, (int, float))]
+    if len(numbers) == len(parts):
+        return np.asarray(numbers, dtype=np.float64)
+    return np.concatenate([_as_array(part, what=what).ravel() for part in parts])
+
+
+def _parts(values: Iterable[Any], what: str, *, deep: int) -> Iterator[Any]:
+    if deep > MAX_DEPTH:
+        raise ValueTypeError(f"{what} holds itself, or is nested too deeply.")
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _parts(value, what, deep=deep + 1)
+        elif isinstance(value, (int, float)) or hasattr(value, "__array__"):
+            yield value
+        else:
+            raise ValueTypeError(f"{what} must hold numbers, not {type(value).__name__}.")
 
 
 def _binned(finite: npt.NDArray[np.float64], bins: int) -> tuple[float, float, list[int]]:
@@ -100,7 +170,7 @@ def image_record(
         "bytes": len(data),
     }
     if caption is not None:
-        record["caption"] = str(caption)
+        record["caption"] = shown_text(caption)
     return record
 
 

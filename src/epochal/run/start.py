@@ -53,6 +53,7 @@ def init(
     alert_on: str | None = None,
     redact: bool | str | Iterable[str] | None = None,
     report_to: str | Iterable[str] | None = None,
+    strict: bool | None = None,
     **reporting: Any,
 ) -> Run:
     """Start a run and make it the current one, beside those that are open already.
@@ -74,7 +75,8 @@ def init(
     passwords, tokens and keys (names, or regular expressions); False records all of it as it is.
     ``report_to`` names the trackers it forwards to (json_log, plain_log, tensorboard, wandb, aim,
     mlflow, trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
-    ``config_file`` as well.
+    ``config_file`` as well. ``strict`` has calls raise for values that cannot be recorded, which
+    are otherwise left out and noted; it is meant for tests.
 
     Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
     raises for what the outside world does.
@@ -87,6 +89,7 @@ def init(
     redactor = checked_redactor(redact, settings.redact)
     joined = opening.join_parent(console, redactor)
     if joined is not None:
+        joined.values.strict = settings.strict if strict is None else strict
         return joined if joined in OPEN_RUNS else _open(joined)
     if report_to is not None:
         reporting["report_to"] = report_to
@@ -122,6 +125,7 @@ def init(
         run = opening.start_rank_zero(asked, launch, settings)
     else:
         run = opening.start_other_rank(asked, launch)
+    run.values.strict = settings.strict if strict is None else strict
     run.cell, run.finish_wait_s = cell, finish_wait_s
     _open(run)
     EXIT_HOOKS.add(run)

@@ -2,7 +2,8 @@
 
 Field names and their order are those of the training logs people already parse; every number may be
 a Python, numpy or 0-d torch one. A field whose value is None is left out: absent is absent, never
-0.
+0. A value that cannot be recorded is left out by the call's :class:`CallValues`; a record of
+which nothing is left is None.
 """
 
 from __future__ import annotations
@@ -12,26 +13,29 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import attempt
 from epochal.record import KINDS, Record
-from epochal.values import (
-    as_pairs,
-    flatten,
-    plain_float,
-    plain_int,
-    plain_json,
-    plain_number,
-    single,
-)
+from epochal.run.accepted import CallValues, finite_float
+from epochal.values import Number, single
 
 _ALLOCATOR_PLACES = ("device", "managed", "pinned", "pageable")
 _GPU_FIELDS = (*KINDS["gpu"].scalars, "throttle")
+# What an estimate of the speed of light is nothing without.
+_SOL_PARTS = ("blocks", "lm_head", "attention")
+# Facts of a GPU and of an estimate that are numbers; the others may be texts.
+_NUMERIC_FACTS = frozenset(
+    "blocks lm_head attention tps useful_tps world_size peak_clock tf32_peak bf16_peak fp16_peak"
+    " fp8_peak fp4_peak fp32_peak measured_peak sm_count major minor memory free l2_size"
+    " cuda_driver cuda_runtime rank id".split()
+)
 # Shares in half precision add up to one within this.
 _SHARES_TOLERANCE = 0.02
 
 
 def step_record(
     at: float,
-    step: Any,
+    call: CallValues,
+    step: int,
     epoch: Any,
     tokens: Any,
     duration_ms: Any,
@@ -47,24 +51,24 @@ def step_record(
     metrics: Mapping[str, Any] | None = None,
 ) -> Record:
     """One optimisation step; throughput is stored when it can be computed."""
-    record: Record = {"log": "step", "t": at, "step": plain_int(step, name="step")}
-    _put_numbers(record, epoch=epoch)
-    record["step_tokens"] = plain_int(tokens, name="tokens")
-    record["duration_ms"] = plain_number(duration_ms, name="duration_ms")
-    _put_numbers(record, norm=norm, loss=loss, lr=lr, norm_clipped=norm_clipped)
-    rate = tokens_per_second(record["step_tokens"], record["duration_ms"])
-    _put_numbers(record, tokens_per_second=rate, kd_loss=kd_loss, sol=sol)
+    record: Record = {"log": "step", "t": at, "step": step}
+    call.put(record, {"epoch": epoch})
+    rate = _put_speed(record, call, "step_tokens", tokens, duration_ms)
+    call.put(record, {"norm": norm, "loss": loss, "lr": lr, "norm_clipped": norm_clipped})
+    call.put(record, {"tokens_per_second": rate, "kd_loss": kd_loss, "sol": sol})
     if phase is not None:
-        record["phase"] = str(phase)
-    for name, value in (moe or {}).items():
-        short = name.removeprefix("moe_")
-        _put_numbers(record, **{f"moe_{short}": value})
-    return _with_metrics(record, metrics)
+        word = call.text(phase, name="phase")
+        record.update({} if word is None else {"phase": word})
+    if moe is not None:
+        router = _mapping(moe, argument="moe").items()
+        call.put(record, {f"moe_{str(name).removeprefix('moe_')}": v for name, v in router})
+    return _with_metrics(record, call, metrics)
 
 
 def eval_record(
     at: float,
-    step: Any,
+    call: CallValues,
+    step: int,
     epoch: Any,
     tokens: Any,
     duration_ms: Any,
@@ -73,129 +77,152 @@ def eval_record(
     metrics: Mapping[str, Any] | None = None,
 ) -> Record:
     """One evaluation."""
-    record: Record = {"log": "eval", "t": at, "step": plain_int(step, name="step")}
-    _put_numbers(record, epoch=epoch)
-    record["eval_tokens"] = plain_int(tokens, name="tokens")
-    record["duration_ms"] = plain_number(duration_ms, name="duration_ms")
-    _put_numbers(record, loss=loss)
-    rate = tokens_per_second(record["eval_tokens"], record["duration_ms"])
-    _put_numbers(record, tokens_per_second=rate)
-    return _with_metrics(record, metrics)
+    record: Record = {"log": "eval", "t": at, "step": step}
+    call.put(record, {"epoch": epoch})
+    rate = _put_speed(record, call, "eval_tokens", tokens, duration_ms)
+    call.put(record, {"loss": loss, "tokens_per_second": rate})
+    return _with_metrics(record, call, metrics)
 
 
 def epoch_record(
-    at: float, epoch: Any, duration_s: Any, metrics: Mapping[str, Any], *, total: int | None
+    at: float, call: CallValues, epoch: int, duration_s: Any, metrics: Any, *, total: Any
 ) -> Record:
     """One finished epoch; ``epoch`` counts completed epochs, so the first one is 1."""
-    record: Record = {"log": "epoch", "t": at, "epoch": plain_int(epoch, name="epoch")}
-    if total is not None:
-        record["total"] = total
-    record["duration_s"] = finite_float(duration_s, name="duration")
-    record["m"] = dict(metrics)
+    record: Record = {"log": "epoch", "t": at, "epoch": epoch}
+    whole = None if total is None else call.whole(total, name="total")
+    if whole is not None:
+        record["total"] = whole
+    seconds = None if duration_s is None else call.amount(duration_s, name="duration")
+    if seconds is not None:
+        record["duration_s"] = seconds
+    record["m"] = call.metrics(metrics)
     return record
 
 
-def moe_record(at: float, *, step: Any, fields: Mapping[str, Any]) -> Record:
+def moe_record(at: float, call: CallValues, step: int, fields: Mapping[str, Any]) -> Record:
     """Router health of a mixture of experts."""
-    record: Record = {"log": "moe", "t": at, "step": plain_int(step, name="step")}
-    _put_numbers(record, **fields)
+    record: Record = {"log": "moe", "t": at, "step": step}
+    call.put(record, {name: value for name, value in call.own(fields).items() if name != "step"})
     return record
 
 
-def experts_record(at: float, *, step: Any, layers: Any, load: Any, top_k: Any) -> Record:
+def experts_record(
+    at: float, call: CallValues, step: int, *, layers: Any, load: Any, top_k: Any
+) -> Record | None:
     """How each layer's router shared its tokens out: one row of shares per layer."""
-    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
-        raise ValueTypeError("layers must be a list of names, one for each row of load.")
-    names = [checked_name(name) for name in layers]
-    rows = [_shares(row) for row in (load.tolist() if hasattr(load, "tolist") else load)]
-    if len(names) != len(rows):
-        raise UsageError(f"load has {len(rows)} rows for {len(names)} layers: give one for each.")
-    record: Record = {"log": "experts", "t": at, "step": plain_int(step, name="step")}
-    record.update(layers=names, load=rows, top_k=plain_int(top_k, name="top_k"))
+    table = call.policy.read("experts", _share_table, load, layers=layers)
+    if table is None:
+        return None
+    names: list[str] = []
+    rows: list[list[float]] = []
+    for given, row in table:
+        name = call.name(given)
+        shares = None if name is None else call.policy.read(f"experts/{name}", _shares, row)
+        if name is not None and shares is not None:
+            names.append(name)
+            rows.append(shares)
+    if not names:
+        return None
+    record: Record = {"log": "experts", "t": at, "step": step, "layers": names, "load": rows}
+    chosen = call.whole(top_k, name="top_k")
+    if chosen is not None:
+        record["top_k"] = chosen
     return record
 
 
-def gpu_record(at: float, *, step: Any, gpu_id: Any, fields: Mapping[str, Any]) -> Record:
+def gpu_record(
+    at: float, call: CallValues, step: int | None, gpu_id: int, fields: Mapping[str, Any]
+) -> Record:
     """One GPU's telemetry: MHz, mW, degrees Celsius, percent, bytes and bytes per second."""
     record: Record = {"log": "gpu", "t": at}
     if step is not None:
-        record["step"] = plain_int(step, name="step")
-    record["id"] = plain_int(gpu_id, name="gpu_id")
-    for name, value in own_fields(fields).items():
+        record["step"] = step
+    record["id"] = gpu_id
+    for name, value in fields.items():
         if name not in _GPU_FIELDS:
-            raise UsageError(
+            unknown = UsageError(
                 f"{name}= is no reading of a GPU: use {', '.join(_GPU_FIELDS)}; run.log takes"
                 " figures of any name."
             )
-        if isinstance(value, str):
-            record[name] = value
+            call.policy.drop(f"gpu/{name}", value, unknown)
+        elif name == "throttle" and value is not None:
+            word = call.text(value, name="gpu/throttle")
+            record.update({} if word is None else {name: word})
         else:
-            _put_numbers(record, **{name: value})
+            call.put(record, {name: value})
     return record
 
 
-def facts_record(kind: str, at: float, fields: Mapping[str, Any]) -> Record:
+def facts_record(kind: str, at: float, call: CallValues, fields: Mapping[str, Any]) -> Record:
     """Facts logged as they are: texts, switches and numbers; None is left out."""
     record: Record = {"log": kind, "t": at}
-    for name, value in fields.items():
-        if value is None:
-            continue
-        record[name] = value if isinstance(value, str) else plain_number(value, name=name)
+    for name, value in call.own(fields).items():
+        if isinstance(value, str) and name not in _NUMERIC_FACTS:
+            record[name] = value
+        else:
+            call.put(record, {name: value})
     return record
 
 
-def sol_record(at: float, estimate: Any, figures: Mapping[str, Any]) -> Record:
+def sol_record(
+    at: float, call: CallValues, estimate: Any, figures: Mapping[str, Any]
+) -> Record | None:
     """The speed of light: an estimate, which has ``fields()``, or the figures themselves."""
-    if estimate is None:
-        return facts_record("sol", at, figures)
-    if not callable(getattr(estimate, "fields", None)):
+    if estimate is not None and not callable(getattr(estimate, "fields", None)):
         raise ValueTypeError(
             "estimate must be what epochal.speed_of_light gives, not a"
             f" {type(estimate).__name__}: figures of your own are named, as in blocks=."
         )
-    return facts_record("sol", at, estimate.fields())
+    record = facts_record("sol", at, call, figures if estimate is None else estimate.fields())
+    return record if all(part in record for part in _SOL_PARTS) else None
 
 
-def allocator_record(at: float, *, stats: Any, step: Any, gpu: Any) -> Record:
+def allocator_record(
+    at: float, call: CallValues, step: int, *, stats: Any, gpu: Any
+) -> Record | None:
     """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
 
     Segments that know which GPU they are of (``stats.gpu``) say so when ``gpu`` is None.
     """
-    record: Record = {"log": "allocator", "t": at, "step": plain_int(step, name="step")}
-    gpu = getattr(stats, "gpu", None) if gpu is None else gpu
-    if gpu is not None:
-        record["id"] = plain_int(gpu, name="gpu")
-    segments = [_segment(item) for item in _segments(stats)]
-    # A place where nothing of any segment is, such as a GPU in a training without one, is absent.
-    empty = [p for p in _ALLOCATOR_PLACES if not any(one.get(p) for one in segments)]
-    kept = [p for p in _ALLOCATOR_PLACES if p not in empty] or ["device"]
+    record: Record = {"log": "allocator", "t": at, "step": step}
+    gpu = attempt(getattr, stats, "gpu", None)[0] if gpu is None else gpu
+    number = None if gpu is None else call.whole(gpu, name="gpu")
+    if number is not None:
+        record["id"] = number
+    given = call.policy.read("allocator", _segments, stats) or []
+    segments = [segment for item in given if (segment := _segment(call, item)) is not None]
+    if given and not segments:
+        return None
+    # A place that no segment speaks of is absent; one that holds 0 bytes is not.
+    kept = [p for p in _ALLOCATOR_PLACES if any(p in one for one in segments)] or ["device"]
     record["stats"] = [
         {"name": one["name"], **{place: one.get(place, 0) for place in kept}} for one in segments
     ]
     return record
 
 
-def dataset_record(at: float, split: str, files: int | Sequence[Any], **facts: Any) -> Record:
+def dataset_record(at: float, call: CallValues, split: Any, files: Any, **facts: Any) -> Record:
     """A data split: how many files and tokens, and where reading stands."""
-    record: Record = {"log": "dataset", "t": at, "split": str(split)}
+    record: Record = {"log": "dataset", "t": at, "split": call.name(split) or "data"}
+    counted: dict[str, Any] = dict(facts)
     if isinstance(files, (str, bytes)):
-        raise ValueTypeError("files must be a count or a list of paths, not one text.")
-    if isinstance(files, Iterable):
-        record["names"] = [str(name) for name in files]
-        record["files"] = len(record["names"])
+        wrong = ValueTypeError("files must be a count or a list of paths, not one text.")
+        call.policy.drop("dataset/files", files, wrong)
+    elif isinstance(files, Iterable):
+        names = call.policy.read("dataset/files", _texts, files) or []
+        record.update(names=names, files=len(names))
     else:
-        record["files"] = plain_int(files, name="files")
-    for name, value in facts.items():
-        if value is not None:
-            record[name] = plain_int(value, name=name)
+        counted = {"files": files, **facts}
+    for name, value in counted.items():
+        whole = None if value is None else call.whole(value, name=name)
+        if whole is not None:
+            record[name] = whole
     return record
 
 
 def text_record(at: float, *, name: str, text: str, step: int) -> Record:
     """A piece of text at a step."""
-    if not isinstance(text, str):
-        raise ValueTypeError(f"text {name!r} must be a str, not {type(text).__name__}.")
-    return {"log": "text", "t": at, "step": step, "name": checked_name(name), "text": text}
+    return {"log": "text", "t": at, "step": step, "name": name, "text": text}
 
 
 def define_record(
@@ -222,7 +249,10 @@ def define_record(
 
 def tokens_per_second(tokens: float, duration_ms: float) -> float | None:
     """Tokens per second, or None when no time passed."""
-    return single(tokens / duration_ms * 1000.0) if duration_ms > 0 else None
+    try:
+        return single(tokens / duration_ms * 1000.0) if duration_ms > 0 else None
+    except OverflowError:  # a whole number beyond every float
+        return None
 
 
 def checked_name(name: Any) -> str:
@@ -232,16 +262,34 @@ def checked_name(name: Any) -> str:
     return name
 
 
-def _put_numbers(record: Record, **fields: Any) -> None:
-    for name, value in fields.items():
-        if value is not None:
-            record[name] = plain_number(value, name=name, wait=False)
+def _put_speed(
+    record: Record, call: CallValues, field: str, tokens: Any, duration_ms: Any
+) -> float | None:
+    """Add tokens and duration; gives tokens per second where both are there."""
+    count = call.whole(tokens, name="tokens")
+    took: Number | None = call.number(duration_ms, name="duration_ms", wait=True)
+    if count is not None:
+        record[field] = count
+    if took is not None:
+        record["duration_ms"] = took
+    return None if count is None or took is None else tokens_per_second(count, took)
 
 
-def _with_metrics(record: Record, metrics: Mapping[str, Any] | None) -> Record:
-    if metrics:
-        record["m"] = flatten(as_pairs(metrics, argument="metrics"), wait=False)
+def _with_metrics(record: Record, call: CallValues, metrics: Any) -> Record:
+    flat = None if metrics is None else call.metrics(metrics)
+    if flat:
+        record["m"] = flat
     return record
+
+
+def _mapping(value: Any, *, argument: str) -> Mapping[Any, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueTypeError(f"{argument} must be a mapping, not {type(value).__name__}.")
+    return value
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    return [str(value) for value in values]
 
 
 def _segments(stats: Any) -> list[Any]:
@@ -253,6 +301,15 @@ def _segments(stats: Any) -> list[Any]:
     if isinstance(stats, (str, bytes)) or not isinstance(stats, Iterable):
         raise ValueTypeError("stats must be a list of segments or a mapping of name to bytes.")
     return list(stats)
+
+
+def _share_table(load: Any, *, layers: Any) -> list[tuple[Any, Any]]:
+    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
+        raise ValueTypeError("layers must be a list of names, one for each row of load.")
+    names, rows = list(layers), list(load.tolist() if hasattr(load, "tolist") else load)
+    if len(names) != len(rows):
+        raise UsageError(f"load has {len(rows)} rows for {len(names)} layers: give one for each.")
+    return list(zip(names, rows, strict=True))
 
 
 def _shares(row: Any) -> list[float]:
@@ -270,35 +327,33 @@ def _shares(row: Any) -> list[float]:
     return shares
 
 
-def _segment(item: Any) -> dict[str, Any]:
+def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
+    fields = call.policy.read("allocator", _segment_fields, item)
+    if fields is None:
+        return None
+    segment: dict[str, Any] = {"name": fields["name"]}
+    for place in _ALLOCATOR_PLACES:
+        given = fields.get(place)
+        size = None if given is None else call.whole(given, name=f"{fields['name']}/{place}")
+        if size is not None:
+            segment[place] = size
+    if len(segment) > 1:
+        return segment
+    if all(fields.get(place) is None for place in _ALLOCATOR_PLACES):
+        sizeless = ValueTypeError(
+            f"the segment {segment['name']!r} says nowhere how large it is: give its bytes as"
+            f" {', '.join(_ALLOCATOR_PLACES)}."
+        )
+        call.policy.drop(f"memory/{segment['name']}", item, sizeless)
+    return None
+
+
+def _segment_fields(item: Any) -> Mapping[str, Any]:
     if is_dataclass(item) and not isinstance(item, type):
         wanted = ("name", *_ALLOCATOR_PLACES)
         item = {name: getattr(item, name) for name in wanted if hasattr(item, name)}
     if not isinstance(item, Mapping) or "name" not in item:
-        raise ValueTypeError(f"an allocator segment must be a mapping with a name, not {item!r}.")
-    segment: dict[str, Any] = {"name": checked_name(item["name"])}
-    for place in _ALLOCATOR_PLACES:
-        if item.get(place) is not None:
-            segment[place] = plain_int(item[place], name=place)
-    if len(segment) == 1:
         raise ValueTypeError(
-            f"the segment {segment['name']!r} says nowhere how large it is: give its bytes as"
-            f" {', '.join(_ALLOCATOR_PLACES)}."
+            f"an allocator segment must be a mapping with a name, not a {type(item).__name__}."
         )
-    return segment
-
-
-def finite_float(value: Any, *, name: str) -> float:
-    """A number that must be finite and not negative, such as a duration."""
-    number = plain_float(value, name=name)
-    if not 0 <= number < float("inf"):
-        raise UsageError(f"{name}={number!r} must be a finite number, 0 or more.")
-    return number
-
-
-def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of the caller's own, as JSON can hold them; those every record has are refused."""
-    taken = sorted({"log", "t", "v", "nonfinite"} & fields.keys())
-    if taken:
-        raise UsageError(f"{taken[0]!r} is a field of every record: choose another name.")
-    return dict(plain_json(fields))
+    return {**item, "name": checked_name(item["name"])}

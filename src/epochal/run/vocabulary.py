@@ -12,14 +12,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import attempt
 from epochal.journal.line import now
-from epochal.record import ROLES, Record
+from epochal.record import KINDS, ROLES, Record
 from epochal.run import samples, typed
-from epochal.values import flatten, plain_int
+from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.values import SAMPLE_SIZE, plain_json
+
+_PREFIXES = {kind.name: kind.prefix for kind in KINDS.values()} | {"gpu-model": "gpu-model/"}
 
 
 class Vocabulary(ABC):
-    """Turns typed calls into records. Numbers may be Python, numpy or 0-d torch ones."""
+    """Turns typed calls into records. Numbers may be Python, numpy or 0-d torch ones.
+
+    A value that cannot be recorded is left out and noted by ``values``, unless that is strict.
+    """
 
     @abstractmethod
     def write(self, record: Record) -> None:
@@ -29,6 +36,15 @@ class Vocabulary(ABC):
     @abstractmethod
     def step(self) -> int:
         """The last training step that was logged, -1 before the first."""
+
+    @property
+    @abstractmethod
+    def values(self) -> ValuePolicy:
+        """Whether values that cannot be recorded raise, and how many there were."""
+
+    @abstractmethod
+    def check_open(self) -> None:
+        """Raise unless records can still be written."""
 
     # -- training ---------------------------------------------------------------------------------
 
@@ -54,10 +70,15 @@ class Vocabulary(ABC):
         ``norm`` is the gradient norm before clipping, ``norm_clipped`` after; ``epoch`` counts
         completed epochs with a fraction; ``moe`` holds router metrics, ``metrics`` anything else.
         """
-        core = (step, epoch, tokens, duration_ms, norm, loss, lr)
+        call = self._call("step")
+        core = (epoch, tokens, duration_ms, norm, loss, lr)
         more = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
-        record = typed.step_record(now(), *core, **more, phase=phase, moe=moe, metrics=metrics)
+        at = self._next_step(step)
+        record = typed.step_record(
+            now(), call, at, *core, **more, phase=phase, moe=moe, metrics=metrics
+        )
         self.write(record)
+        self.write_samples(call, at)
 
     def log_eval(
         self,
@@ -70,14 +91,15 @@ class Vocabulary(ABC):
         metrics: Mapping[str, Any] | None = None,
     ) -> None:
         """Append one evaluation and print its line with the gap to the training loss."""
-        core = (step, epoch, tokens, duration_ms, loss)
-        record = typed.eval_record(now(), *core, metrics=metrics)
-        self.write(record)
+        call, at = self._call("eval"), self.sample_step(step)
+        core = (epoch, tokens, duration_ms, loss)
+        self.write(typed.eval_record(now(), call, at, *core, metrics=metrics))
+        self.write_samples(call, at)
 
     def log_epoch(
         self,
         epoch: int,
-        duration_s: float,
+        duration_s: float | None,
         metrics: Mapping[str, Any],
         *,
         total: int | None = None,
@@ -85,13 +107,17 @@ class Vocabulary(ABC):
         gpus: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
-        flat = flatten(metrics, wait=False)
-        record = typed.epoch_record(now(), epoch, duration_s, flat, total=total)
+        call = self._call("epoch")
+        number = call.whole(epoch, name="epoch")
+        done = self._epoch + 1 if number is None else number
+        record = typed.epoch_record(now(), call, done, duration_s, metrics, total=total)
+        self._epoch = done
         if resources:
-            record["resources"] = dict(resources)
+            record["resources"] = plain_json(resources)
         if gpus:
-            record["gpus"] = [dict(gpu) for gpu in gpus]
+            record["gpus"] = plain_json(list(gpus))
         self.write(record)
+        self.write_samples(call, self.sample_step(None))
 
     def log_moe_stats(
         self,
@@ -106,33 +132,42 @@ class Vocabulary(ABC):
 
         What :func:`epochal.moe_stats` gives may stand for all of them: ``log_moe_stats(step, s)``.
         """
-        if hasattr(aux_loss, "fields"):
-            self.write(typed.moe_record(now(), step=step, fields={**aux_loss.fields(), **more}))
-            return
-        fields = {
-            "aux_loss": aux_loss,
-            "z_loss": z_loss,
-            "expert_utilization": utilization,
-            "load_imbalance": imbalance,
-            **more,
-        }
-        self.write(typed.moe_record(now(), step=step, fields=fields))
+        call, at = self._call("moe"), self.sample_step(step)
+        if attempt(hasattr, aux_loss, "fields")[0]:
+            given = self.values.read("moe", _fields_of, aux_loss) or {}
+            fields = {**given, **more}
+        else:
+            fields = {
+                "aux_loss": aux_loss,
+                "z_loss": z_loss,
+                "expert_utilization": utilization,
+                "load_imbalance": imbalance,
+                **more,
+            }
+        self.write(typed.moe_record(now(), call, at, fields))
+        self.write_samples(call, at)
 
     def log_experts(self, step: Any, layers: Sequence[str], load: Any, *, top_k: Any = 1) -> None:
         """Append how the routers shared their tokens out: of each layer, each expert's share (0-1).
 
         ``load`` is a table of layers and experts; one on a GPU is waited for.
         """
-        record = typed.experts_record(now(), step=step, layers=layers, load=load, top_k=top_k)
-        self.write(record)
+        call, at = self._call("experts"), self.sample_step(step)
+        self._write_if(typed.experts_record(now(), call, at, layers=layers, load=load, top_k=top_k))
 
     def log_gpu_state(self, step: Any, gpu_id: Any = 0, **fields: Any) -> None:
         """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
-        self.write(typed.gpu_record(now(), step=step, gpu_id=gpu_id, fields=fields))
+        call = self._call("gpu")
+        number = call.whole(gpu_id, name="gpu_id")
+        if number is None:
+            return  # readings of a GPU that nobody can tell from the others
+        at = None if step is None else self.sample_step(step)
+        self.write(typed.gpu_record(now(), call, at, number, fields))
+        self.write_samples(call, self.sample_step(None) if at is None else at)
 
     def log_gpu_model(self, **fields: Any) -> None:
         """Append what a GPU is: name, sm_count, major, minor, memory (bytes), uuid, ecc, …"""
-        self.write(typed.facts_record("gpu-model", now(), fields))
+        self.write(typed.facts_record("gpu-model", now(), self._call("gpu-model"), fields))
 
     def log_sol_estimate(
         self,
@@ -161,11 +196,12 @@ class Vocabulary(ABC):
                 " and attention= with tps= and peaks."
             )
         own = {**parts, "tps": tps, **peaks, "dtype": dtype}
-        self.write(typed.sol_record(now(), estimate, own))
+        self._write_if(typed.sol_record(now(), self._call("sol"), estimate, own))
 
     def log_allocator(self, stats: Any, *, step: Any = 0, gpu: Any = None) -> None:
         """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""
-        self.write(typed.allocator_record(now(), stats=stats, step=step, gpu=gpu))
+        call, at = self._call("allocator"), self.sample_step(step)
+        self._write_if(typed.allocator_record(now(), call, at, stats=stats, gpu=gpu))
 
     def log_dataset(
         self,
@@ -179,50 +215,57 @@ class Vocabulary(ABC):
     ) -> None:
         """Append a data split's facts; ``files`` is a count or the list of paths."""
         place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
-        self.write(typed.dataset_record(now(), split, files, tokens=tokens, **place))
+        call = self._call("dataset")
+        self.write(typed.dataset_record(now(), call, split, files, tokens=tokens, **place))
 
     def log_text(self, name: str, text: str, step: int | None = None) -> None:
         """Append a piece of text at a step."""
-        self.write(typed.text_record(now(), name=name, text=text, step=self.sample_step(step)))
+        call = self._call("text")
+        known = call.name(name)
+        words = None if known is None else call.text(text, name=known)
+        if known is not None and words is not None:
+            at = self.sample_step(step)
+            self.write(typed.text_record(now(), name=known, text=words, step=at))
 
     def log_histogram(
         self, name: str, values: Any, step: int | None = None, *, bins: int = 64
     ) -> None:
-        """Append the distribution of many values (list, array, tensor) as counts in equal bins."""
-        self.write(
-            samples.histogram_record(
-                now(), name=name, values=values, step=self.sample_step(step), bins=bins
-            )
-        )
+        """Append the distribution of many values (list, array, tensor) as counts in equal bins.
+
+        One on a GPU is not waited for. Of more than a million values some are counted, evenly.
+        """
+        known = self._call("histogram").name(name)
+        if known is not None:
+            self._write_histogram(known, values, self.sample_step(step), bins=bins)
 
     def log_abs_maxes(self, step: Any, values: Mapping[str, Any]) -> None:
         """Append the largest absolute value of each named tensor."""
-        flat = flatten(values, wait=False)
-        self.write(
-            {"log": "abs-maxes", "t": now(), "step": plain_int(step, name="step"), "values": flat}
-        )
+        call, at = self._call("abs-maxes"), self.sample_step(step)
+        flat = call.metrics(values, argument="values")
+        self.write({"log": "abs-maxes", "t": now(), "step": at, "values": flat})
+        self.write_samples(call, at)
 
-    def log_graph(self, svg: str, *, name: str = "model", **facts: Any) -> None:
+    def log_graph(self, svg: Any, *, name: str = "model", **facts: Any) -> None:
         """Append a picture of a model as SVG text, with facts such as its hash."""
-        if not isinstance(svg, str):
-            raise ValueTypeError("log_graph takes the text of an SVG picture.")
-        self.write(
-            {"log": "graph", "t": now(), "name": name, "svg": svg, **typed.own_fields(facts)}
-        )
+        call = self._call("graph")
+        known = call.name(name)
+        if not isinstance(svg, str):  # whatever its annotation says
+            wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
+            self.values.drop("graph", svg, wrong)
+        elif known is not None:
+            own = plain_json(call.own(facts))
+            self.write({"log": "graph", "t": now(), "name": known, "svg": svg, **own})
 
     # -- words ------------------------------------------------------------------------------------
 
     def event(self, name: str, **fields: Any) -> None:
         """Append something that happened: a checkpoint, a restart, a change of data."""
-        self.write(
-            {
-                "log": "event",
-                "t": now(),
-                "name": typed.checked_name(name),
-                **({"step": self.step} if self.step >= 0 else {}),
-                **typed.own_fields(fields),
-            }
-        )
+        call = self._call("event")
+        known = call.name(name)
+        if known is not None:
+            at = {"step": self.step} if self.step >= 0 else {}
+            own = plain_json(call.own(fields))
+            self.write({"log": "event", "t": now(), "name": known, **at, **own})
 
     def define(
         self,
@@ -244,4 +287,54 @@ class Vocabulary(ABC):
 
     def sample_step(self, step: Any) -> int:
         """The step a sample belongs to: the given one, or the last that was logged."""
-        return max(self.step, 0) if step is None else plain_int(step, name="step")
+        given = None if step is None else self.values.step(step)
+        return max(self.step, 0) if given is None else given
+
+    def write_samples(self, call: CallValues, step: int) -> None:
+        """Append the texts and arrays that were passed where numbers belong."""
+        for name, text in call.texts:
+            self.write(typed.text_record(now(), name=name, text=text, step=step))
+            reason = f"metric {name!r} is a text, not a number."
+            self.values.convert(name, text, to="text", reason=reason)
+        for name, array in call.arrays:
+            self._write_histogram(name, array, step, is_converted=True)
+
+    # -- inner ------------------------------------------------------------------------------------
+
+    # The last epoch that was logged; a class's attribute until the first one is.
+    _epoch = 0
+
+    def _call(self, kind: str) -> CallValues:
+        self.check_open()
+        return CallValues(self.values, prefix=_PREFIXES.get(kind, ""))
+
+    def _next_step(self, step: Any) -> int:
+        given = self.values.step(step)
+        return self.step + 1 if given is None else given
+
+    def _write_if(self, record: Record | None) -> None:
+        if record is not None:
+            self.write(record)
+
+    def _write_histogram(
+        self, name: str, values: Any, step: int, *, bins: Any = 64, is_converted: bool = False
+    ) -> None:
+        """Append a distribution; what has none is noted."""
+        record, error = attempt(
+            samples.histogram_record, now(), name=name, values=values, step=step, bins=bins
+        )
+        if record is None:
+            self.values.drop(name, values, error or "no values")
+            return
+        self.write(record)
+        there = record.get("sampled_from")
+        if there is not None:
+            reason = f"{name!r} holds {there} values; {SAMPLE_SIZE} of them are counted, evenly."
+            self.values.convert(name, values, to="histogram", reason=reason, sampled_from=there)
+        elif is_converted:
+            reason = f"metric {name!r} holds many values, not one number."
+            self.values.convert(name, values, to="histogram", reason=reason)
+
+
+def _fields_of(stats: Any) -> dict[str, Any]:
+    return dict(stats.fields())

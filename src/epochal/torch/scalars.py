@@ -3,7 +3,8 @@
 A value that is logged is still being computed. Asking for it (``.item()``) would stop the program
 until the GPU has caught up; instead all tensors of one record are gathered on the device, copied to
 pinned memory behind the work that makes them, and an event is put after the copy. When the event
-has passed, the numbers are there and the record is handed on. The copy stands in the same stream as
+has passed, the numbers are there and the record is handed on. The values of a histogram are counted
+on the device, and what was counted is copied. The copy stands in the same stream as
 the work, so neither a later write in place nor a replayed graph can change what was logged.
 
 Records are looked at on later calls, and by one thread that exists from the first such record on,
@@ -21,20 +22,33 @@ from typing import Any
 import torch
 
 from epochal.errors import UsageError
+from epochal.guard import attempt, describe
+from epochal.torch.distribution import distribution
+from epochal.torch.measure import local
 from epochal.values import device_values
 
 MAX_PENDING = 4096
 _LOOK_EVERY_S = 0.1
 _SMALLEST_BUFFER = 8
 
-Place = tuple[str | None, str]
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in a record values belong: the mapping (None for the record), the name, how many.
+
+    Without a number there is one, which is not a list.
+    """
+
+    inner: str | None
+    name: str
+    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Arriving:
     """Values on their way: which places of the record they fill, and how to tell they are there."""
 
-    places: tuple[Place, ...]
+    places: tuple[_Place, ...]
     buffer: torch.Tensor
     event: torch.cuda.Event
 
@@ -47,9 +61,10 @@ class _Pending:
     def has_arrived(self) -> bool:
         return all(bool(part.event.query()) for part in self.arriving)  # type: ignore[no-untyped-call]
 
-    def wait(self) -> None:
+    def wait(self) -> bool:
         for part in self.arriving:
             part.event.synchronize()
+        return True
 
     def filled(self) -> dict[str, Any]:
         """The record with plain numbers where tensors were."""
@@ -58,15 +73,22 @@ class _Pending:
             if isinstance(record.get(field), dict):
                 record[field] = dict(record[field])
         for part in self.arriving:
-            # The buffer may be longer than what it holds.
-            for place, number in zip(part.places, part.buffer.tolist(), strict=False):
-                inner, name = place
-                (record if inner is None else record[inner])[name] = number
+            numbers = part.buffer.tolist()  # it may be longer than what it holds
+            start = 0
+            for place in part.places:
+                end = start + (1 if place.count is None else place.count)
+                value = numbers[start] if place.count is None else numbers[start:end]
+                (record if place.inner is None else record[place.inner])[place.name] = value
+                start = end
         return record
 
 
 class CudaReader:
-    """Hands records on when their CUDA values have arrived; safe to use from several threads."""
+    """Hands records on when their CUDA values have arrived; safe to use from several threads.
+
+    ``lost`` is told how many records never will be, and why: the GPU failed, or ``then`` raised for
+    one. Neither raises into the program.
+    """
 
     def __init__(
         self, then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
@@ -89,9 +111,12 @@ class CudaReader:
                 "log() was called while a CUDA graph is being captured, where it would run once and"
                 " never again: log the graph's output tensors after each replay instead."
             )
-        found = device_values(record)
         with self._lock:
-            self._pending.append(_Pending(record, self._start_copies(found)))
+            arriving, error = attempt(self._start_copies, record)
+            if arriving is None:
+                self._tell_lost(1, error)
+                return
+            self._pending.append(_Pending(record, arriving))
             if len(self._pending) > MAX_PENDING:
                 self._wait_for_oldest()
             self._hand_on_arrived()
@@ -106,14 +131,18 @@ class CudaReader:
 
     # -- copying ----------------------------------------------------------------------------------
 
-    def _start_copies(self, found: list[tuple[str | None, str, Any]]) -> tuple[_Arriving, ...]:
-        by_device: dict[torch.device, list[tuple[Place, torch.Tensor]]] = {}
-        for field, name, value in found:
-            tensor = _local(value)
-            by_device.setdefault(tensor.device, []).append(((field, name), tensor))
+    def _start_copies(self, record: dict[str, Any]) -> tuple[_Arriving, ...]:
+        by_device: dict[torch.device, list[tuple[_Place, torch.Tensor]]] = {}
+        for inner, name, value in device_values(record):
+            if record["log"] == "histogram" and name == "values":
+                tensor = distribution(value, bins=record["bins"])
+            else:
+                tensor = local(value)
+            place = _Place(inner, name, tensor.numel() if tensor.dim() else None)
+            by_device.setdefault(tensor.device, []).append((place, tensor))
         return tuple(self._copy(device, items) for device, items in by_device.items())
 
-    def _copy(self, device: torch.device, items: list[tuple[Place, torch.Tensor]]) -> _Arriving:
+    def _copy(self, device: torch.device, items: list[tuple[_Place, torch.Tensor]]) -> _Arriving:
         with torch.cuda.device(device), torch.no_grad():
             stream = torch.cuda.current_stream()
             for _, tensor in items:
@@ -139,30 +168,33 @@ class CudaReader:
 
     def _hand_on_arrived(self) -> None:
         """Hand on from the oldest; called with the lock held."""
-        try:
-            while self._pending and self._pending[0].has_arrived():
-                self._hand_on(self._pending.popleft())
-        except RuntimeError as error:
-            self._give_up(error)
+        while self._pending and self._ready(_Pending.has_arrived):
+            self._hand_on(self._pending.popleft())
 
     def _wait_for_oldest(self) -> None:
-        try:
-            self._pending[0].wait()
+        if self._ready(_Pending.wait):
             self._hand_on(self._pending.popleft())
+
+    def _ready(self, ask: Callable[[_Pending], bool]) -> bool:
+        """Ask the GPU about the oldest; where it failed, what it had not computed never comes."""
+        try:
+            return ask(self._pending[0])
         except RuntimeError as error:
-            self._give_up(error)
+            count = len(self._pending)
+            self._pending.clear()
+            self._tell_lost(count, error)
+            return False
 
     def _hand_on(self, pending: _Pending) -> None:
         record = pending.filled()
         self._give_back(pending)
-        self._then(record)
+        _, error = attempt(self._then, record)
+        if error is not None:
+            self._tell_lost(1, error)
 
-    def _give_up(self, error: RuntimeError) -> None:
-        """The GPU failed: what it had not computed by then will never come."""
-        count = len(self._pending)
-        self._pending.clear()
-        if count:
-            self._lost(count, str(error).partition("\n")[0])
+    def _tell_lost(self, count: int, error: Exception | None) -> None:
+        reason = "unknown" if error is None else describe(error).partition("\n")[0]
+        attempt(self._lost, count, reason)  # whoever cannot be told is not
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -184,13 +216,7 @@ class CudaReader:
 
 def _gather(tensors: list[torch.Tensor]) -> torch.Tensor:
     """All values in one tensor; of one type as they are, of several as float64, which holds all."""
-    flat = [tensor.reshape(()) for tensor in tensors]
+    flat = [tensor.reshape(-1) for tensor in tensors]
     if len({tensor.dtype for tensor in flat}) > 1:
         flat = [tensor.to(torch.float64) for tensor in flat]
-    return torch.stack(flat) if len(flat) > 1 else flat[0].reshape(1)
-
-
-def _local(value: Any) -> torch.Tensor:
-    """The tensor of this process itself, without its history of gradients."""
-    tensor: torch.Tensor = value.to_local() if hasattr(value, "to_local") else value
-    return tensor.detach()
+    return torch.cat(flat) if len(flat) > 1 else flat[0]

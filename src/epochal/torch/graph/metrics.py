@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor
 
 from epochal.errors import UsageError
+from epochal.run.current import current_values
 from epochal.torch.graph import tree
 from epochal.torch.graph.names import listed_names, unknown_metric
 from epochal.torch.graph.observe import Observation, Points
@@ -69,16 +70,21 @@ def collect(graph: Graph, tags: Names, reduction: Reduce | None, *, weight: floa
     """Record the last outputs of tagged nodes, reduced to one number each; the mean by default."""
     for tag in graph.wiring.expanded(listed_names(tags)):
         value = graph.tagged(tag)
-        if value is None:
-            raise UsageError(f"collect({tag!r}) needs a forward before it.")
-        if not isinstance(value, Tensor):
-            raise UsageError(
-                f"{tag!r} is a {type(value).__name__}, not a tensor: tag a node that returns one, "
-                f"or record what you need of it with record_scalar({tag!r}, …)."
-            )
-        chosen = reduction or (None if value.numel() == 1 else Reduce.MEAN)
-        number = value.detach() if chosen is None else chosen.apply(value)
-        graph.observation.record(tag, number, weight=weight)
+        number = current_values().read(tag, _one_number, value, tag=tag, reduction=reduction)
+        if number is not None:
+            graph.observation.record(tag, number, weight=weight)
+
+
+def _one_number(value: Any, *, tag: str, reduction: Reduce | None) -> Tensor:
+    if value is None:
+        raise UsageError(f"collect({tag!r}) needs a forward before it.")
+    if not isinstance(value, Tensor):
+        raise UsageError(
+            f"{tag!r} is a {type(value).__name__}, not a tensor: tag a node that returns one, "
+            f"or record what you need of it with record_scalar({tag!r}, …)."
+        )
+    chosen = reduction or (None if value.numel() == 1 else Reduce.MEAN)
+    return value.detach() if chosen is None else chosen.apply(value)
 
 
 def _located(root: Graph, name: str) -> tuple[Graph, str]:

@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from epochal.errors import UsageError
+from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.current import current_values
 from epochal.series.eta import remaining_of
 from epochal.torch.graph.names import unknown_metric
 from epochal.torch.graph.recorded import Recorded, ScalarSum, checked_weight, read_devices
@@ -50,18 +54,35 @@ class Observation:
             self._mark = self._clock()
 
     def record(self, name: str, value: Any, *, weight: Any = 1.0) -> None:
-        """Take one value."""
-        heaviness = checked_weight(weight, name=name)
+        """Take one value; one that is no number is left out and noted."""
+        values = current_values()
+        known = CallValues(values).name(name)
+        heaviness = None if known is None else _weight(values, weight, known)
+        if known is None or heaviness is None:
+            return
         with self._lock:
-            self._recorded(name).append(value, name=name, weight=heaviness)
+            recorded = self._recorded(known)
+            values.read(known, recorded.append, value, name=known, weight=heaviness)
 
     def record_many(self, name: str, values: Any, *, weight: Any = 1.0) -> None:
-        """Take several values, each with the same weight."""
-        heaviness = checked_weight(weight, name=name)
+        """Take several values, each with the same weight; one that is no number is left out."""
+        policy = current_values()
+        known = CallValues(policy).name(name)
+        heaviness = None if known is None else _weight(policy, weight, known)
+        if known is None or heaviness is None:
+            return
         if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
-            raise UsageError(f"record({name!r}) takes several values; record_scalar takes one.")
+            wrong = UsageError(f"record({known!r}) takes several values; record_scalar takes one.")
+            policy.drop(known, values, wrong)
+            return
         with self._lock:
-            self._recorded(name).extend(values, name=name, weight=heaviness)
+            recorded = self._recorded(known)
+            if isinstance(values, Tensor):
+                policy.read(known, recorded.extend, values, weight=heaviness)
+                return
+            several: list[Any] = policy.read(known, list, values) or []
+            for value in several:
+                policy.read(known, recorded.append, value, name=known, weight=heaviness)
 
     def names(self) -> list[str]:
         """Everything that was ever recorded, by first record."""
@@ -215,6 +236,10 @@ class Observation:
         for name in names:
             if name not in self._points:
                 raise unknown_metric(name, self._points)
+
+
+def _weight(values: ValuePolicy, weight: Any, name: str) -> float | None:
+    return values.read(name, checked_weight, weight, name=name)
 
 
 def _joined(parts: list[Recorded]) -> ScalarSum:

@@ -116,19 +116,15 @@ class Recorded:
         self._host.append(plain_float(value, name=name))
         self._host_weights.append(weight)
 
-    def extend(self, values: Any, *, name: str, weight: float) -> None:
-        """Take many numbers, each with the same weight."""
-        if isinstance(values, Tensor):
-            if values.device.type in ("cpu", "meta"):
-                numbers = values.detach().flatten().to(torch.float64).tolist()
-                self._host.extend(numbers)
-                self._host_weights.extend([weight] * len(numbers))
-                return
-            self._on(values.device).extend(values)
-            self._device_weights[values.device].extend([weight] * values.numel())
+    def extend(self, values: Tensor, *, weight: float) -> None:
+        """Take all numbers of a tensor, each with the same weight."""
+        if values.device.type in ("cpu", "meta"):
+            numbers = values.detach().flatten().to(torch.float64).tolist()
+            self._host.extend(numbers)
+            self._host_weights.extend([weight] * len(numbers))
             return
-        for value in values:
-            self.append(value, name=name, weight=weight)
+        self._on(values.device).extend(values)
+        self._device_weights[values.device].extend([weight] * values.numel())
 
     def absorb(self, part: ScalarSum) -> None:
         """Take values that were summed elsewhere."""

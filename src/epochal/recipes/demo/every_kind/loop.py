@@ -14,6 +14,7 @@ from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt, Step
 from epochal.record import Record
 from epochal.run import samples, typed
+from epochal.run.accepted import strict_values
 
 # Names that break a reader which builds paths, HTML, regular expressions or formats from them.
 ODD_NAMES = (
@@ -100,6 +101,7 @@ def _write_figures(scribe: Scribe, told: Step, *, seed: int) -> None:
 def _step(at: float, told: Step) -> Record:
     return typed.step_record(
         at,
+        strict_values(),
         told.step,
         told.epoch,
         story.BATCH_TOKENS // 2,
@@ -135,6 +137,7 @@ def _occasional(
     loss = story.expected_loss(step) + 0.1
     yield typed.eval_record(
         at,
+        strict_values(),
         step,
         told.epoch,
         40 * 2048,
@@ -162,6 +165,7 @@ def _epoch(at: float, step: int) -> Record:
     loss = story.expected_loss(step)
     record = typed.epoch_record(
         at,
+        strict_values(),
         (step + 1) // story.STEPS_PER_EPOCH,
         story.STEPS_PER_EPOCH * story.SECONDS_PER_STEP,
         {"loss": loss, "val_loss": loss + 0.1},

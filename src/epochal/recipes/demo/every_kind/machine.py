@@ -10,6 +10,7 @@ from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt
 from epochal.record import Record
 from epochal.run import typed
+from epochal.run.accepted import strict_values
 
 EVERY_S = 5.0
 _GIB = 2**30
@@ -75,4 +76,4 @@ def _gpu(at: float, gpu: int, *, is_hot: bool, rng: np.random.Generator) -> Reco
         "pcie_tx": int(rng.integers(900_000_000)),
         "throttle": "thermal cap" if is_hot else "",
     }
-    return typed.gpu_record(at, step=None, gpu_id=gpu, fields=fields)
+    return typed.gpu_record(at, strict_values(), None, gpu, fields)

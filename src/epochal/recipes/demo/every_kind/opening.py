@@ -13,6 +13,7 @@ from epochal.recipes.demo.every_kind.story import (
 )
 from epochal.record import ROLES, Record
 from epochal.run import typed
+from epochal.run.accepted import strict_values
 
 GPU_NAME = "NVIDIA H100 80GB HBM3 (made up)"
 GPU_BYTES = 85_520_809_984
@@ -77,10 +78,10 @@ def _definitions(at: float) -> Iterator[Record]:
 
 def _data(at: float, *, seed: int) -> Iterator[Record]:
     shards = [f"shards/part-{number:05d}.bin" for number in range(12)]
-    yield typed.dataset_record(
-        at, "train", shards, tokens=TRAINED_TOKENS, file_index=0, chunk_index=0, seed=seed
-    )
-    yield typed.dataset_record(at, "eval", 1, tokens=40 * BATCH_TOKENS)
+    place = {"file_index": 0, "chunk_index": 0, "seed": seed}
+    call = strict_values()
+    yield typed.dataset_record(at, call, "train", shards, tokens=TRAINED_TOKENS, **place)
+    yield typed.dataset_record(at, call, "eval", 1, tokens=40 * BATCH_TOKENS)
 
 
 def _gpu_model(at: float, gpu: int) -> Record:
@@ -99,7 +100,7 @@ def _gpu_model(at: float, gpu: int) -> Record:
         "cuda_driver": 12_040,
         "cuda_runtime": 12_040,
     }
-    return typed.facts_record("gpu-model", at, facts)
+    return typed.facts_record("gpu-model", at, strict_values(), facts)
 
 
 def _memory(at: float, gpu: int) -> Record:
@@ -110,7 +111,9 @@ def _memory(at: float, gpu: int) -> Record:
         {"name": "activations", "device": 21 * _GIB + gpu},
         {"name": "dataset", "pageable": 3 * _GIB, "managed": 4096},
     ]
-    return typed.allocator_record(at, stats=segments, step=0, gpu=gpu)
+    record = typed.allocator_record(at, strict_values(), 0, stats=segments, gpu=gpu)
+    assert record is not None
+    return record
 
 
 def _speed_of_light(at: float) -> Record:
@@ -128,7 +131,7 @@ def _speed_of_light(at: float) -> Record:
         "device": GPU_NAME,
         "dtype": "bf16",
     }
-    return typed.facts_record("sol", at, estimate)
+    return typed.facts_record("sol", at, strict_values(), estimate)
 
 
 _PICTURE = (

@@ -7,6 +7,7 @@ import numpy as np
 from epochal.recipes.demo.every_kind import story
 from epochal.record import Record
 from epochal.run import typed
+from epochal.run.accepted import strict_values
 
 NUM_EXPERTS = 8
 TOP_K = 2
@@ -35,7 +36,7 @@ def routing_records(at: float, step: int, *, seed: int) -> tuple[Record, Record]
     shares = [[round(float(share), 5) for share in layer] for layer in load]
     experts = {"log": "experts", "t": at, "step": step, "layers": list(LAYERS)}
     return (
-        typed.moe_record(at, step=step, fields=figures),
+        typed.moe_record(at, strict_values(), step, figures),
         {**experts, "load": shares, "top_k": TOP_K},
     )
 
