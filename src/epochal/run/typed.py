@@ -350,8 +350,10 @@ def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
 
 def _segment_fields(item: Any) -> Mapping[str, Any]:
     if is_dataclass(item) and not isinstance(item, type):
-        wanted = ("name", *_ALLOCATOR_PLACES)
-        item = {name: getattr(item, name) for name in wanted if hasattr(item, name)}
+        places = {place: getattr(item, place, None) for place in _ALLOCATOR_PLACES}
+        # A dataclass has every place; one that holds nothing was not given.
+        given = {place: size for place, size in places.items() if size}
+        item = {"name": getattr(item, "name", None), **(given or {"device": 0})}
     if not isinstance(item, Mapping) or "name" not in item:
         raise ValueTypeError(
             f"an allocator segment must be a mapping with a name, not a {type(item).__name__}."

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from epochal.errors import MetricNotFoundError
+from epochal.journal.reader import read_journal
 from epochal.monitor import HasLatestMetrics
 from epochal.torch import FlowBuilder, Graph, Reduce
 from epochal.torch.graph.observe import Observation
+from tests.conftest import StartRun
 
 
 def network(label: str = "net") -> Graph:
@@ -58,8 +61,16 @@ def test_the_mean_is_weighted_when_asked() -> None:
     graph.record_scalar("loss", torch.tensor(5.0), weight=8)
     graph.flush()
     assert graph.latest_metrics() == {"loss": 1.8}
-    with pytest.raises(ValueError, match="at least 0"):
-        graph.record_scalar("loss", 1.0, weight=-1)
+
+
+@pytest.mark.parametrize("weight", [-1, math.nan, "many", None])
+def test_a_value_without_a_weight_is_left_out(weight: Any) -> None:
+    graph = network()
+    graph.record_scalar("loss", 9.0, weight=weight)
+    graph.record("loss", [9.0], weight=weight)
+    graph.record_scalar("loss", 1.0)
+    graph.flush()
+    assert graph.latest_metrics() == {"loss": 1.0}
 
 
 def test_several_values_are_recorded_at_once() -> None:
@@ -68,16 +79,43 @@ def test_several_values_are_recorded_at_once() -> None:
     graph.record("loss", torch.tensor([[3.0], [6.0]]))
     graph.flush()
     assert graph.latest_metrics() == {"loss": 3.0}
-    with pytest.raises(ValueError, match="record_scalar takes one"):
-        graph.record("loss", 3.0)
 
 
-def test_what_is_not_a_number_is_refused_by_name() -> None:
+def test_what_is_no_number_is_left_out_and_the_rest_is_recorded() -> None:
+    graph = network()
+    for value in ("low", None, object(), torch.ones(2), [1.0], {}, 1j, 2.0):
+        graph.record_scalar("loss", value)
+    graph.record("loss", [4.0, None, "high", 6.0])
+    graph.record("loss", 3.0)
+    graph.record(("odd", 1), [5.0])  # type: ignore[arg-type]
+    graph.record_scalar("", 5.0)
+    graph.flush()
+    assert graph.latest_metrics() == {"loss": 4.0, "('odd', 1)": 5.0}
+
+
+def test_the_run_is_told_once_of_what_was_left_out(start_run: StartRun) -> None:
+    run, graph = start_run(), network()
+    for _ in range(3):
+        graph.record_scalar("loss", None)
+        graph.collect("score")
+    events = [r for _, r in read_journal(run.folder) if r["log"] == "event"]
+    assert [(e["name"], e["name_of"]) for e in events] == [
+        ("value-dropped", "loss"),
+        ("value-dropped", "score"),
+    ]
+
+
+def test_a_strict_graph_names_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_STRICT", "1")
     graph = network()
     with pytest.raises(TypeError, match="'loss'"):
         graph.record_scalar("loss", "low")
     with pytest.raises(TypeError, match="'loss' holds 2 values"):
         graph.record_scalar("loss", torch.ones(2))
+    with pytest.raises(ValueError, match="at least 0"):
+        graph.record_scalar("loss", 1.0, weight=-1)
+    with pytest.raises(ValueError, match="record_scalar takes one"):
+        graph.record("loss", 3.0)
     graph.flush()
     assert graph.latest_metrics() == {}
 
@@ -120,7 +158,9 @@ def test_collect_takes_tagged_numbers_of_the_last_forward() -> None:
     assert graph.latest_metrics()["score"] == pytest.approx(output.item())
 
 
-def test_collect_needs_a_forward() -> None:
+def test_collect_needs_a_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    network().collect("score")
+    monkeypatch.setenv("EPOCHAL_STRICT", "1")
     with pytest.raises(ValueError, match="needs a forward"):
         network().collect("score")
 
@@ -134,9 +174,11 @@ def test_collect_of_many_values_records_their_mean() -> None:
     assert graph.latest_metrics()["encoder"] == pytest.approx(mean)
 
 
-def test_collect_of_what_is_no_tensor_says_what_to_do() -> None:
+def test_collect_of_what_is_no_tensor_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = FlowBuilder.start(nn.LSTM(4, 2)).tag("rnn").build()
     graph(X)
+    graph.collect("rnn")
+    monkeypatch.setenv("EPOCHAL_STRICT", "1")
     with pytest.raises(ValueError, match=r"'rnn' is a tuple.*record_scalar"):
         graph.collect("rnn")
 
