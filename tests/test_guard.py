@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import ast
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+import epochal
 from epochal.errors import InternalError, UsageError
 from epochal.guard import (
     DISABLE_AFTER,
@@ -210,3 +213,25 @@ def test_what_nobody_foresaw_is_explained_in_a_sentence() -> None:
     with pytest.raises(UsageError, match="known"):
         guard.explained("the export csv", raise_, UsageError("known"))
     assert guard.total == 1
+
+
+def test_broad_handlers_stand_in_guard_only_or_raise_again() -> None:
+    package = Path(epochal.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        if path == package / "guard.py":
+            continue
+        text = path.read_text()
+        assert "suppress(Exception" not in text, path
+        assert "suppress(BaseException" not in text, path
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ExceptHandler) and _is_broad(node):
+                last = node.body[-1]
+                assert isinstance(last, ast.Raise), f"{path}, line {node.lineno}"
+
+
+def _is_broad(handler: ast.ExceptHandler) -> bool:
+    kind = handler.type
+    return kind is None or (isinstance(kind, ast.Name) and kind.id in _BROAD)
+
+
+_BROAD = ("Exception", "BaseException")

@@ -110,7 +110,7 @@ class Guard:
     ) -> None:
         self.report = report
         self.faults: dict[str, Fault] = {}
-        self._tick_s = tick_s
+        self.tick_s = tick_s
         self._lock = threading.Lock()
         self._calls: list[Call] = []  # the innermost last
         self._is_armed = False
@@ -224,9 +224,8 @@ class Guard:
         thread.join(budget_s)
         if thread.is_alive():
             self._stuck[member] = thread
-            where = _stack_of(thread)
+            self.note_hang(member, thread, budget_s=budget_s)
             _end_thread(thread)
-            self.note(member, BudgetExceeded(_over(budget_s)), where=where)
             return default
         if outcome.error is not None:
             self.note(member, outcome.error)
@@ -284,10 +283,19 @@ class Guard:
                 self.report(fault)
         return fault
 
+    def note_hang(self, member: str, thread: threading.Thread, *, budget_s: float) -> Fault:
+        """Count it as a fault that a member's thread has not come back."""
+        return self.note(member, BudgetExceeded(_over(budget_s)), where=_stack_of(thread))
+
     def count(self, member: str) -> int:
         """How often a member has raised."""
         known = self.faults.get(member)
         return 0 if known is None else known.count
+
+    @property
+    def repeated(self) -> dict[str, int]:
+        """How often members have raised that did more than once: what their events do not say."""
+        return {one.member: one.count for one in list(self.faults.values()) if one.count > 1}
 
     @property
     def total(self) -> int:
@@ -308,13 +316,12 @@ class Guard:
     @contextmanager
     def armed(self) -> Iterator[None]:
         """Interrupt calls that outlast their budget, where this process says that it may be."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if self._is_armed or not (_may_interrupt and is_main):
+        if self._is_armed or not may_interrupt():
             yield
             return
         handler = signal.signal(signal.SIGALRM, self._tick)
         began_s = time.monotonic()
-        left_s, every_s = signal.setitimer(signal.ITIMER_REAL, self._tick_s, self._tick_s)
+        left_s, every_s = signal.setitimer(signal.ITIMER_REAL, self.tick_s, self.tick_s)
         self._is_armed = True
         try:
             yield
@@ -333,7 +340,7 @@ class Guard:
                 call.seen, call.ticks = call.member, 0
                 continue
             call.ticks += 1
-            if call.ticks * self._tick_s >= call.budget_s:
+            if call.ticks * self.tick_s >= call.budget_s:
                 over = call
         if over is not None:
             over.ticks = 0  # what swallows the exception is given as long again
@@ -362,6 +369,11 @@ def interrupting() -> Iterator[None]:
         yield
     finally:
         _may_interrupt = before
+
+
+def may_interrupt() -> bool:
+    """Whether an alarm can end a call that is made here: in this process and this thread."""
+    return _may_interrupt and threading.current_thread() is threading.main_thread()
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:

@@ -130,7 +130,7 @@ class Monitor:
             **options,
         )
         self._history: list[EpochRecord] = []
-        self._sampler = sampler or ResourceSampler()
+        self._sampler = sampler or ResourceSampler(guard=self.run.guard)
         self._sampler.prime()
 
     def log(self, epoch: int, duration: float | timedelta, metrics: Any) -> None:

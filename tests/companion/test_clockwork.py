@@ -12,8 +12,8 @@ class Time:
 def test_tasks_are_called_at_their_intervals() -> None:
     clock, calls = Time(), []
     work = Clockwork(clock=clock)
-    work.every(1, lambda: calls.append("fast"))
-    work.every(5, lambda: calls.append("slow"))
+    work.every(1, "fast", lambda: calls.append("fast"))
+    work.every(5, "slow", lambda: calls.append("slow"))
     for second in range(11):
         clock.now_s = float(second)
         work.run_due()
@@ -23,7 +23,7 @@ def test_tasks_are_called_at_their_intervals() -> None:
 def test_it_says_how_long_until_the_next() -> None:
     clock = Time()
     work = Clockwork(clock=clock)
-    work.every(5, lambda: None)
+    work.every(5, "task", lambda: None)
     assert work.run_due() == 5
     clock.now_s = 3.5
     assert work.run_due() == 1.5
@@ -32,7 +32,7 @@ def test_it_says_how_long_until_the_next() -> None:
 def test_what_was_slept_through_is_not_made_up_for() -> None:
     clock, calls = Time(), []
     work = Clockwork(clock=clock)
-    work.every(1, lambda: calls.append(clock.now_s))
+    work.every(1, "task", lambda: calls.append(clock.now_s))
     clock.now_s = 3600.0
     for _ in range(5):
         work.run_due()

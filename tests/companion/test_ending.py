@@ -28,14 +28,14 @@ class Job:
 
 def test_jobs_are_done_in_order() -> None:
     calls: list[str] = []
-    jobs = [Job("a", calls, num_looks=2), Job("b", calls, num_looks=1)]
+    jobs = {"a": Job("a", calls, num_looks=2), "b": Job("b", calls, num_looks=1)}
     assert do_what_is_left(jobs, deadline_s=1, clock=lambda: 0, sleep=lambda _s: None) == []
     assert calls == ["a", "a", "b"]
 
 
 def test_when_time_is_up_each_job_is_stopped_and_named() -> None:
     calls: list[str] = []
-    jobs = [Job("a", calls, num_looks=9), Job("b", calls, num_looks=9)]
+    jobs = {"a": Job("a", calls, num_looks=9), "b": Job("b", calls, num_looks=9)}
     left = do_what_is_left(jobs, deadline_s=1, clock=lambda: 2, sleep=lambda _s: None)
     assert calls == ["a", "stop a", "b", "stop b"]
     assert left == [

@@ -28,7 +28,7 @@ class Watch:
             gpus=gpus,
             used=UsedGpus([model.id for model in gpus.gpu_models()]),
             own_pids=lambda: {RUN_PID},
-            host=[],
+            host={},
             clock=lambda: self.now_s,
             wall=lambda: 1_700_000_000 + self.now_s,
         )

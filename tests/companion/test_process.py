@@ -57,7 +57,7 @@ def test_a_run_that_ends_leaves_telemetry_and_no_process(tmp_path: Path) -> None
     assert (process.returncode, err) == (0, "")
     wait_for_the_end(folder)
     telemetry = [record for record in records(folder) if record["log"] in ("system", "finish")]
-    assert [record["log"] for record in telemetry] == ["finish", "finish", "system", "finish"]
+    assert [record["log"] for record in telemetry] == ["finish", "system", "finish"]
     assert events(folder, "vanished") == []
 
 
@@ -243,13 +243,13 @@ def test_the_companion_never_imports_torch_and_never_prints(tmp_path: Path) -> N
     assert not (tmp_path / "imported").exists()
 
 
-def test_a_fault_of_the_companion_is_an_event_of_the_run(tmp_path: Path) -> None:
+def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     (folder / "journal").mkdir(parents=True)
     (tmp_path / "sitecustomize.py").write_text(
-        "from epochal.companion.telemetry_journal import Telemetry\n"
-        "def begin(self): raise RuntimeError('broken on purpose')\n"
-        "Telemetry.begin = begin\n"
+        "from epochal.companion.bell import Bell\n"
+        "def wait(self, seconds): raise RuntimeError('broken on purpose')\n"
+        "Bell.wait = wait\n"
     )
     command = [sys.executable, "-m", "epochal.companion", str(folder), "--attempt", "1"]
     done = subprocess.run(

@@ -50,7 +50,7 @@ def test_what_cannot_be_sealed_is_told_and_not_tried_for_ever(tmp_path: Path) ->
 def test_what_is_left_is_named_with_its_command(tmp_path: Path) -> None:
     folder = unsealable(tmp_path)
     job = SealingJob(folder, 1, Sealing(folder))
-    (left,) = do_what_is_left([job], deadline_s=float("inf"))
+    (left,) = do_what_is_left({"sealing": job}, deadline_s=float("inf"))
     assert left["command"] == f"epochal pack {tmp_path}"
     assert left["what"].startswith("not sealed: loop.0001.0000; ")
 
@@ -59,6 +59,6 @@ def test_time_that_is_up_stops_the_sealing_and_leaves_the_journal_whole(tmp_path
     folder = finished_part(tmp_path, *MANY)
     before = folder.part_path(NAME).read_bytes()
     job = SealingJob(folder, 1, Sealing(folder))
-    (left,) = do_what_is_left([job], deadline_s=0.0)
+    (left,) = do_what_is_left({"sealing": job}, deadline_s=0.0)
     assert left["what"] == "not sealed: loop.0001.0000"
     assert folder.part_path(NAME).read_bytes() == before

@@ -106,7 +106,7 @@ class Watch:
             gpus=self.gpus,
             used=UsedGpus(range(num_gpus)),
             own_pids=lambda: {77},
-            host=[self.host],
+            host={"host": self.host},
             every_s=every_s,
             clock=self.clock,
             wall=self.clock.wall,
@@ -328,7 +328,7 @@ def noisy(second: int, energy_kj: float, *, rng: random.Random) -> GpuSample:
 def test_a_day_of_a_gpu_is_sealed_into_150_kilobytes(tmp_path: Path) -> None:
     watch, rng = Watch(tmp_path), random.Random(7)
     # The host is another matter: it is written once per node, however many GPUs there are.
-    watch.telemetry._host = []
+    watch.telemetry._host = {}
     for second in range(86_400):
         watch.gpus.state = noisy(second, second * 0.62, rng=rng)
         watch.gpus.past.append(watch.gpus.state)

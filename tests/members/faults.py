@@ -14,7 +14,7 @@ def raising(error: Exception) -> Callable[..., NoReturn]:
     """A function that raises, whatever it is given."""
 
     def broken(*_args: Any, **_kwargs: Any) -> NoReturn:
-        raise error
+        raise type(error)(*error.args)
 
     return broken
 

@@ -128,7 +128,8 @@ def test_failing_source_is_counted_and_absent_while_the_others_go_on() -> None:
     sampler = ResourceSampler(host=Host(broken), gpu=gpus, memory=Memory(), clock=lambda: 0.0)
     sample = sampler.sample()
     assert (sample.cpu_pct, sample.gpu_pct) == (None, 50.0)
-    assert (sampler.failures, sampler.last_failure) == (1, "OSError: sensor on fire")
+    (fault,) = sampler.guard.faults.values()
+    assert (fault.member, fault.error, fault.count) == ("source host", "OSError: sensor on fire", 1)
 
 
 def test_costly_source_repeats_its_reading_until_it_is_worth_it() -> None:
@@ -182,7 +183,7 @@ def test_this_machine_can_be_sampled() -> None:
     assert sample.ram_total is not None
     assert sampler.hardware_line()
     sampler.close()
-    assert sampler.failures == 0
+    assert sampler.guard.faults == {}
 
 
 def test_sampling_imports_no_torch() -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from epochal.guard import Guard, describe
 from epochal.health.ending import ending_severity
 from epochal.health.finding import Finding, Severity
 from epochal.health.rules.alert_failed import AlertFailed
@@ -57,7 +58,9 @@ class Alerts:
         least: str = "warning",
         on_failure: Callable[[str], object] = lambda _reason: None,
         clock: Callable[[], float] = time.monotonic,
+        guard: Guard | None = None,
     ) -> None:
+        self._guard = Guard() if guard is None else guard
         self._send = send
         self._run = run
         self._least = _GRAVITY[least]
@@ -142,11 +145,19 @@ class Alerts:
 
     def _check(self) -> None:
         assert self._send is not None
-        self._note(self._send.check())
+        self._try(self._send.check)
 
     def _deliver(self, body: str, severity: Severity) -> None:
         assert self._send is not None
-        self._note(self._send(f"Epochal: {self._run}", body, severity))
+        self._try(self._send, f"Epochal: {self._run}", body, severity)
+
+    def _try(self, send: Callable[..., str | None], *args: Any) -> None:
+        """A service's package may raise anything: the alert has failed, and nothing else has."""
+        outcome = self._guard.outcome("alerts", send, *args)
+        if outcome.error is not None:
+            self._note(_failure([describe(outcome.error)]))
+        else:
+            self._note(outcome.value)
 
     def _note(self, reason: str | None) -> None:
         if reason is not None and reason != self._failure:
@@ -160,10 +171,11 @@ def open_alerts(
     run: str,
     least: str,
     on_failure: Callable[[str], object],
+    guard: Guard | None = None,
 ) -> Alerts:
     """Alerts to these addresses; with none, alerts that go nowhere."""
     send = _Apprise(addresses) if addresses else None
-    return Alerts(send, run=run, least=least, on_failure=on_failure)
+    return Alerts(send, run=run, least=least, on_failure=on_failure, guard=guard)
 
 
 def _because(reason: Any) -> str:

@@ -50,10 +50,10 @@ def _readable_stdin() -> int | None:
     """Standard input, where the system can wait on it and it is no terminal of somebody else's."""
     if os.name == "nt" or sys.stdin is None or sys.stdin.isatty():
         return None
-    descriptor = sys.stdin.fileno()
     try:
+        descriptor = sys.stdin.fileno()
         with selectors.DefaultSelector() as probe:
             probe.register(descriptor, selectors.EVENT_READ)
-    except (OSError, ValueError):  # a plain file cannot be waited on
+    except (OSError, ValueError):  # closed, or a plain file, which cannot be waited on
         return None
     return descriptor

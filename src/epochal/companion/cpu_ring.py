@@ -7,6 +7,7 @@ import time
 from collections import deque
 
 from epochal.companion.idle import Sample
+from epochal.guard import Guard
 
 PERIOD_S = 0.1
 _KEPT_S = 40.0
@@ -18,11 +19,15 @@ class CpuRing:
     One reading takes some 30 microseconds, so the whole costs less than a thousandth of a core.
     """
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, *, guard: Guard | None = None) -> None:
         self._pid = pid
         self._samples: deque[Sample] = deque(maxlen=round(_KEPT_S / PERIOD_S))
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="epochal-cpu", daemon=True)
+        self._thread = threading.Thread(
+            target=(guard or Guard()).wrap("source cpu", self._sample),
+            name="epochal-cpu",
+            daemon=True,
+        )
 
     def start(self) -> None:
         """Begin to sample."""

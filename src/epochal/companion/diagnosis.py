@@ -15,7 +15,8 @@ from typing import Any
 from epochal.companion.charge import Charge
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
-from epochal.health.engine import Health
+from epochal.guard import Guard
+from epochal.health.engine import RULE_BUDGET_S, Health
 from epochal.health.finding import Finding, told_as
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
@@ -44,14 +45,20 @@ class Diagnosis:
         on_finish: OnFinish = lambda _record: None,
         on_records: OnRecords = lambda _writer, _records: None,
         clock: Callable[[], float] = time.time,
+        guard: Guard | None = None,
+        budget_s: float = RULE_BUDGET_S,
     ) -> None:
+        self._guard = Guard() if guard is None else guard
+        self._budget_s = budget_s
         self._charge = charge
         self._journal = OwnJournal(charge, name=FINDINGS, farewell="the run has ended")
         self._follower = Follower(charge.folder)
-        self._health = Health(config=_config(charge))
-        self._on_finding = on_finding
-        self._on_finish = on_finish
-        self._on_records = on_records
+        self._health = Health(config=_config(charge), guard=self._guard, rule_budget_s=budget_s)
+        self.callbacks: dict[str, Callable[..., object]] = {
+            "on_finding": on_finding,
+            "on_finish": on_finish,
+            "on_records": on_records,
+        }
         self._clock = clock
         self._written: set[tuple[str, ...]] = set()
         self._ranks: dict[str, int] = {}
@@ -137,8 +144,8 @@ class Diagnosis:
             self._take(self._health.judge(record, rank=rank, writer=writer))
             self._note_phase(record)
             if writer == LOOP and record["log"] == "finish":
-                self._on_finish(record)
-        self._on_records(writer, records)
+                self._call("on_finish", record)
+        self._call("on_records", writer, records)
 
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
@@ -155,7 +162,13 @@ class Diagnosis:
             self._written.add(told_as(record))
             fields = {name: value for name, value in record.items() if name not in ("log", "t")}
             self._journal.write("finding", fields, at=finding.t)
-            self._on_finding(finding)
+            self._call("on_finding", finding)
+
+    def _call(self, name: str, *args: Any) -> None:
+        """Call who is to be told, unless that has failed too often."""
+        member = f"callback {name}"
+        if not self._guard.is_disabled(member):
+            self._guard.run(member, self.callbacks[name], *args, budget_s=self._budget_s)
 
     def _note_phase(self, record: Record) -> None:
         """Write a change of phase; of a warm-up only when it is over, as a short run never is."""

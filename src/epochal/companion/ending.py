@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from epochal.companion.sealing import WORTH_SEALING_BYTES, Sealing
+from epochal.guard import Guard, describe
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import decode
 
 _END_BYTES = 16 * 1024
 _PAUSE_S = 0.05
+
+
+# Jobs do a little at a time; what takes long they leave to a process or a thread.
+JOB_BUDGET_S = 30.0
 
 
 class LastJob(Protocol):
@@ -38,21 +43,41 @@ class LastJob(Protocol):
 
 
 def do_what_is_left(
-    jobs: Sequence[LastJob],
+    jobs: Mapping[str, LastJob],
     *,
     deadline_s: float,
+    guard: Guard | None = None,
+    budget_s: float = JOB_BUDGET_S,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[dict[str, str]]:
-    """Do the jobs in order until a moment of the clock; returns what is left of each."""
-    for job in jobs:
-        while job.go_on():
-            if clock() >= deadline_s:
-                job.stop()
-                break
-            sleep(_PAUSE_S)
-    found = [(job.left(), job.command) for job in jobs]
-    return [{"what": what, "command": command} for what, command in found if what is not None]
+    """Do the jobs in order until a moment of the clock; returns what is left of each.
+
+    A job that fails or hangs is left there, and the next one is done.
+    """
+    guard = Guard() if guard is None else guard
+    failed: dict[str, str] = {}
+    with guard.armed():
+        for name, job in jobs.items():
+            while True:
+                outcome = guard.outcome(f"job {name}", job.go_on, budget_s=budget_s)
+                if outcome.error is not None:
+                    failed[name] = f"{name} failed: {describe(outcome.error)}"
+                if not outcome.value:
+                    break
+                if clock() >= deadline_s:
+                    guard.run(f"job {name}", job.stop, budget_s=budget_s)
+                    break
+                sleep(_PAUSE_S)
+        found = [_left(name, job, guard, failed.get(name)) for name, job in jobs.items()]
+    return [left for left in found if left is not None]
+
+
+def _left(name: str, job: LastJob, guard: Guard, failure: str | None) -> dict[str, str] | None:
+    what = failure or guard.run(f"job {name}", job.left)
+    if what is None:
+        return None
+    return {"what": what, "command": guard.run(f"job {name}", lambda: job.command) or ""}
 
 
 class SealingJob:

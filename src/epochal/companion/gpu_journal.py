@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.charge import Charge
 from epochal.companion.live_file import LiveFile
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.throttle import ThrottleWatch, gravity
+from epochal.guard import Guard
 from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
 from epochal.telemetry.interval import Interval
-from epochal.telemetry.sampler import Attempts
 from epochal.telemetry.used import Computing, UsedGpus
 
+T = TypeVar("T")
+
 GPU_EVERY_S = 1.0
+GPU_MEMBER = "source gpu"
 _LEARN_EVERY_S = 10.0
 _LEARN_AGAIN_EVERY_S = 60.0
 _FULL_SPEED = ("", "idle")
@@ -55,7 +58,7 @@ class GpuReader(Protocol):
 class GpuJournal:
     """Samples the GPUs a run uses and writes their records; raises for nothing a sensor does.
 
-    ``own_pids`` gives the run's processes, ``attempts`` counts what fails.
+    ``own_pids`` gives the run's processes, ``guard`` keeps what fails.
     """
 
     def __init__(
@@ -66,7 +69,8 @@ class GpuJournal:
         *,
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],
-        attempts: Attempts,
+        guard: Guard,
+        source_budget_s: float,
         cadence: Cadence,
         live: LiveFile,
     ) -> None:
@@ -75,7 +79,8 @@ class GpuJournal:
         self._gpus = gpus
         self._used = used
         self._own_pids = own_pids
-        self._attempts = attempts
+        self._guard = guard
+        self._budget_s = source_budget_s
         self._cadence = cadence
         self._live = live
         self._learn_at_s = cadence.clock()
@@ -95,7 +100,7 @@ class GpuJournal:
 
     def models(self) -> list[GpuModel]:
         """The GPUs the run uses; all it could use while that is not known."""
-        models = list(self._attempts.call(self._gpus.gpu_models) or ())
+        models = list(self._read_gpus(self._gpus.gpu_models) or ())
         return [model for model in models if model.id in self._used.ids] or models
 
     def sample(self) -> None:
@@ -129,7 +134,7 @@ class GpuJournal:
             gathered[sample.id].add(sample, full_at_s=now_s)
         for gpu, interval in gathered.items():
             self._write(gpu, interval, now_s)
-        self._attempts.call(self._gpus.close)
+        self._read_gpus(self._gpus.close)
 
     def _is_ripe(self, gpu: int, now_s: float) -> bool:
         interval = self._intervals.get(gpu)
@@ -140,13 +145,17 @@ class GpuJournal:
     def _read(self, gpus: Collection[int], *, light: bool = False) -> tuple[GpuSample, ...]:
         if not gpus:
             return ()
-        found = self._attempts.call(lambda: self._gpus.sample(only=gpus, light=light)) or ()
+        found = self._read_gpus(lambda: self._gpus.sample(only=gpus, light=light)) or ()
         for sample in found:
             self._live.see_gpu(
                 sample.id, {m.name: getattr(sample, m.attribute) for m in GPU_METRICS}
             )
             self._see_throttle(sample)
         return found
+
+    def _read_gpus(self, call: Callable[[], T]) -> T | None:
+        """What the driver says; a driver that hangs is left alone until it has answered."""
+        return self._guard.bounded(GPU_MEMBER, call, budget_s=self._budget_s)
 
     def _see_throttle(self, sample: GpuSample) -> None:
         watch = self._throttles.setdefault(sample.id, ThrottleWatch())
@@ -158,14 +167,14 @@ class GpuJournal:
         now_s = self._cadence.clock()
         if now_s < self._learn_at_s or self._used.is_complete:
             return
-        computing = self._attempts.call(self._gpus.pids) or {}
+        computing = self._read_gpus(self._gpus.pids) or {}
         if any(computing.values()) or not self._used.ids:
-            own = self._attempts.call(self._own_pids) or ()
+            own = self._guard.run("source processes", self._own_pids) or ()
             self._used.learn(computing, own=own, age_s=self._cadence.age_s())
         self._learn_at_s = now_s + (_LEARN_AGAIN_EVERY_S if self._used.ids else _LEARN_EVERY_S)
 
     def _introduce(self, gpu: int) -> None:
-        for model in self._attempts.call(self._gpus.gpu_models) or ():
+        for model in self._read_gpus(self._gpus.gpu_models) or ():
             if model.id == gpu:
                 known = {field.name: getattr(model, field.name) for field in fields(model)}
                 facts = {name: value for name, value in known.items() if value is not None}

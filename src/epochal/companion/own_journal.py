@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,6 +37,7 @@ class OwnJournal:
         self._name = charge.own_writer if name is None else name
         self._farewell = farewell
         self._writer: JournalWriter | None = None
+        self._lock = threading.RLock()  # threads of sinks, alerts and sensors report faults here
 
     def open(self) -> None:
         """Make the file now, for one that means something without records: nothing was found."""
@@ -47,7 +49,9 @@ class OwnJournal:
         if not self._charge.folder.journal.is_dir():
             return
         moment = now() if at is None else at
-        self._opened().append(encode({"log": kind, "t": moment, **fields}), moment)
+        record = encode({"log": kind, "t": moment, **fields})
+        with self._lock:
+            self._opened().append(record, moment)
 
     def event(self, name: str, **facts: Any) -> None:
         """Append an event."""
@@ -55,12 +59,13 @@ class OwnJournal:
 
     def close(self) -> None:
         """End the file with a record that says so, which makes it ready to be sealed."""
-        if self._writer is None:
-            return
-        self.write("finish", {"status": "finished", "reason": self._farewell})
-        if self._charge.folder.journal.is_dir():
-            self._writer.close()
-        self._writer = None
+        with self._lock:
+            if self._writer is None:
+                return
+            self.write("finish", {"status": "finished", "reason": self._farewell})
+            if self._charge.folder.journal.is_dir():
+                self._writer.close()
+            self._writer = None
 
     def _opened(self) -> JournalWriter:
         if self._writer is None:

@@ -21,52 +21,65 @@ from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
 from epochal.companion.charge import Charge, parse
-from epochal.companion.clockwork import Clockwork
+from epochal.companion.clockwork import TASK_BUDGET_S, Clockwork
 from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.durable import SYNC_EVERY_S, Durable
 from epochal.companion.evidence import Witness
-from epochal.companion.gpu_journal import GPU_EVERY_S
+from epochal.companion.gpu_journal import GPU_EVERY_S, GPU_MEMBER
 from epochal.companion.own_journal import OwnJournal, run_title
 from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
+from epochal.guard import Fault, Guard, interrupting
 from epochal.settings import read_settings
 from epochal.telemetry.machine_gpus import MachineGpus
+from epochal.telemetry.source import SOURCE_BUDGET_S
 from epochal.telemetry.used import UsedGpus
 
 _LOOK_EVERY_S = 1.0
 _LESS_URGENT = 5
+# Five sources, each with a budget of its own.
+_TELEMETRY_S = 6 * SOURCE_BUDGET_S
+# A disk that is busy takes its time, and nothing is gained by asking it again.
+_DISK_S = 300.0
 
 # How the watch ended: the run said so, its process is gone, we were told to, its folder is gone.
 Ending = Literal["finished", "vanished", "stopped", "removed"]
 
 
 class Companion:
-    """Watches one attempt of one run on one node."""
+    """Watches one attempt of one run on one node.
+
+    Every task, job and callback is a member of the fault boundary: what one of them raises, or that
+    it hangs, is an ``internal-error`` event of the run, and the others go on.
+    """
 
     def __init__(self, charge: Charge, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._charge = charge
         self._clock = clock
+        self.journal = OwnJournal(charge)
+        self.guard = Guard(self._record_fault)
         self._parent = ParentWatch(charge.parent, started=charge.parent_start)
         self._bell = Bell(self._parent.descriptor)
-        self._witness = Witness.beside(charge)
-        self.journal = OwnJournal(charge)
+        self._witness = self.guard.run("evidence", Witness.beside, charge)
         self._durable = Durable(charge.folder)
         self._sealing = Sealing(charge.folder)
-        self.relay = Relay(charge.folder, self.journal)
-        self._alerts = _alerts_of(charge, self.journal)
-        self._cpu = CpuRing(charge.parent)
-        self._telemetry, history = _telemetry_of(charge, self.journal)
+        self.relay = Relay(charge.folder, self.journal, guard=self.guard)
+        self._alerts = self._open_alerts()
+        self._cpu = CpuRing(charge.parent, guard=self.guard)
+        self._telemetry, history = _telemetry_of(charge, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
         self._diagnosis = Diagnosis(
             charge,
             on_finding=self._alerts.finding,
             on_finish=self._alerts.finished,
             on_records=self._timeline.take,
+            guard=self.guard,
         )
+        self.clockwork = self._scheduled()
         self._is_told_to_stop = False
 
     def stop(self) -> None:
@@ -81,84 +94,134 @@ class Companion:
         self._bell.close()
         self._parent.close()
 
+    def _scheduled(self) -> Clockwork:
+        tasks = Clockwork(self.guard, clock=self._clock)
+        telemetry = self._telemetry
+        # Sources have budgets of their own, each less than this.
+        tasks.every(GPU_EVERY_S, "gpu telemetry", telemetry.sample_gpus, budget_s=_TELEMETRY_S)
+        host_every_s = telemetry.host_every_s
+        tasks.every(host_every_s, "host telemetry", telemetry.sample_host, budget_s=_TELEMETRY_S)
+        tasks.every(SYNC_EVERY_S, "sync", self._durable.sync, budget_s=_DISK_S)
+        if self._charge.is_main:
+            tasks.every(LOOK_EVERY_S, "sealing", self._sealing.look)
+            tasks.every(_LOOK_EVERY_S, "sinks", self.relay.look)
+            tasks.every(_LOOK_EVERY_S, "diagnosis", self._diagnosis.look)
+            tasks.every(_LOOK_EVERY_S, "alerts", self._alerts.look)
+            tasks.every(_LOOK_EVERY_S, "timeline", self._timeline.look)
+        return tasks
+
     def _watch(self) -> Ending:
         how = self._look()
         if how is None:
-            self._telemetry.begin()
-        clockwork = Clockwork(clock=self._clock)
-        clockwork.every(GPU_EVERY_S, self._telemetry.sample_gpus)
-        clockwork.every(self._telemetry.host_every_s, self._telemetry.sample_host)
-        clockwork.every(SYNC_EVERY_S, self._durable.sync)
+            self._do("telemetry", self._telemetry.begin, budget_s=_TELEMETRY_S)
         if self._charge.is_main:
-            clockwork.every(LOOK_EVERY_S, self._sealing.look)
-            clockwork.every(_LOOK_EVERY_S, self.relay.look)
-            clockwork.every(_LOOK_EVERY_S, self._diagnosis.look)
-            clockwork.every(_LOOK_EVERY_S, self._alerts.look)
-            clockwork.every(_LOOK_EVERY_S, self._timeline.look)
-            self._cpu.start()
-            self.relay.look()
+            self._do("cpu", self._cpu.start)
+            self._do("sinks", self.relay.look)
         while how is None:
-            self._bell.wait(min(_LOOK_EVERY_S, clockwork.run_due()))
+            self._bell.wait(min(_LOOK_EVERY_S, self.clockwork.run_due()))
             how = self._look()
-        self._cpu.stop()
+        self._do("cpu", self._cpu.stop)
         return how
 
     def _look(self) -> Ending | None:
-        charge = self._charge
         # The process first: what it wrote last is then all there.
         is_alive = self._parent.is_alive()
-        if not charge.folder.journal.is_dir():
-            return "removed"
-        if ending.has_finished(charge.folder, charge.writer, charge.attempt):
-            return "finished"
+        outcome = self.guard.outcome("end of run", self._how_it_ended)
+        if outcome.value is not None:
+            return outcome.value
         if not is_alive:
             return "vanished"
         return "stopped" if self._is_told_to_stop else None
 
+    def _how_it_ended(self) -> Ending | None:
+        charge = self._charge
+        if not charge.folder.journal.is_dir():
+            return "removed"
+        has_finished = ending.has_finished(charge.folder, charge.writer, charge.attempt)
+        return "finished" if has_finished else None
+
     def _wind_up(self, how: Ending) -> None:
         deadline_s = self._clock() + self._charge.grace_s
         if how == "vanished":
-            testimony = self._witness.testify(self._telemetry.last_seen)
-            self.journal.event("vanished", **testimony)
-            self._alerts.say(str(testimony["sentence"]))
-        self._telemetry.end()
+            self._do("evidence", self._tell_of_vanishing)
+        self._do("telemetry", self._telemetry.end, budget_s=_TELEMETRY_S)
         if how == "stopped":
-            self._diagnosis.stop()
-            self._durable.sync()
-            self.relay.stop()
-            return  # the run goes on: its files are not to be sealed yet
-        self.journal.close()
-        self._durable.sync()
-        if self._charge.is_main:
-            self._do_last_jobs(how, deadline_s)
+            # The run goes on: its files are not to be sealed yet.
+            self._do("diagnosis", self._diagnosis.stop)
+            self._do("sync", self._durable.sync, budget_s=_DISK_S)
+            self._do("sinks", self.relay.stop)
+        else:
+            self._do("journal", self.journal.close)
+            self._do("sync", self._durable.sync, budget_s=_DISK_S)
+            if self._charge.is_main:
+                self.guard.run("task last jobs", self._do_last_jobs, how, deadline_s)
+        self._do("journal", self._count_faults)
+
+    def _tell_of_vanishing(self) -> None:
+        if self._witness is None:
+            return
+        testimony = self._witness.testify(self._telemetry.last_seen)
+        self.journal.event("vanished", **testimony)
+        self._alerts.say(str(testimony["sentence"]))
 
     def _do_last_jobs(self, how: Ending, deadline_s: float) -> None:
-        self.relay.finish()  # the sinks work on while other jobs are done; they are waited for last
-        # A run that finished writes its archive itself, before it says goodbye.
-        archive = [ArchivingJob(self._charge.folder)] if how == "vanished" else []
-        jobs: list[ending.LastJob] = [
-            self._diagnosis,
-            *archive,
-            ending.SealingJob(self._charge.folder, self._charge.attempt, self._sealing),
-            self._alerts,
-            self.relay,
-        ]
-        left = ending.do_what_is_left(jobs, deadline_s=deadline_s, clock=self._clock)
+        # The sinks work on while other jobs are done; they are waited for last.
+        self._do("sinks", self.relay.finish)
+        left = ending.do_what_is_left(
+            self._last_jobs(how), deadline_s=deadline_s, guard=self.guard, clock=self._clock
+        )
         if left:
             self.journal.event("unfinished", left=left)
             self.journal.close()
+
+    def _last_jobs(self, how: Ending) -> dict[str, ending.LastJob]:
+        """What is done when a run has ended, in this order."""
+        jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
+        # A run that finished writes its archive itself, before it says goodbye.
+        archive = self.guard.run("job archive", ArchivingJob, self._charge.folder)
+        if how == "vanished" and archive is not None:
+            jobs["archive"] = archive
+        folder, attempt = self._charge.folder, self._charge.attempt
+        jobs["sealing"] = ending.SealingJob(folder, attempt, self._sealing)
+        return {**jobs, "alerts": self._alerts, "sinks": self.relay}
+
+    def _do(
+        self, name: str, call: Callable[[], object], *, budget_s: float = TASK_BUDGET_S
+    ) -> None:
+        with self.guard.armed():
+            self.guard.run(f"task {name}", call, budget_s=budget_s)
+
+    def _record_fault(self, fault: Fault) -> None:
+        self.journal.event("internal-error", **fault.fields())
+
+    def _count_faults(self) -> None:
+        """Say how often each member failed, where it was more than the once that is recorded."""
+        if counts := self.guard.repeated:
+            self.journal.event("internal-errors", counts=counts)
+        self.journal.close()
+
+    def _open_alerts(self) -> Alerts:
+        settings = read_settings()
+        return open_alerts(
+            settings.alerts if self._charge.is_main else (),
+            run=run_title(self._charge.folder),
+            least=settings.alert_on,
+            on_failure=lambda reason: self.journal.event("alert-failed", reason=reason),
+            guard=self.guard,
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a companion; its faults become events of the run."""
     charge = parse(argv)
     _step_aside()
-    companion = Companion(charge)
-    sys.excepthook = _fault_recorder(companion.journal)
-    signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
-    companion.run()
-    if companion.relay.is_busy:
-        os._exit(0)  # a tracker that hangs would hang at the interpreter's end too
+    with interrupting():
+        companion = Companion(charge)
+        sys.excepthook = _fault_recorder(companion.journal)
+        signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
+        companion.run()
+    if companion.relay.is_busy or companion.guard.has_stuck:
+        os._exit(0)  # a tracker or a driver that hangs would hang at the interpreter's end too
     return 0
 
 
@@ -186,31 +249,25 @@ def _fault_recorder(
     return record
 
 
-def _alerts_of(charge: Charge, journal: OwnJournal) -> Alerts:
-    settings = read_settings()
-    return open_alerts(
-        settings.alerts if charge.is_main else (),
-        run=run_title(charge.folder),
-        least=settings.alert_on,
-        on_failure=lambda reason: journal.event("alert-failed", reason=reason),
-    )
-
-
-def _telemetry_of(charge: Charge, journal: OwnJournal) -> tuple[Telemetry, GpuHistory]:
+def _telemetry_of(
+    charge: Charge, journal: OwnJournal, guard: Guard
+) -> tuple[Telemetry, GpuHistory]:
     # Ranks may each be shown one GPU; beside them all of the node's are looked at.
     visible = MachineGpus()
-    ids = [model.id for model in visible.gpu_models()]
+    # A driver that hangs does so from its first call on.
+    models = guard.bounded(GPU_MEMBER, visible.gpu_models, budget_s=SOURCE_BUDGET_S) or ()
     gpus = visible
     if charge.shares_node:
-        visible.close()
+        guard.bounded(GPU_MEMBER, visible.close, budget_s=SOURCE_BUDGET_S)
         gpus = MachineGpus(every=True)
-    used = UsedGpus(ids, others=charge.shares_node)
+    used = UsedGpus([model.id for model in models], others=charge.shares_node)
     telemetry = Telemetry(
         charge,
         journal,
         gpus=gpus,
         used=used,
         own_pids=lambda: own_processes(charge),
+        guard=guard,
         every_s=read_settings().telemetry_every_s,
     )
     return telemetry, recent_use_of(gpus, lambda: used.ids)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import EpochalError, FormatError
+from epochal.guard import Guard
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.process import liveness, process_identity
 
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 class Relay:
     """The sinks of one run, from the first look to the last job."""
 
-    def __init__(self, folder: RunFolder, journal: OwnJournal) -> None:
+    def __init__(
+        self, folder: RunFolder, journal: OwnJournal, *, guard: Guard | None = None
+    ) -> None:
+        self._guard = Guard() if guard is None else guard
         self._folder = folder
         self._journal = journal
         self._forwarding: Forwarding | None = None
@@ -37,7 +41,10 @@ class Relay:
 
     def look(self) -> None:
         """Begin to send once there is somewhere to send to and nobody else does."""
-        if self._forwarding is not None or self._failure is not None:
+        if self._forwarding is not None:
+            self._forwarding.note_hangs()
+            return
+        if self._failure is not None:
             return
         wanted, sinks = _kept(self._folder)
         if wanted and not any(_is_held(sinks.get(name)) for name in wanted):
@@ -72,7 +79,8 @@ class Relay:
         from epochal.sinks.worker import Forwarding
 
         try:
-            forwarding = Forwarding(self._folder, Ledger(self._folder).reporting())
+            reporting = Ledger(self._folder).reporting()
+            forwarding = Forwarding(self._folder, reporting, guard=self._guard)
         except (EpochalError, OSError) as error:
             self._failure = str(error)
             self._journal.event("sinks-failed", reason=self._failure)

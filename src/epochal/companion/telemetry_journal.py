@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.charge import Charge
@@ -16,15 +16,17 @@ from epochal.companion.gpu_journal import GpuJournal, GpuReader
 from epochal.companion.live_file import LiveFile
 from epochal.companion.own_cost import OwnCost
 from epochal.companion.own_journal import OwnJournal
+from epochal.guard import Guard
 from epochal.telemetry.cgroup import Cgroup
 from epochal.telemetry.disk import disk_source
 from epochal.telemetry.host import HostSource, hardware_line
 from epochal.telemetry.interval import Interval
 from epochal.telemetry.network import network_source
 from epochal.telemetry.process import ProcessSource
-from epochal.telemetry.sampler import Attempts
-from epochal.telemetry.source import Source
+from epochal.telemetry.source import SOURCE_BUDGET_S, Source
 from epochal.telemetry.used import UsedGpus
+
+T = TypeVar("T")
 
 # What a vanished process is remembered by.
 _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
@@ -33,8 +35,8 @@ _REMEMBERED = ("rss", "children_rss", "ram_used", "ram_total", "disk_free")
 class Telemetry:
     """Everything one companion measures; no method raises for what a sensor does.
 
-    ``own_pids`` gives the run's processes; ``every_s``, ``clock`` and ``wall`` are those of
-    ``Cadence``.
+    ``own_pids`` gives the run's processes, ``host`` are the sources by name; ``every_s``, ``clock``
+    and ``wall`` are those of ``Cadence``.
     """
 
     def __init__(
@@ -45,12 +47,15 @@ class Telemetry:
         gpus: GpuReader,
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],
-        host: Sequence[Source[Any]] | None = None,
+        guard: Guard | None = None,
+        host: Mapping[str, Source[Any]] | None = None,
+        source_budget_s: float = SOURCE_BUDGET_S,
         every_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.attempts = Attempts()
+        self._guard = Guard() if guard is None else guard
+        self._budget_s = source_budget_s
         self._charge = charge
         self._journal = journal
         self._cadence = Cadence(every_s=every_s, clock=clock, wall=wall)
@@ -61,12 +66,13 @@ class Telemetry:
             gpus,
             used=used,
             own_pids=own_pids,
-            attempts=self.attempts,
+            guard=self._guard,
+            source_budget_s=source_budget_s,
             cadence=self._cadence,
             live=self._live,
         )
-        sources = _host_of(charge) if host is None else host
-        self._host = [(source, Interval(source.metrics)) for source in sources]
+        sources = host_sources(charge) if host is None else host
+        self._host = {name: (one, Interval(one.metrics)) for name, one in sources.items()}
         self._host_since_s = clock()
         self._cost = OwnCost(clock=clock)
         self._seen: dict[str, Any] = {}
@@ -86,19 +92,20 @@ class Telemetry:
         """Take the readings that later ones are measured against, and say what the machine is."""
         self.sample_gpus()
         self.sample_host()
-        text = self.attempts.call(lambda: hardware_line(gpus=self._gpus.models()))
+        models = self._gpus.models()
+        text = self._read("hardware", lambda: hardware_line(gpus=models))
         if text:
             self._journal.event("hardware", text=text, node=self._charge.node)
 
     def sample_gpus(self) -> None:
         """Look at the GPUs that are used; write a record where one is due."""
         self._gpus.sample()
-        self.attempts.call(self._live.write)
+        self._on_live_file(self._live.write)
 
     def sample_host(self) -> None:
         """Look at the host; write a record if one is due."""
-        for source, interval in self._host:
-            for sample in self.attempts.call(source.sample) or ():
+        for name, (source, interval) in self._host.items():
+            for sample in self._read(name, source.sample) or ():
                 interval.add(sample)
                 self._remember(source, sample)
                 self._live.see_host({m.name: getattr(sample, m.attribute) for m in source.metrics})
@@ -109,34 +116,43 @@ class Telemetry:
     def end(self) -> None:
         """Write what has been gathered since the last records, and let the sensors go."""
         self._gpus.end()
-        if any(interval.num_samples for _, interval in self._host):
+        if any(interval.num_samples for _, interval in self._host.values()):
             self._write_host(self._cadence.clock())
         self._journal.event(
             "telemetry",
             epochal_cpu_pct=self._cost.mean_pct(),
-            epochal_rss=self.attempts.call(self._cost.rss),
+            epochal_rss=self._read("own cost", self._cost.rss),
             **self._failures(),
         )
-        for source, _ in self._host:
-            self.attempts.call(source.close)
-        self.attempts.call(self._live.close)
+        for name, (source, _) in self._host.items():
+            self._read(name, source.close)
+        self._on_live_file(self._live.close)
+
+    def _read(self, name: str, call: Callable[[], T]) -> T | None:
+        """What a source says; one that hangs is left alone until it has answered."""
+        return self._guard.bounded(f"source {name}", call, budget_s=self._budget_s)
+
+    def _on_live_file(self, call: Callable[[], None]) -> None:
+        # A disk that cannot be written is the journal's to tell.
+        self._guard.outcome("live file", call, expected=(OSError,))
 
     def _failures(self) -> dict[str, Any]:
-        last = self.attempts.last_failure or self._gpus.last_failure
-        count = self.attempts.failures + self._gpus.failures
+        faults = [one for one in self._guard.faults.values() if one.member.startswith("source ")]
+        last = faults[-1].error if faults else self._gpus.last_failure
+        count = sum(fault.count for fault in faults) + self._gpus.failures
         return {"failures": count, **({"last_failure": last} if last else {})}
 
     def _write_host(self, now_s: float) -> None:
         record: dict[str, Any] = {"interval_s": whole_seconds(now_s - self._host_since_s)}
         extremes: dict[str, dict[str, float]] = {"min": {}, "max": {}}
-        for _, interval in self._host:
+        for _, interval in self._host.values():
             summary = interval.summary()
             for name, found in extremes.items():
                 found.update(summary.pop(name, {}))
             record.update(summary)
         self._host_since_s = now_s
         record["epochal_cpu_pct"] = self._cost.pct()
-        record["epochal_rss"] = self.attempts.call(self._cost.rss)
+        record["epochal_rss"] = self._read("own cost", self._cost.rss)
         known = {name: value for name, value in record.items() if value is not None}
         both = {name: values for name, values in extremes.items() if values}
         self._journal.write("system", {**known, **both}, at=self._cadence.moment())
@@ -147,13 +163,14 @@ class Telemetry:
                 self._seen[metric.name] = getattr(sample, metric.attribute)
 
 
-def _host_of(charge: Charge) -> list[Source[Any]]:
-    return [
-        HostSource(cgroup=Cgroup.of(charge.parent)),
-        ProcessSource(charge.parent, without={os.getpid()}),
-        disk_source(charge.folder.path),
-        network_source(),
-    ]
+def host_sources(charge: Charge) -> dict[str, Source[Any]]:
+    """What is read of the host beside a run, by name."""
+    return {
+        "host": HostSource(cgroup=Cgroup.of(charge.parent)),
+        "process": ProcessSource(charge.parent, without={os.getpid()}),
+        "disk": disk_source(charge.folder.path),
+        "network": network_source(),
+    }
 
 
 def own_processes(charge: Charge) -> frozenset[int]:

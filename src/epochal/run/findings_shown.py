@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
 from epochal.health.finding import Finding
@@ -18,6 +19,9 @@ from epochal.journal.reader import PartReader, read_part
 from epochal.record import Record
 from epochal.run.run import Run
 
+if TYPE_CHECKING:
+    from epochal.health.engine import Health
+
 _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
 _WAIT_S = 0.3
@@ -25,6 +29,9 @@ _PAUSE_S = 0.02
 # Some thousand records. With more, reading some would cost and tell little: the companion has all.
 _JUDGE_BYTES = 1 << 20
 _JUDGE_FOR_S = 0.3
+# A rule that has not come back by then hangs: finish() does not wait for it.
+_HANGS_S = 3.0
+_LEAST_HANGS_S = 0.5
 
 
 class FindingsShown:
@@ -80,17 +87,26 @@ class FindingsShown:
         return sum(sizes) <= _JUDGE_BYTES
 
     def _judge_here(self) -> None:
-        """Have the rules look at the records of this process, for a moment at most."""
+        """Have the rules look at the records of this process, for a moment at most.
+
+        In a thread: what a rule that hangs would have found is left to the companion and readers.
+        """
         from epochal.health.engine import Health
 
-        health = Health(config=self._run.config)
+        guard, left_s, found = self._run.guard, self._run.deadline.left_s(), list[Finding]()
+        health = Health(config=self._run.config, guard=guard)
+        budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))
+        guard.bounded("diagnosis", self._judge, health, found, budget_s=budget_s)
+        self._show(list(found))
+
+    def _judge(self, health: Health, found: list[Finding]) -> None:
         deadline = self._run.deadline
         keep_s = max(0.0, deadline.left_s() - _JUDGE_FOR_S)
         for record in self._own_records():
-            self._show(health.feed(record))
+            found.extend(health.feed(record))
             if deadline.left_s() <= keep_s:
                 return
-        self._show(health.close())
+        found.extend(health.close())
 
     def _own_records(self) -> Iterator[Record]:
         for path, part in self._own_parts().items():

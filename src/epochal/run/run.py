@@ -354,6 +354,7 @@ class Run(RecordingRun):
             with ExitStack() as stack:  # last in, first out
                 stack.callback(self._on_close.drain)
                 stack.callback(self._write_last_record)
+                stack.callback(self._write_fault_counts)
                 stack.callback(self._flush_values)  # those that callbacks logged
                 stack.callback(self._on_finish.drain)
                 stack.callback(self._flush_values)
@@ -363,6 +364,11 @@ class Run(RecordingRun):
     def _flush_values(self) -> None:
         if self._reader is not None and self.is_of_this_process:
             self.guard.run("device values", self._reader.flush)
+
+    def _write_fault_counts(self) -> None:
+        counts = self.guard.repeated
+        if counts and not self._finished:
+            self.event("internal-errors", counts=counts)
 
     def _write_last_record(self) -> None:
         """Write the ``finish`` record and close; from then on the run is finished everywhere."""
@@ -382,7 +388,7 @@ class Run(RecordingRun):
         """The first fault of a member: into the record, and on stderr."""
         self._console.notice(
             f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
-            " Training goes on; 'epochal doctor' shows the traceback."
+            " Training goes on; 'epochal doctor --json' has the traceback."
         )
         if not self._finished:
             self.event("internal-error", **fault.fields())

@@ -7,12 +7,13 @@ waiting; one that cannot be used says why and is left. How each stands is in the
 
 from __future__ import annotations
 
-import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from epochal.errors import FormatError, UsageError
+from epochal.guard import EXPECTED, Guard
 from epochal.journal.layout import RunFolder
 from epochal.reporting import Reporting
 from epochal.sinks.forward import Forwarder
@@ -21,6 +22,8 @@ from epochal.sinks.registry import make_sink
 from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
 
 LOOK_EVERY_S = 1.0
+# A tracker may take its time over a batch or a last upload; so long it only hangs.
+SINK_BUDGET_S = 120.0
 _FIRST_PAUSE_S = 1.0
 _MOST_DOUBLINGS = 6
 # What a second try cannot mend.
@@ -34,9 +37,19 @@ class Worker:
     """
 
     def __init__(
-        self, forwarder: Forwarder, *, look_every_s: float = LOOK_EVERY_S, tries: int | None = None
+        self,
+        forwarder: Forwarder,
+        *,
+        look_every_s: float = LOOK_EVERY_S,
+        tries: int | None = None,
+        guard: Guard | None = None,
+        budget_s: float = SINK_BUDGET_S,
     ) -> None:
         self.name = forwarder.name
+        self._guard = Guard() if guard is None else guard
+        self._budget_s = budget_s
+        self._began_s = time.monotonic()
+        self._is_noted = False
         self._forwarder = forwarder
         self._look_every_s = look_every_s
         self._tries = tries
@@ -52,6 +65,11 @@ class Worker:
     def standing(self) -> Standing:
         """How the sink stands."""
         return self._forwarder.standing
+
+    @property
+    def member(self) -> str:
+        """What the sink is called as a member of the fault boundary."""
+        return f"sink {self.name}"
 
     @property
     def is_alive(self) -> bool:
@@ -82,13 +100,19 @@ class Worker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._is_to_stop.is_set():
-            try:
-                if self._go_on():
-                    return
-            except Exception as error:  # noqa: BLE001 (a tracker's package may raise anything)
-                if self._let_go(error):
-                    return
+        is_done = False
+        while not is_done and not self._is_to_stop.is_set():
+            self._began_s, self._is_noted = time.monotonic(), False
+            # A tracker's package may raise anything; what a network or a disk does is no fault.
+            outcome = self._guard.outcome(self.member, self._go_on, expected=EXPECTED)
+            is_done = bool(outcome.value) if outcome.error is None else self._let_go(outcome.error)
+
+    def note_hang(self) -> None:
+        """Count it as a fault when one call of the sink has taken too long, once per call."""
+        is_over = time.monotonic() - self._began_s > self._budget_s
+        if is_over and not self._is_noted and self.is_alive:
+            self._is_noted = True
+            self._guard.note_hang(self.member, self._thread, budget_s=self._budget_s)
 
     def _go_on(self) -> bool:
         """Send a batch or wait for one; True when all is done."""
@@ -113,14 +137,17 @@ class Worker:
         self._failures += 1
         is_final = isinstance(error, _FINAL) or self._failures == self._tries
         # The first error is the one that is shown: a sink that fails often fails to close as well.
-        with contextlib.suppress(Exception):
-            sink = self._forwarder.abandon(error, is_final=is_final)
-            if sink is not None:
-                sink.close(None)
+        self._guard.outcome(self.member, self._abandon, error, is_final, expected=EXPECTED)
         if not is_final:
+            self._began_s = math.inf  # a pause is no hang
             doublings = min(self._failures - 1, _MOST_DOUBLINGS)
             self._is_to_stop.wait(_FIRST_PAUSE_S * 2**doublings)
         return is_final
+
+    def _abandon(self, error: Exception, is_final: bool) -> None:
+        sink = self._forwarder.abandon(error, is_final=is_final)
+        if sink is not None:
+            sink.close(None)
 
     def _wait(self, seconds: float) -> None:
         self._bell.wait(seconds)
@@ -140,6 +167,8 @@ class Forwarding:
         look_every_s: float = LOOK_EVERY_S,
         tries: int | None = None,
         make: Callable[[str], Sink] = make_sink,
+        guard: Guard | None = None,
+        budget_s: float = SINK_BUDGET_S,
     ) -> None:
         self.folder = folder
         ledger = Ledger(folder)
@@ -148,6 +177,8 @@ class Forwarding:
                 Forwarder(folder, name, reporting.of(name), ledger=ledger, make=make),
                 look_every_s=look_every_s,
                 tries=tries,
+                guard=guard,
+                budget_s=budget_s,
             )
             for name in (reporting.report_to if names is None else names)
         ]
@@ -156,6 +187,11 @@ class Forwarding:
         """Begin sending; returns at once."""
         for worker in self.workers:
             worker.start()
+
+    def note_hangs(self) -> None:
+        """Count a sink that has not come back for too long; call now and then."""
+        for worker in self.workers:
+            worker.note_hang()
 
     def wake(self) -> None:
         """There are new records, or there may be."""

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from epochal.guard import Guard
 from epochal.telemetry.gpu import GpuModel, GpuSample, GpuSource
 from epochal.telemetry.host import HostSample, HostSource, hardware_line
 from epochal.telemetry.machine_gpus import MachineGpus
-from epochal.telemetry.source import Source
+from epochal.telemetry.source import SOURCE_BUDGET_S, Source
 from epochal.telemetry.torch_memory import TorchMemorySample, TorchMemorySource
 
 T = TypeVar("T")
@@ -61,31 +62,11 @@ class ResourceSample:
         return " | ".join(part for part in parts if part)
 
 
-class Attempts:
-    """Calls what may fail and must not matter.
-
-    ``failures`` counts what was raised, ``last_failure`` has the newest in words.
-    """
-
-    def __init__(self) -> None:
-        self.failures = 0
-        self.last_failure = ""
-
-    def call(self, call: Callable[[], T]) -> T | None:
-        """What the call returns; None, and a count, where it raises."""
-        try:
-            return call()
-        except Exception as error:  # noqa: BLE001 - a sensor's fault must not end a training run
-            self.failures += 1
-            self.last_failure = f"{type(error).__name__}: {error}"
-            return None
-
-
 class ResourceSampler:
-    """Samples host, GPUs and allocator together; for one thread, and never raising.
+    """Samples host, GPUs and allocator together; for one thread, never raising, never hanging.
 
-    The sources can be given; left out they are this machine's. ``clock`` counts seconds.
-    ``failures`` counts what sources raised, ``last_failure`` has the newest in words.
+    The sources can be given; left out they are this machine's. ``clock`` counts seconds. ``guard``
+    keeps what sources raise; one that does not answer in time is left alone until it has.
     """
 
     def __init__(
@@ -95,34 +76,26 @@ class ResourceSampler:
         gpu: GpuSource | None = None,
         memory: Source[TorchMemorySample] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        guard: Guard | None = None,
+        source_budget_s: float = SOURCE_BUDGET_S,
     ) -> None:
-        self._attempts = Attempts()
-        self._attempt = self._attempts.call
+        self.guard = Guard() if guard is None else guard
+        self._budget_s = source_budget_s
         self._gpu_source: GpuSource = MachineGpus(quick=True) if gpu is None else gpu
         self._host = _Paced(HostSource() if host is None else host, clock=clock)
         self._gpu = _Paced(self._gpu_source, clock=clock)
         self._memory = _Paced(TorchMemorySource() if memory is None else memory, clock=clock)
 
-    @property
-    def failures(self) -> int:
-        """How often a source raised."""
-        return self._attempts.failures
-
-    @property
-    def last_failure(self) -> str:
-        """What a source raised last, in words."""
-        return self._attempts.last_failure
-
     def prime(self) -> None:
         """Take a first reading, so that the next sample's shares cover the time from here."""
-        self._attempt(self._host.sample)
-        self._attempt(self._gpu.sample)
+        self._sample("host", self._host)
+        self._sample("gpu", self._gpu)
 
     def sample(self) -> ResourceSample:
         """Read everything that is there."""
-        host = (self._attempt(self._host.sample) or (HostSample(),))[0]
-        gpus = self._attempt(self._gpu.sample) or ()
-        memory = self._attempt(self._memory.sample) or ()
+        host = (self._sample("host", self._host) or (HostSample(),))[0]
+        gpus = self._sample("gpu", self._gpu) or ()
+        memory = self._sample("torch memory", self._memory) or ()
         total = _sum(device.total for device in memory)
         return ResourceSample(
             cpu_pct=host.cpu_pct,
@@ -138,17 +111,24 @@ class ResourceSampler:
 
     def gpu_models(self) -> tuple[GpuModel, ...]:
         """Describe the visible GPUs."""
-        return self._attempt(self._gpu_source.gpu_models) or ()
+        return self._read("gpu", self._gpu_source.gpu_models) or ()
 
     def hardware_line(self) -> str:
         """One line on CPU, memory and GPUs; empty if even that cannot be read."""
         models = self.gpu_models()
-        return self._attempt(lambda: hardware_line(gpus=models)) or ""
+        return self._read("hardware", lambda: hardware_line(gpus=models)) or ""
 
     def close(self) -> None:
         """Give back what the sources took."""
-        for source in (self._host, self._gpu, self._memory):
-            self._attempt(source.close)
+        self._read("host", self._host.close)
+        self._read("gpu", self._gpu.close)
+        self._read("torch memory", self._memory.close)
+
+    def _sample(self, name: str, source: _Paced[T]) -> tuple[T, ...]:
+        return source.latest if source.is_fresh else self._read(name, source.sample) or ()
+
+    def _read(self, name: str, call: Callable[[], T]) -> T | None:
+        return self.guard.bounded(f"source {name}", call, budget_s=self._budget_s)
 
 
 class _Paced(Generic[T]):
@@ -158,22 +138,26 @@ class _Paced(Generic[T]):
         self.close = source.close
         self._source = source
         self._clock = clock
-        self._latest: tuple[T, ...] = ()
+        self.latest: tuple[T, ...] = ()
         self._due_s: float | None = None
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the last samples are to be repeated."""
+        return self._due_s is not None and self._clock() < self._due_s
+
     def sample(self) -> tuple[T, ...]:
+        """Read the source anew."""
         began_s = self._clock()
-        if self._due_s is not None and began_s < self._due_s:
-            return self._latest
-        self._latest = ()
+        self.latest = ()
         try:
-            self._latest = self._source.sample()
+            self.latest = self._source.sample()
         finally:
             ended_s = self._clock()
             # The first reading also loads libraries; what it took says nothing about the next.
             cost_s = 0.0 if self._due_s is None else ended_s - began_s
             self._due_s = ended_s + cost_s / _MAX_SHARE
-        return self._latest
+        return self.latest
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -22,6 +22,9 @@ from typing import Protocol, TypeVar
 
 from epochal.errors import UsageError
 
+# A reading takes milliseconds, the first of eight GPUs some seconds: one that takes longer hangs.
+SOURCE_BUDGET_S = 10.0
+
 SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 

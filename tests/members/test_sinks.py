@@ -1,0 +1,97 @@
+"""Each sink fails or hangs, and the others are sent everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.guard import Fault, Guard
+from epochal.journal.layout import RunFolder
+from epochal.reporting import OPTIONS, options_from
+from epochal.sinks import worker
+from epochal.sinks.sink import Sink
+from epochal.sinks.worker import Forwarding
+from tests.members.faults import RAISING
+from tests.sinks.doubles import Hanging, Memory, MemorySink
+from tests.sinks.journal_files import metrics, run_folder, write
+
+WAIT_S = 60.0
+METHODS = ("open", "write", "flush", "close")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    folder = run_folder(tmp_path / "run")
+    write(folder, metrics(0), metrics(1))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_FIRST_PAUSE_S", 0.001)
+
+
+def two_sinks(
+    folder: RunFolder, name: str, broken: Callable[[], Sink], memory: Memory, guard: Guard
+) -> Forwarding:
+    other = next(one for one in OPTIONS if one != name)
+    return Forwarding(
+        folder,
+        options_from({"report_to": [name, other]}),
+        look_every_s=0.01,
+        tries=2,
+        make=lambda made: broken() if made == name else MemorySink(memory),
+        guard=guard,
+        budget_s=0.05,
+    )
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+def test_a_sink_that_raises_is_counted_and_the_others_go_on(
+    name: str, fault: Callable[..., Any], folder: RunFolder
+) -> None:
+    for method in METHODS:
+        reported: list[Fault] = []
+        memory, guard = Memory(), Guard(reported.append)
+
+        def broken(method: str = method) -> Sink:
+            sink = MemorySink(Memory())
+            setattr(sink, method, fault)
+            return sink
+
+        (folder.path / "sinks.json").unlink(missing_ok=True)
+        sending = two_sinks(folder, name, broken, memory, guard)
+        sending.finish()
+        sending.start()
+        assert sending.wait(WAIT_S)
+        assert memory.steps == [0, 1]
+        assert [one.member for one in reported] == [f"sink {name}"]
+        assert "Traceback" in reported[0].traceback
+        assert list(sending.unsent()) == [name]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_sink_that_hangs_is_counted_once_and_the_others_go_on(
+    name: str, folder: RunFolder
+) -> None:
+    memory, guard, hanging = Memory(), Guard(), Hanging()
+    sending = two_sinks(folder, name, lambda: MemorySink(Memory(), hanging), memory, guard)
+    sending.finish()
+    sending.start()
+    assert hanging.began.wait(WAIT_S)
+    until_s = time.monotonic() + WAIT_S
+    while (not guard.faults or memory.steps != [0, 1]) and time.monotonic() < until_s:
+        sending.note_hangs()
+        time.sleep(0.001)
+    sending.note_hangs()
+    assert memory.steps == [0, 1]
+    assert guard.count(f"sink {name}") == 1
+    assert guard.faults[f"sink {name}"].error.startswith("BudgetExceeded")
+    assert "before_write" in guard.faults[f"sink {name}"].traceback
+    hanging.may_go.set()
+    assert sending.wait(WAIT_S)
