@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.exports.export import new_file
 from epochal.exports.html import BUDGET_BYTES, write
+from epochal.guard import Guard
 from epochal.store.local import load_run
 from epochal.store.store import RunView
 
@@ -32,4 +34,4 @@ def write_archive(
         raise UsageError("runs must name at least one run or run folder.")
     views = [load_run(one) if isinstance(one, (str, Path)) else one for one in given]
     with new_file(path) as out:
-        write(views, out, budget_bytes=budget_bytes)
+        Guard().explained("exporter html", partial(write, views, out, budget_bytes=budget_bytes))

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -13,6 +14,7 @@ from epochal.cli.command import add_json, runs_of
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
 from epochal.exports.export import FORMATS, PICTURES, export_named, new_file, picture_named
+from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.local_run import LocalRun
 from epochal.store.store import RunView
@@ -99,10 +101,12 @@ def _stdout() -> TextIO:
 
 
 def _write(name: str, runs: Sequence[RunView], out: TextIO, args: argparse.Namespace) -> None:
+    guard = Guard()
     if name in PICTURES:
-        picture_named(name).write(runs, out.buffer)
+        guard.explained(f"exporter {name}", picture_named(name).write, runs, out.buffer)
     else:
-        export_named(name).write(runs, out, rows=args.rows)
+        write = partial(export_named(name).write, runs, out, rows=args.rows)
+        guard.explained(f"exporter {name}", write)
 
 
 def _format_of(output: str | None) -> str:

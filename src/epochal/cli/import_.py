@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 
 from epochal.cli.command import add_json, follows_links, runs_dir
 from epochal.cli.output import complain, remark, say, say_json
-from epochal.errors import UsageError
+from epochal.errors import InternalError, UsageError
+from epochal.guard import Guard
 from epochal.imports.copying import Copied, copy_run
 from epochal.imports.foreign import Foreign, ForeignRun, open_foreign
 
@@ -33,9 +35,15 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--name names one run, and there are {len(found)}: leave it out.")
     if args.dry_run:
         return _list(found, as_json=args.json)
-    root, damaged, copies = runs_dir(args), False, list[Copied]()
+    root, guard, damaged, copies = runs_dir(args), Guard(), False, list[Copied]()
     for source, run in found:
-        copied = copy_run(source, run, root=root, project=args.project, name=args.name)
+        copy = partial(copy_run, source, run, root=root, project=args.project, name=args.name)
+        try:
+            copied = guard.explained(f"importer {source.label}", copy)
+        except InternalError as error:  # the other runs have nothing to do with it
+            complain(f"epochal: {run.path}: {error}")
+            damaged = True
+            continue
         copies.append(copied)
         damaged |= bool(copied.problems)
         for problem in copied.problems:

@@ -36,7 +36,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import FormatError, UsageError
+from epochal.errors import EpochalError, FormatError, InternalError, UsageError
+from epochal.guard import Guard
 from epochal.journal.search_bounds import SearchBounds
 from epochal.record import Record
 
@@ -153,7 +154,7 @@ FORMATS: Mapping[str, str] = {
 ANYBODYS = frozenset({"json_lines", "csv"})
 
 
-Find = Callable[[Path, SearchBounds], Foreign | None]
+Find = Callable[[Path, SearchBounds | None], Foreign | None]
 
 
 def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
@@ -161,22 +162,32 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
 
     Links that lead out of the folder are followed with ``follow_links`` only. Raises
     ``UsageError`` where there is neither, ``FormatError`` for a file that is clearly a tracker's
-    and cannot be read.
+    and cannot be read, ``InternalError`` where an importer failed and no other knows the file.
     """
     place = Path(path).expanduser().absolute()
     if not place.exists():
         raise UsageError(f"there is no file or folder {str(path)!r}.")
     bounds = SearchBounds(place, follow_links=follow_links)
-    for module in FORMATS.values():
-        find: Find = importlib.import_module(module).find
-        found = find(place, bounds)
+    fault: InternalError | None = None
+    for name in FORMATS:
+        try:
+            found = _found(name, place, bounds, Guard())
+        except InternalError as error:
+            fault = fault or error
+            continue
         if found is not None:
             return found
+    if fault is not None:
+        raise fault
     return None
 
 
 def open_all_foreign(
-    path: str | Path, *, without: Set[str] = frozenset(), bounds: SearchBounds | None = None
+    path: str | Path,
+    *,
+    without: Set[str] = frozenset(),
+    bounds: SearchBounds | None = None,
+    guard: Guard | None = None,
 ) -> Sequence[Foreign]:
     """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
 
@@ -184,13 +195,14 @@ def open_all_foreign(
     """
     place = Path(path).expanduser().absolute()
     found: list[Foreign] = []
-    fault: FormatError | None = None
-    for name, module in FORMATS.items():
+    fault: EpochalError | None = None
+    guard = Guard() if guard is None else guard
+    for name in FORMATS:
         if name in without or (found and name in ANYBODYS):
             continue
         try:
-            source: Foreign | None = importlib.import_module(module).find(place, bounds)
-        except FormatError as error:
+            source = _found(name, place, bounds, guard)
+        except (FormatError, InternalError) as error:
             fault = fault or error
             continue
         if source is not None:
@@ -198,6 +210,21 @@ def open_all_foreign(
     if fault is not None and not found:
         raise fault
     return found
+
+
+def importer_member(name: str) -> str:
+    """What the importer of a format is called as a member of the fault boundary."""
+    return f"importer {name}"
+
+
+def _found(name: str, place: Path, bounds: SearchBounds | None, guard: Guard) -> Foreign | None:
+    """What one importer finds; a fault of it is an ``InternalError``, which leaves the others."""
+
+    def find() -> Foreign | None:
+        search: Find = importlib.import_module(FORMATS[name]).find
+        return search(place, bounds)
+
+    return guard.explained(importer_member(name), find)
 
 
 def stable_id(*parts: object) -> str:

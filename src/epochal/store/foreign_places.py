@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from epochal.errors import FormatError
+from epochal.errors import FormatError, InternalError
 from epochal.guard import Guard
 from epochal.imports.foreign import (
     ANYBODYS,
@@ -108,7 +108,7 @@ class ForeignPlaces:
 
     def _opened(self, path: Path, without: Set[str]) -> Sequence[Foreign]:
         """What importers find; a fault of theirs is a problem of this one place."""
-        found = self._guard.run(str(path), _opened, path, without, self._bounds)
+        found = self._guard.run(str(path), _opened, path, without, self._bounds, self._guard)
         return [self._faulty(path)] if found is None else found
 
     def _runs_at(self, place: Place) -> Sequence[tuple[Foreign, ForeignRun]]:
@@ -134,7 +134,8 @@ def _runs_of(source: Foreign) -> Iterator[tuple[Foreign, ForeignRun]]:
 def runs_at(path: Path, *, follow_links: bool = False) -> Sequence[tuple[Foreign, ForeignRun]]:
     """The runs of other trackers in one file or folder."""
     bounds = SearchBounds(path, follow_links=follow_links)
-    return [pair for source in _opened(path, frozenset(), bounds) for pair in _runs_of(source)]
+    found = _opened(path, frozenset(), bounds, Guard())
+    return [pair for source in found for pair in _runs_of(source)]
 
 
 class UnreadableFile:
@@ -177,10 +178,10 @@ class UnreadableFile:
         raise KeyError(file)
 
 
-def _opened(path: Path, without: Set[str], bounds: SearchBounds) -> Sequence[Foreign]:
+def _opened(path: Path, without: Set[str], bounds: SearchBounds, guard: Guard) -> Sequence[Foreign]:
     try:
-        return open_all_foreign(path, without=without, bounds=bounds)
+        return open_all_foreign(path, without=without, bounds=bounds, guard=guard)
     except FileNotFoundError:  # gone between two looks
         return []
-    except (FormatError, OSError) as error:
+    except (FormatError, InternalError, OSError) as error:
         return [UnreadableFile(path, "an unknown tracker", str(error))]
