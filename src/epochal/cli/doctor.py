@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if args.json:
             say_json(_as_data(view, found))
         else:
-            say("\n".join(_report(view, found)))
+            say("\n".join([*_report(view, found), *_own_faults(view)]))
     return 1 if any(finding.severity == "error" for finding in found) else 0
 
 
@@ -80,6 +80,26 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     counts = [(word, sum(f.severity == word for f in found)) for word in _GRAVITY]
     yield ""
     yield ", ".join(f"{n} {_plural(word, n)}" for word, n in counts if n) + "."
+
+
+def _own_faults(view: RunView) -> Iterator[str]:
+    """Faults of Epochal itself: which member, how often, in a line."""
+    errors = view.internal_errors()
+    if not errors:
+        return
+    what = "an internal error" if len(errors) == 1 else f"internal errors in {len(errors)} members"
+    yield ""
+    yield f"Epochal itself had {what}; the record of the run is not affected:"
+    for error in (entry.record for entry in errors):
+        count = error.get("count")
+        times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""
+        yield from _wrapped(
+            "    ", one_line(f"{error.get('member')}: {error.get('reason')}{times}")
+        )
+    name = view.info.name
+    yield from _wrapped(
+        "  ", f"Please report this with the tracebacks that 'epochal doctor {name} --json' prints."
+    )
 
 
 def _lines(finding: Finding) -> Iterator[str]:
@@ -124,6 +144,10 @@ def _as_data(view: RunView, found: Sequence[Finding]) -> dict[str, Any]:
         "epoch": info.epoch,
         "errors": sum(finding.severity == "error" for finding in found),
         "warnings": sum(finding.severity == "warning" for finding in found),
+        "internal_errors": [
+            {k: v for k, v in entry.record.items() if k not in ("log", "name")}
+            for entry in view.internal_errors()
+        ],
         "findings": [
             {k: v for k, v in finding.record().items() if k != "log"} for finding in found
         ],

@@ -16,8 +16,9 @@ from typing import Any, NoReturn, cast
 import epochal
 from epochal.cli.command import Command
 from epochal.cli.output import complain
-from epochal.console.verbosity import Verbosity, set_verbosity
-from epochal.errors import EpochalError
+from epochal.console.verbosity import Verbosity, set_verbosity, verbose
+from epochal.errors import EpochalError, InternalError
+from epochal.guard import describe_traceback, interrupting
 from epochal.settings import export_verbosity
 
 # What it is called, and what it does; the module of the same name is loaded when it is used.
@@ -79,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             _parser().print_help()
             return 2
         _set_verbosity(args)
-        code = _load(args.command).run(args)
+        with interrupting():
+            code = _load(args.command).run(args)
         sys.stdout.flush()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
@@ -90,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except (EpochalError, OSError) as error:
+        if isinstance(error, InternalError) and error.__cause__ is not None:
+            verbose("%s", describe_traceback(error.__cause__))
         complain(f"epochal: {error}")
         return 1
     return code

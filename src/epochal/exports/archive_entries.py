@@ -122,7 +122,7 @@ def _groups(run: RunView) -> Iterable[_Group]:
         for entries in by_name.values():
             yield _group(run_id, kind, entries)
     yield _group(run_id, "log", by_time(run, *LOG_KINDS))
-    yield _group(run_id, "findings", run.findings(most=None))
+    yield _group(run_id, "findings", [*run.findings(most=None), *run.internal_errors()])
     yield _group(run_id, "graph", by_time(run, "graph"))
     yield _group(run_id, "timeline", by_time(run, *TIMELINE_KINDS))
 

@@ -41,8 +41,8 @@ async def blobs(request: Request) -> Response:
 
 
 async def findings(request: Request) -> Response:
-    """``…/findings``: what the health rules found, of all ranks, by time."""
-    return await _entries(request, lambda run, _: run.findings())
+    """``…/findings``: what the health rules found, of all ranks, by time; then our own faults."""
+    return await _entries(request, lambda run, _: [*run.findings(), *run.internal_errors()])
 
 
 async def graph(request: Request) -> Response:

@@ -4,6 +4,8 @@ An attempt whose findings' file was finished, or is being written, is covered by
 read through the health rules; their findings have the ids they would have had, so those that were
 written before a companion died are not told twice. How the run ended is no rule's to know while it
 goes on, and is added here for every run that did not end well.
+
+A rule that fails or hangs costs its own findings only; ``guard`` says which did.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
 from epochal.health.engine import Health
 from epochal.health.finding import Finding, told_as
 from epochal.journal.layout import FINDINGS, LOOP
@@ -27,6 +30,8 @@ from epochal.store.state import RunState
 # About a second's reading: a server answers other questions as well.
 RECORDS_A_LOOK = 50_000
 _WRITER = "diagnosis"
+# For such a look where no alarm reaches a rule that hangs.
+_LOOK_BUDGET_S = 60.0
 # Behind what the rules found.
 _ENDING_PART = 1
 _LATE_PART = 2
@@ -35,7 +40,9 @@ _LATE_PART = 2
 class Diagnosis:
     """The findings of a run's uncovered attempts, read on from where they were read to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, look_budget_s: float = _LOOK_BUDGET_S) -> None:
+        self.guard = Guard()
+        self._look_budget_s = look_budget_s
         self._attempts: dict[int, _Attempt] = {}
         # Whether all records of uncovered attempts had been read at the last call.
         self.is_complete = False
@@ -47,25 +54,47 @@ class Diagnosis:
         found: list[Entry] = []
         self.is_complete = True
         for number in sorted({part.name.attempt for part in state.parts} - covered):
-            attempt = self._attempts.setdefault(number, _Attempt(number, state.config))
-            self.is_complete &= attempt.read_on(state.parts, most=most)
+            attempt = self._attempts.get(number)
+            if attempt is None:
+                attempt = self._attempts[number] = _Attempt(number, state.config, self.guard)
+            self.is_complete &= self._read_on(attempt, state.parts, most)
             found += [entry for entry in attempt.found() if told_as(entry.record) not in written]
         written |= {told_as(entry.record) for entry in found}
-        for place, (number, record) in enumerate(late_findings(state, written)):
+        for place, (number, record) in enumerate(late_findings(state, written, guard=self.guard)):
             found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
-        ending = None if is_live else bad_ending(state, now=time.time())
+        ending = None if is_live else self._ending(state)
         if ending is not None:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
             found.append(Entry(position, 0, ending.record()))
         return found
 
+    def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
+        """Have the rules read; whether that was all. Only files that cannot be read raise."""
+
+        def read() -> Outcome[bool]:
+            return self.guard.outcome(
+                _WRITER, lambda: attempt.read_on(parts, most=most), expected=EXPECTED
+            )
+
+        if may_interrupt() or most is None:
+            with self.guard.armed():
+                outcome: Outcome[bool] | None = read()
+        else:
+            outcome = self.guard.bounded(_WRITER, read, budget_s=self._look_budget_s)
+        if outcome is not None and isinstance(outcome.error, EXPECTED):
+            raise outcome.error
+        return outcome is not None and bool(outcome.value)
+
+    def _ending(self, state: RunState) -> Finding | None:
+        return self.guard.run("ending", lambda: bad_ending(state, now=time.time()))
+
 
 class _Attempt:
     """One attempt and the rules that have read it so far."""
 
-    def __init__(self, number: int, config: dict[str, object]) -> None:
+    def __init__(self, number: int, config: dict[str, object], guard: Guard) -> None:
         self._number = number
-        self._health = Health(config=config)
+        self._health = Health(config=config, guard=guard)
         self._next: dict[tuple[str, int], int] = {}
         self._is_closed = False
         self._found: list[Finding] = []
@@ -93,7 +122,8 @@ class _Attempt:
         grown = {finding.id: finding for finding in self._health.open_findings}
         last = {finding.id: place for place, finding in enumerate(self._found)}
         for identity, finding in grown.items():
-            self._found[last[identity]] = finding
+            if identity in last:
+                self._found[last[identity]] = finding
         return [
             Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
             for place, finding in enumerate(self._found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.finding import told_as
 from epochal.health.rules.alert_failed import AlertFailed
@@ -13,13 +14,13 @@ from epochal.store.state import RunState
 
 
 def late_findings(
-    state: RunState, written: Collection[tuple[str, ...]]
+    state: RunState, written: Collection[tuple[str, ...]], *, guard: Guard | None = None
 ) -> Iterator[tuple[int, Record]]:
     """Findings of failed alerts that are not ``written``, each with its attempt."""
     by_attempt: dict[int, Health] = {}
     for entry in entries_of(state, ("event",), name=AlertFailed.name, rank=None):
         attempt = entry.position.attempt
-        health = by_attempt.setdefault(attempt, Health(rules=[AlertFailed]))
+        health = by_attempt.setdefault(attempt, Health(rules=[AlertFailed], guard=guard))
         for finding in health.feed(entry.record, writer=entry.position.writer):
             if told_as(finding.record()) not in written:
                 yield attempt, finding.record()

@@ -18,6 +18,7 @@ from epochal.store.columns import SeriesKey, unix_time
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis, is_ending
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.held import Held
+from epochal.store.internal_errors import met_errors, recorded_errors
 from epochal.store.labels import check_labels
 from epochal.store.naming import no_metric, resolve
 from epochal.store.part import StalePartError
@@ -513,6 +514,14 @@ class LocalRun:
         if row.worked_out != counted:
             row.worked_out = counted
             self.has_news = True
+
+    @_locked
+    def internal_errors(self) -> list[Entry]:
+        """Faults of Epochal itself: recorded ones by time, then those met in reading the run."""
+        recorded = self._ask(recorded_errors)
+        unread = self._held.guard.faults.get(self.place)
+        met = [*self._diagnosis.guard.faults.values(), *([] if unread is None else [unread])]
+        return [*recorded, *met_errors(met, now=time.time())]
 
     @_locked
     def machines(self) -> Sequence[Machine]:

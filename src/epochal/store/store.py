@@ -142,6 +142,13 @@ class RunView(Protocol):
         At most so many records are read for that at one call, None for all of them.
         """
 
+    def internal_errors(self) -> list[Entry]:
+        """Faults of Epochal itself, each member's first as an ``internal-error`` event.
+
+        Recorded ones by time, then those that members met in reading the run here. ``count`` says
+        how often the member failed, as far as that is known. None of them affects the run.
+        """
+
     def machines(self) -> Sequence[Machine]:
         """The run's machines as they were a moment ago; none when nobody reads them."""
 

@@ -11,6 +11,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { showFinding } from "./parts/finding-list.tsx";
+import { InternalErrors } from "./parts/internal-errors.tsx";
 import { MEANINGS } from "./parts/meanings.ts";
 import { Ranges } from "./parts/ranges.tsx";
 import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
@@ -43,6 +44,7 @@ function FindingsOf({ page, run }: { readonly page: Page; readonly run: RunRow }
       <ol class="found-list">
         {shown.map((finding) => <li key={finding.id}><FindingCard page={page} finding={finding} /></li>)}
       </ol>
+      <InternalErrors page={page} />
       <Ranges page={page} run={run} />
     </div>
   );

@@ -40,7 +40,7 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
   },
   event: (fields, step) => {
     const name = words(fields["name"]);
-    const level = name === "exception" ? "error" : name === "records-lost" ? "warning" : "info";
+    const level = name === "exception" ? "error" : name === "records-lost" || name === "internal-error" ? "warning" : "info";
     const { traceback, ...facts } = fields;
     const trace = typeof traceback === "string" ? `\n${traceback}` : "";
     return { level, word: "event", text: `${name}${atStep(step)} ${factsText(facts)}`.trimEnd() + trace };

@@ -14,6 +14,7 @@ import type { RunDetail, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
+import { InternalErrors } from "./parts/internal-errors.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
 import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
@@ -40,6 +41,7 @@ function Overview({ page }: PanelProps): JSX.Element {
       </div>
       <div class="overview-side">
         <FindingsCard page={page} />
+        <InternalErrors page={page} />
         {detail !== null && <MachineCard page={page} detail={detail} />}
         <SampleCard page={page} row={row} />
       </div>

@@ -25,20 +25,32 @@ export interface Finding {
   readonly t: number | null;
 }
 
+/** A fault of Epochal itself, of one of its members; the run is not affected. */
+export interface InternalError {
+  readonly member: string;
+  readonly reason: string;
+  readonly count: number;
+}
+
 export interface Findings {
   /** Those that still hold before those that are over, the gravest first, then the newest; null until the first answer. */
   readonly all: ReadonlySignal<readonly Finding[] | null>;
+  readonly internalErrors: ReadonlySignal<readonly InternalError[]>;
   apply(news: News): void;
 }
 
+const INTERNAL_ERROR = "internal-error";
 const SEVERITIES: readonly Severity[] = ["info", "warning", "error"];
 
 export function createFindings(source: Source, run: ReadonlySignal<string | null>): Findings {
   const all = signal<readonly Finding[] | null>(null);
+  const internalErrors = signal<readonly InternalError[]>([]);
   const ask = (id: string): void => {
     source.entries("findings", id, { limit: 5000 }).then(
       ({ entries }) => {
-        if (run.peek() === id) all.value = findingsOf(id, entries);
+        if (run.peek() !== id) return;
+        all.value = findingsOf(id, entries.filter(({ kind }) => kind === "finding"));
+        internalErrors.value = internalErrorsOf(entries);
       },
       () => {
         if (run.peek() === id) all.value ??= [];
@@ -48,14 +60,16 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
   effect(() => {
     const id = run.value;
     all.value = null;
+    internalErrors.value = [];
     if (id !== null) ask(id);
   });
   return {
     all,
+    internalErrors,
     apply(news) {
       const id = run.peek();
       if (id === null) return;
-      if (news.type === "records" && news.run === id && news.entries.some(({ kind }) => kind === "finding")) ask(id);
+      if (news.type === "records" && news.run === id && news.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)) ask(id);
       if (news.type === "reset" && (news.run === null || news.run === id)) ask(id);
     },
   };
@@ -71,6 +85,19 @@ export function findingsOf(run: string, entries: readonly EntryRow[]): readonly 
   }
   const place = ({ isOpen, severity }: Finding): number => Number(isOpen) * SEVERITIES.length + SEVERITIES.indexOf(severity);
   return [...byId.values()].reverse().sort((one, other) => place(other) - place(one));
+}
+
+/** Each member once: what it raised first, and how often it failed in all processes. */
+export function internalErrorsOf(entries: readonly EntryRow[]): readonly InternalError[] {
+  const byMember = new Map<string, InternalError>();
+  for (const { name, record } of entries) {
+    if (name !== INTERNAL_ERROR) continue;
+    const member = text(record?.["member"]) ?? "a member";
+    const count = typeof record?.["count"] === "number" ? record["count"] : 1;
+    const known = byMember.get(member);
+    byMember.set(member, { member, reason: known?.reason ?? text(record?.["reason"]) ?? "", count: (known?.count ?? 0) + count });
+  }
+  return [...byMember.values()];
 }
 
 function findingOf(run: string, { record, t, position }: EntryRow): Finding {

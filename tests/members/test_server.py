@@ -1,0 +1,119 @@
+"""Each endpoint fails, a rule fails or hangs while a run is read, and the server goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.routing import Mount, Route
+
+import epochal
+from epochal.health.catalogue import RULES
+from epochal.server.routes import routes
+from epochal.store import local_run
+from epochal.store.diagnosis import Diagnosis
+from tests.members.faults import RAISING, hanging
+from tests.server.live import Server, serving
+
+every_fault = pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+FINDINGS = "/api/runs/{id}/findings"
+
+
+@pytest.fixture
+def run_id(tmp_path: Path) -> str:
+    run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
+    for step in range(5):
+        run.log({"loss": math.nan if step == 2 else 1.0}, step=step)
+    run.finish()
+    return run.id
+
+
+@pytest.fixture
+def table() -> list[Route | Mount]:
+    return routes()
+
+
+def endpoints() -> list[str]:
+    return [route.path for route in routes() if isinstance(route, Route)]
+
+
+@every_fault
+def test_an_endpoint_that_fails_answers_500_and_the_others_go_on(
+    fault: Callable[..., Any],
+    run_id: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    broken: dict[str, bool] = {}
+    made = [_breakable(route, broken, fault) for route in routes()]
+    monkeypatch.setattr("epochal.server.app.routes", lambda: made)
+    with serving(tmp_path) as server:
+        for number, path in enumerate(endpoints(), start=1):
+            address = path.replace("{run_id}", run_id).replace("{file}", "x")
+            method = "PATCH" if path.endswith("/labels") else "GET"
+            broken[path] = True
+            for _ in range(2):
+                answer = server.ask(address, method=method, headers=_JSON, body=b"{}")
+                assert (path, answer.status) == (path, 500)
+            broken[path] = False
+            assert server.ask("/healthz").json["faults"] == 2 * number
+            assert server.ask("/api/runs").json["total"] == 1
+    assert capsys.readouterr().err.count("epochal: internal error in request") == len(endpoints())
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def _breakable(
+    route: Route | Mount, broken: dict[str, bool], fault: Callable[..., Any]
+) -> Route | Mount:
+    assert isinstance(route, Route)
+    endpoint, path = route.endpoint, route.path
+
+    async def either(request: Any) -> Any:
+        return fault() if broken.get(path) else await endpoint(request)
+
+    return Route(path, either, methods=list(route.methods or ()))
+
+
+def errors_of(server: Server, run_id: str) -> list[dict[str, Any]]:
+    answer = server.ask(FINDINGS.replace("{id}", run_id))
+    assert answer.status == 200
+    rows = answer.json["entries"]
+    return [row["record"] for row in rows if row["name"] == "internal-error"]
+
+
+@every_fault
+def test_findings_are_answered_while_a_rule_fails(
+    fault: Callable[..., Any], run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = next(rule for rule in RULES if rule.name == "divergence")
+    monkeypatch.setattr(broken, "see", fault)
+    with serving(tmp_path) as server:
+        (error,) = errors_of(server, run_id)
+        assert (error["member"], error["count"]) == ("rule divergence", 3)
+        assert "Traceback" in error["traceback"]
+        found = server.ask(FINDINGS.replace("{id}", run_id)).json["entries"]
+        assert [row["record"]["rule"] for row in found if row["kind"] == "finding"] == ["nonfinite"]
+        assert server.ask("/healthz").json["faults"] == 0
+
+
+def test_a_rule_that_hangs_holds_up_its_own_run_for_a_while(
+    run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_run, "Diagnosis", lambda: Diagnosis(look_budget_s=0.05))
+    monkeypatch.setattr(RULES[0], "see", hanging)
+    with serving(tmp_path) as server:
+        (error,) = errors_of(server, run_id)
+        assert (error["member"], error["reason"][:14]) == ("diagnosis", "BudgetExceeded")
+        assert "hanging" in error["traceback"]
+        assert server.ask(f"/api/runs/{run_id}").status == 200
+
+
+@pytest.fixture(autouse=True)
+def short_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.members.faults.HANG_S", 2.0)

@@ -1,0 +1,183 @@
+"""What fails or hangs in the training's own process: the loop and ``finish()`` go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import epochal
+from epochal.cli.main import main
+from epochal.console.printer import Console
+from epochal.guard import Guard
+from epochal.health.catalogue import RULES
+from epochal.health.engine import Health
+from epochal.run import findings_shown
+from epochal.run.callbacks import Callbacks
+from epochal.run.findings_shown import FindingsShown
+from epochal.run.run import Run
+from epochal.telemetry.sampler import ResourceSampler
+from tests.doubles.journals import of_kind
+from tests.members import faults
+from tests.members.faults import ALL, RAISING, hanging
+
+every_fault = pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
+SOURCES = ("_host", "_gpu", "_memory")
+
+
+@pytest.fixture(autouse=True)
+def short_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults, "HANG_S", 2.0)
+
+
+def started(folder: Path, **options: Any) -> Run:
+    return epochal.init("p", "a", dir=folder, companion=False, **options)
+
+
+def errors_in(run: Run) -> list[dict[str, Any]]:
+    return [event for event in of_kind(run.dir, "event") if event["name"] == "internal-error"]
+
+
+def hooks() -> list[str]:
+    """Every method of a run that takes a callback."""
+    return [
+        name
+        for name in dir(Run)
+        if name.startswith(("on_", "after_")) and "Callable" in str(signature(getattr(Run, name)))
+    ]
+
+
+def test_every_hook_is_known(tmp_path: Path) -> None:
+    run = started(tmp_path, console=False)
+    lists = {name[1:] for name, value in vars(run).items() if isinstance(value, Callbacks)}
+    assert lists == set(hooks())
+
+
+@every_fault
+@pytest.mark.parametrize("hook", hooks())
+def test_a_callback_that_fails_reaches_neither_the_loop_nor_the_next(
+    hook: str, fault: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = started(tmp_path, console=False)
+    calls: list[object] = []
+    getattr(run, hook)(fault)
+    getattr(run, hook)(lambda *_args: calls.append(hook))
+    for step in range(3):
+        run.log({"loss": 1.0}, step=step)
+        time.sleep(0.01)
+    run.finish()
+    assert run.finished
+    assert of_kind(run.dir, "finish")[0]["status"] == "finished"
+    called = [event["member"] for event in errors_in(run)]
+    assert len(called) == len(set(called)) == (1 if calls else 0)
+    if hook not in ("on_tick", "on_line"):  # these are called when there is something to tell
+        assert calls == [hook]
+
+
+@every_fault
+def test_a_console_line_that_fails_is_left_out(
+    fault: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = started(tmp_path, console=True)
+    monkeypatch.setattr(Console, "_write", fault)
+    run.log_step(0, 0.1, 10, 10.0, 1.0, 2.0, 1e-3)
+    run.finish()
+    assert of_kind(run.dir, "step")[0]["loss"] == 2.0
+    assert of_kind(run.dir, "finish")[0]["status"] == "finished"
+    assert "console line" in [event["member"] for event in errors_in(run)]
+
+
+@pytest.mark.parametrize("fault", ALL.values(), ids=ALL.keys())
+def test_a_rule_that_fails_when_a_run_finishes_keeps_nobody(
+    fault: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(findings_shown, "_HANGS_S", 0.2)
+    monkeypatch.setattr(findings_shown, "_LEAST_HANGS_S", 0.2)
+    broken = next(rule for rule in RULES if rule.name == "divergence")
+    monkeypatch.setattr(broken, "see", fault)
+    run = started(tmp_path, console=True)
+    FindingsShown(run).begin()  # a companion would be started with it
+    run.log({"loss": math.nan}, step=0)
+    began_s = time.monotonic()
+    run.finish()
+    if fault is hanging:
+        assert time.monotonic() - began_s < faults.HANG_S
+    (event,) = errors_in(run)
+    assert event["member"] == ("diagnosis" if fault is hanging else "rule divergence")
+    assert "Traceback" in event["traceback"]
+    assert "nonfinite" in _doctor(run, capsys, monkeypatch)
+
+
+def _doctor(run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.undo()
+    capsys.readouterr()
+    main(["doctor", str(run.dir)])
+    text = capsys.readouterr().out
+    assert "Epochal itself had an internal error" in text
+    return text
+
+
+@pytest.mark.parametrize("fault", ALL.values(), ids=ALL.keys())
+def test_a_source_that_fails_leaves_its_readings_out_of_an_epoch(
+    fault: Callable[..., Any],
+) -> None:
+    for source in SOURCES:
+        guard = Guard()
+        sampler = ResourceSampler(guard=guard, source_budget_s=0.2 if fault is hanging else 10.0)
+        getattr(sampler, source).sample = fault
+        sample = sampler.sample()
+        assert (sample.ram_total is None) == (source == "_host")
+        sampler.close()
+        (member,) = guard.faults
+        assert member.startswith("source ")
+
+
+def test_a_monitor_goes_on_with_a_source_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    monitor = epochal.Monitor(2, dir=tmp_path, console=False, companion=False)
+    monitor._sampler._budget_s = 0.05
+    monkeypatch.setattr(monitor._sampler._host, "sample", lambda: ended.wait(faults.HANG_S))
+    monitor.log(0, 1.0, {"loss": 1.0})
+    monitor.log(1, 1.0, {"loss": 0.5})
+    ended.set()
+    monitor.finish()
+    (event,) = errors_in(monitor.run)
+    assert (event["member"], event["reason"][:14]) == ("source host", "BudgetExceeded")
+    assert len(of_kind(monitor.run.dir, "epoch")) == 2
+
+
+def test_the_doctor_shows_a_fault_that_it_meets_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = started(tmp_path, console=False)
+    run.log({"loss": math.nan}, step=0)
+    run.finish()
+    for fault in ALL.values():
+        with monkeypatch.context() as patch:
+            patch.setitem(Guard.__init__.__kwdefaults__ or {}, "tick_s", 0.01)
+            patch.setitem(Health.__init__.__kwdefaults__ or {}, "rule_budget_s", 0.05)
+            broken = next(rule for rule in RULES if rule.name == "divergence")
+            patch.setattr(broken, "see", fault)
+            assert main(["doctor", str(run.dir), "--json"]) == 1
+            said = json.loads(capsys.readouterr().out)
+            assert main(["--dir", str(tmp_path), "ls"]) == 0
+            assert "p" in capsys.readouterr().out
+        (error,) = said["internal_errors"]
+        assert error["member"] == "rule divergence"
+        assert "Traceback" in error["traceback"]
+        assert [one["rule"] for one in said["findings"]] == ["nonfinite"]
