@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 FORMAT_VERSION = 1
+# While a companion sees the process of its run alive, it writes something about this often.
+HEARTBEAT_EVERY_S = 30.0
 _LARGEST = sys.float_info.max
 
 Record = dict[str, Any]
@@ -110,6 +112,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("gpu", "time", "gpu/", _GPU_SCALARS),
         Kind("gpu-model", "none"),
         Kind("system", "time", "system/", _SYSTEM_SCALARS),
+        Kind("heartbeat", "none"),
         Kind("sol", "none"),
         Kind("allocator", "step", "memory/"),
         Kind("dataset", "none"),

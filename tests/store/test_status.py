@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -52,11 +54,114 @@ def test_a_run_says_what_its_companion_saw_of_its_newest_attempt(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("age", "text"), [(59, "running"), (60, "silent 1 min"), (7300, "silent 2 h")]
+    ("age", "text"), [(89, "running"), (90, "silent 1 min"), (7300, "silent 2 h")]
 )
 def test_a_process_out_of_sight_is_judged_by_its_newest_record(age: float, text: str) -> None:
     derived = derive_status(finish=None, process=ELSEWHERE, updated=1000.0, now=1000.0 + age)
     assert derived.text == text
+
+
+@pytest.mark.parametrize(
+    ("age", "state", "text"),
+    [
+        (60, "running", "running"),
+        (90, "silent", "silent 1 min"),
+        (3599, "silent", "silent 59 min"),
+        (3600, "crashed", "gone"),
+    ],
+)
+def test_a_companion_that_falls_silent_is_gone_after_an_hour(
+    age: float, state: str, text: str
+) -> None:
+    derived = derive_status(
+        finish=None, process=ELSEWHERE, updated=1000.0, now=1000.0 + age, has_companion=True
+    )
+    assert (derived.state, derived.text) == (state, text)
+    assert state == "running" or "another-machine" in str(derived.reason)
+
+
+@pytest.mark.parametrize("skew", [-7200.0, 7200.0])
+def test_a_clock_that_is_wrong_does_not_make_a_running_run_silent(skew: float) -> None:
+    now = 1e6
+    derived = derive_status(
+        finish=None,
+        process=ELSEWHERE,
+        updated=now + skew,
+        now=now,
+        written=now - 20,
+        has_companion=True,
+    )
+    assert derived.state == "running"
+    assert "the clock of another-machine is 2 h" in str(derived.reason)
+
+
+def test_a_clock_that_is_ahead_does_not_make_a_dead_run_running() -> None:
+    now = 1e6
+    derived = derive_status(
+        finish=None,
+        process=ELSEWHERE,
+        updated=now + 7200,
+        now=now,
+        written=now - 7200,
+        has_companion=True,
+    )
+    assert (derived.state, derived.text) == ("crashed", "gone")
+
+
+def test_a_run_that_a_reader_sees_grow_is_running_whatever_clocks_say() -> None:
+    now = 1e6
+    derived = derive_status(
+        finish=None,
+        process=ELSEWHERE,
+        updated=now - 7200,
+        now=now,
+        written=now - 7200,
+        grew=now - 5,
+        has_companion=True,
+    )
+    assert derived.state == "running"
+
+
+def _on_another_machine(root: Path, t: float) -> Journal:
+    """A run whose loop wrote its only record an hour before its companion wrote last."""
+    journal = Journal(root)
+    header = {"log": "run", "v": 1, "id": "id-x", "name": "x", **ELSEWHERE}
+    journal.path().write_bytes(
+        encode({**header, "t": t - 3700}) + encode({"log": "metrics", "t": t - 3600, "step": 1})
+    )
+    beat = {"log": "heartbeat", "t": t}
+    path = journal.path("telemetry-there")
+    path.write_bytes(encode({**header, "t": t - 3700, "rank": 0}) + encode(beat))
+    for file in (journal.path(), path):
+        os.utime(file, (t, t))
+    return journal
+
+
+def test_a_loop_that_says_nothing_for_an_hour_runs_while_its_companion_beats(
+    tmp_path: Path,
+) -> None:
+    journal = _on_another_machine(tmp_path, time.time() - 20)
+    assert load_run(journal.folder.path).status.text == "running"
+
+
+def test_a_run_whose_companion_has_not_beaten_for_hours_is_gone(tmp_path: Path) -> None:
+    journal = _on_another_machine(tmp_path, time.time() - 3 * 3600)
+    run = load_run(journal.folder.path)
+    assert (run.status.state, run.status.text) == ("crashed", "gone")
+    assert "for 3 h" in str(run.status.reason)
+    assert [entry.record["rule"] for entry in run.findings()] == ["crashed"]
+    path = journal.path("telemetry-there")
+    with path.open("ab") as file:
+        file.write(encode({"log": "heartbeat", "t": time.time()}))
+    run.refresh()
+    assert run.status.state == "running"
+
+
+def test_a_run_without_a_companion_is_never_called_gone(tmp_path: Path) -> None:
+    journal = _on_another_machine(tmp_path, time.time() - 3 * 3600)
+    journal.add({"log": "event", "name": "companion-lost", "exit_code": -9})
+    os.utime(journal.path(), (1.0, 1.0))
+    assert load_run(journal.folder.path).status.state == "silent"
 
 
 def test_a_run_without_records_waits(tmp_path: Path) -> None:

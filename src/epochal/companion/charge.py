@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.journal.layout import LOOP, RunFolder
+from epochal.journal.layout import LOOP, TELEMETRY, RunFolder
 
 GRACE_S = 30.0
 
@@ -40,7 +40,7 @@ class Charge:
     @property
     def own_writer(self) -> str:
         """The name this companion writes under."""
-        return f"telemetry-{self.node}"
+        return f"{TELEMETRY}{self.node}"
 
 
 def parse(argv: Sequence[str] | None = None) -> Charge:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.companion.charge import Charge
@@ -32,12 +33,20 @@ class OwnJournal:
         *,
         name: str | None = None,
         farewell: str = "telemetry ends with its run",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._charge = charge
         self._name = charge.own_writer if name is None else name
         self._farewell = farewell
         self._writer: JournalWriter | None = None
         self._lock = threading.RLock()  # threads of sinks, alerts and sensors report faults here
+        self._clock = clock
+        self._wrote_at_s = clock()
+
+    @property
+    def idle_s(self) -> float:
+        """For how long nothing has been written."""
+        return self._clock() - self._wrote_at_s
 
     def open(self) -> None:
         """Make the file now, for one that means something without records: nothing was found."""
@@ -48,6 +57,7 @@ class OwnJournal:
         """Append one record; ``at`` in Unix seconds, now if left out."""
         if not self._charge.folder.journal.is_dir():
             return
+        self._wrote_at_s = self._clock()
         moment = now() if at is None else at
         record = encode({"log": kind, "t": moment, **fields})
         with self._lock:

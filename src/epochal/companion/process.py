@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Literal
 
-from epochal.companion import ending
+from epochal.companion import ending, heartbeat
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
@@ -102,6 +102,8 @@ class Companion:
         host_every_s = telemetry.host_every_s
         tasks.every(host_every_s, "host telemetry", telemetry.sample_host, budget_s=_TELEMETRY_S)
         tasks.every(SYNC_EVERY_S, "sync", self._durable.sync, budget_s=_DISK_S)
+        beats = heartbeat.Heartbeat(self.journal)
+        tasks.every(heartbeat.LOOK_EVERY_S, "heartbeat", beats.look, budget_s=_DISK_S)
         if self._charge.is_main:
             tasks.every(LOOK_EVERY_S, "sealing", self._sealing.look)
             tasks.every(_LOOK_EVERY_S, "sinks", self.relay.look)

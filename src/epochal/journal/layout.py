@@ -28,6 +28,8 @@ from epochal.journal.regular_file import NotRegularFileError, read_regular
 
 LOOP = "loop"
 FINDINGS = "findings"
+# Companions write as telemetry-<node>.
+TELEMETRY = "telemetry-"
 _RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
 _MAX_SLUG_BYTES = 100

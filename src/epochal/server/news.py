@@ -15,13 +15,14 @@ from epochal.record import Axis, Position, Record, axis_of, scalars_of
 from epochal.server.cursor import is_within, position_text
 from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry
+from epochal.store.part import DENSE_KINDS
 from epochal.store.store import RunView
 
 # Further behind than this, history is asked for anew.
 MAX_RECORDS = 20_000
 MAX_ENTRY_BYTES = 256 * 1024
 # Kinds that are all numbers, and the header of each file: never entries.
-_NO_ENTRIES = frozenset({"run", "step", "metrics", "moe", "gpu", "system", "abs-maxes"})
+_NO_ENTRIES = DENSE_KINDS | {"run"}
 _CHILD = "child-"
 
 

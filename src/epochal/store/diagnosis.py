@@ -20,7 +20,7 @@ from epochal.health.engine import Health
 from epochal.health.finding import Finding, told_as
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.record import Position, Record, moment_of
-from epochal.store.answers import Entry
+from epochal.store.answers import Entry, Status
 from epochal.store.ending import bad_ending
 from epochal.store.late_findings import late_findings
 from epochal.store.part import Part
@@ -47,8 +47,9 @@ class Diagnosis:
         # Whether all records of uncovered attempts had been read at the last call.
         self.is_complete = False
 
-    def entries(self, state: RunState, *, is_live: bool, most: int | None) -> list[Entry]:
+    def entries(self, state: RunState, status: Status, *, most: int | None) -> list[Entry]:
         """Findings that no file of the run has; ``most`` bounds how many records are read now."""
+        is_live = status.state == "running"
         written = _written(state)
         covered = watched_attempts(state, is_live=is_live)
         found: list[Entry] = []
@@ -62,7 +63,7 @@ class Diagnosis:
         written |= {told_as(entry.record) for entry in found}
         for place, (number, record) in enumerate(late_findings(state, written, guard=self.guard)):
             found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
-        ending = None if is_live else self._ending(state)
+        ending = None if is_live else self._ending(state, status)
         if ending is not None:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
             found.append(Entry(position, 0, ending.record()))
@@ -85,8 +86,13 @@ class Diagnosis:
             raise outcome.error
         return outcome is not None and bool(outcome.value)
 
-    def _ending(self, state: RunState) -> Finding | None:
-        return self.guard.run("ending", lambda: bad_ending(state, now=time.time()))
+    def _ending(self, state: RunState, status: Status) -> Finding | None:
+        outcome = self.guard.outcome(
+            "ending", lambda: bad_ending(state, status, now=time.time()), expected=EXPECTED
+        )
+        if isinstance(outcome.error, EXPECTED):
+            raise outcome.error
+        return outcome.value
 
 
 class _Attempt:

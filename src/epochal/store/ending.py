@@ -8,12 +8,12 @@ from typing import Any
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Finding
 from epochal.health.rules.out_of_memory import EVENT as OUT_OF_MEMORY
+from epochal.store.answers import Status
 from epochal.store.entries import entries_of
 from epochal.store.state import RunState
-from epochal.store.status import derive_status
 
 
-def bad_ending(state: RunState, *, now: float) -> Finding | None:
+def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None:
     """The finding of a newest attempt that failed, crashed or was stopped; None of any other.
 
     ``now`` in Unix seconds.
@@ -21,17 +21,10 @@ def bad_ending(state: RunState, *, now: float) -> Finding | None:
     header = state.header
     if header is None or "pid" not in header:
         return None  # of another tracker's run nobody knows whether a process is gone
-    vanished = _event(state, "vanished")
-    status = derive_status(
-        finish=state.finish,
-        process=header,
-        updated=state.updated,
-        now=now,
-        vanished=_text(vanished.get("sentence")),
-    )
     how = _bad(status.state)
     if how is None:
         return None
+    vanished = _event(state, "vanished")
     return ending_finding(
         how,
         run=str(header.get("name") or header.get("id")),
@@ -54,7 +47,3 @@ def _event(state: RunState, name: str) -> Mapping[str, Any]:
     """The newest event of this name in the newest attempt."""
     events = entries_of(state, ("event",), name=name, rank=None)
     return next((e.record for e in reversed(events) if e.position.attempt == state.attempts), {})
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None

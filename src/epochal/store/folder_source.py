@@ -78,6 +78,11 @@ class FolderSource:
         return self._known.newest_s
 
     @property
+    def journal_written_s(self) -> float | None:
+        """When a part that is not sealed was written last."""
+        return self._known.journal_written_s
+
+    @property
     def _files(self) -> Identity:
         self._identity.refresh(self._known)
         return self._identity

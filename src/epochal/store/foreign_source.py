@@ -26,6 +26,7 @@ class ForeignSource:
     """
 
     is_newer = False
+    journal_written_s: float | None = None
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ from epochal.store.row import Row
 T = TypeVar("T")
 
 # Part of the file's name: an older Epochal goes on with its own.
-VERSION = 5
+VERSION = 6
 _LOCKED_FOR_S = 0.25
 _TOO_MUCH = "a run whose configuration has too large a number or too deep a nesting is not kept."
 _TABLE = """

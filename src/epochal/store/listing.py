@@ -93,6 +93,12 @@ class Listing:
         times += [file.mtime_ns for file in (self.identity, self.labels) if file is not None]
         return max(times, default=0) / 1e9
 
+    @property
+    def journal_written_s(self) -> float | None:
+        """When a part that is not sealed was written last, by the clock of its disk."""
+        times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
+        return max(times) / 1e9 if times else None
+
     @cached_property
     def journal(self) -> dict[PartName, FoundPart]:
         """The journal parts, those written aside under the attempt they belong to."""

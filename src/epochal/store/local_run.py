@@ -26,7 +26,7 @@ from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
 from epochal.store.standing import Found, as_they_stand, count
 from epochal.store.state import RunState
-from epochal.store.status import derive_status
+from epochal.store.status import GONE, derive_status
 
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _UNREADABLE = Status("unreadable", "unreadable")
@@ -87,6 +87,9 @@ class LocalRun:
         # Which one it is of the runs in its store that say the same id, as copies of a folder do.
         self.copy = 1
         self._own_id: str | None = None
+        # How many records the last row counted, and when a row counted more than the one before.
+        self._num_records: int | None = None
+        self._grew_at: float | None = None
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -314,8 +317,12 @@ class LocalRun:
                 problems=self.source.problems,
                 is_newer=self.source.is_newer,
                 end=end_of(state),
+                written=self.source.journal_written_s,
             )
         )
+        if self._num_records is not None and row.records > self._num_records:
+            self._grew_at = time.time()
+        self._num_records = row.records
         self.has_news = True
         return row
 
@@ -354,8 +361,11 @@ class LocalRun:
             now=time.time(),
             vanished=row.vanished,
             source=row.source,
+            written=row.written,
+            grew=self._grew_at,
+            has_companion=row.has_companion,
         )
-        if status.state not in ("running", "waiting", "silent"):
+        if status.state not in ("running", "waiting", "silent") and status.text != GONE:
             # What has ended stays so, and a process that is gone does not come back.
             self._ended = (row, status)
         return status
@@ -497,12 +507,10 @@ class LocalRun:
 
         At most so many records are read for that at one call, None for all: the next goes on.
         """
-        is_live = self.status.state == "running"
-        worked_out = self._ask(
-            lambda state: self._diagnosis.entries(state, is_live=is_live, most=most)
-        )
+        status = self.status
+        worked_out = self._ask(lambda state: self._diagnosis.entries(state, status, most=most))
         found = by_time([*self.entries("finding", rank=None), *worked_out])
-        if self._diagnosis.is_complete and not is_live:
+        if self._diagnosis.is_complete and status.state != "running":
             self._keep_count(found)
         return found
 

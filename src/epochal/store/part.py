@@ -12,7 +12,7 @@ from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
 
 # Kinds that come every step or every second and are all numbers: found again by reading, not kept.
-DENSE_KINDS = frozenset({"step", "metrics", "moe", "gpu", "system", "abs-maxes"})
+DENSE_KINDS = frozenset({"step", "metrics", "moe", "gpu", "system", "heartbeat", "abs-maxes"})
 
 
 class StalePartError(FormatError):

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from epochal.health.ending import ending_severity
+from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.record import Axis, Position
 from epochal.series.reduce import Summary
@@ -27,9 +28,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
 
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
-    ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone) and
-    ``source`` (where another tracker's run lies, or was copied from) are what its status is derived
-    from. ``found`` is what was recorded as found; ``worked_out`` the same with what was found later
+    ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone),
+    ``written`` (when the journal was, by the clock of its disk), ``has_companion`` and ``source``
+    (where another tracker's run lies, or was copied from) are what its status is derived from.
+    ``found`` is what was recorded as found; ``worked_out`` the same with what was found later
     in the ``unwatched`` records, once they have been looked at. Neither counts how the run ended:
     that is known with its status. ``summaries`` fills up with those that were asked for; it and
     ``worked_out`` are the only fields that change.
@@ -62,6 +64,8 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     found: Found | None
     nonfinite: bool
     unwatched: int
+    written: float | None
+    has_companion: bool
     worked_out: Found | None = None
     summaries: dict[str, list[Any]] = {}
 
@@ -145,10 +149,12 @@ def make_row(
     problems: Sequence[str],
     is_newer: bool,
     end: dict[str, Position],
+    written: float | None,
 ) -> Row:
     """The row of a run: ``said`` is its run.json, or nothing where that cannot be read.
 
-    ``is_newer`` marks a run of a newer format, which is not read at all.
+    ``is_newer`` marks a run of a newer format, which is not read at all; ``written`` is when its
+    journal was written last, by the clock of the disk.
     """
     told = said or state.header or {}
     totals, config = told.get("totals"), told.get("config")
@@ -184,6 +190,8 @@ def make_row(
         found=found_in(state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
+        written=written,
+        has_companion=_has_companion(state),
     )
 
 
@@ -221,6 +229,8 @@ def faulty_row(path: Path, problem: str) -> Row:
         found=None,
         nonfinite=False,
         unwatched=0,
+        written=None,
+        has_companion=False,
     )
 
 
@@ -238,6 +248,17 @@ def _vanished(state: RunState) -> str | None:
     events = entries_of(state, ("event",), name="vanished", rank=None)
     said = [e.record.get("sentence") for e in events if e.position.attempt == state.attempts]
     return said[-1] if said and isinstance(said[-1], str) else None
+
+
+def _has_companion(state: RunState) -> bool:
+    """Whether a companion watches the newest attempt, as far as the files say."""
+    lost = entries_of(state, ("event",), name="companion-lost", rank=None)
+    if any(event.position.attempt == state.attempts for event in lost):
+        return False
+    return any(
+        part.name.attempt == state.attempts and part.name.writer.startswith(TELEMETRY)
+        for part in state.parts
+    )
 
 
 def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:

@@ -41,6 +41,10 @@ class RunSource(Protocol):
         """When anything was written last, in Unix seconds."""
 
     @property
+    def journal_written_s(self) -> float | None:
+        """When a journal of ours was written last, by the clock of its disk; None for others."""
+
+    @property
     def said(self) -> Mapping[str, Any]:
         """What the run says of itself, as run.json does; empty where that cannot be read."""
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.journal.process import is_suspended, liveness
+from epochal.record import HEARTBEAT_EVERY_S
 from epochal.store.answers import State, Status
 
-RUNNING_FOR_S = 60.0
+# A companion says every 30 s that its process is alive: one sign may come late, one may be lost.
+RUNNING_FOR_S = 3 * HEARTBEAT_EVERY_S
+# A companion that was silent for so long did not just lose sight of its disk.
+GONE_AFTER_S = 3600.0
+# The word for a run that crashed as far as can be told from another machine.
+GONE = "gone"
+FOREIGN_RUNNING_FOR_S = 60.0
 # Nobody says of another tracker's run that its process is gone: hours between two records are rare.
 ENDED_AFTER_S = 6 * 3600.0
 _ENDINGS: Mapping[str, State] = {
@@ -28,13 +35,17 @@ def derive_status(
     now: float,
     vanished: str | None = None,
     source: Mapping[str, Any] | None = None,
+    written: float | None = None,
+    grew: float | None = None,
+    has_companion: bool = False,
 ) -> Status:
-    """How a run stands.
+    """How a run stands; times in Unix seconds.
 
     ``finish`` is the last record of its newest attempt if that ended, ``process`` the identity of
-    the one that wrote it, ``updated`` the time of its newest record; ``now`` in Unix seconds.
-    ``vanished`` is the companion's sentence about a process that was gone; ``source`` says whose
-    files a run is read or was copied from.
+    the one that wrote it, ``updated`` the time of its newest record by that machine's clock,
+    ``written`` when its journal was written last by the clock of the disk, and ``grew`` when a
+    reader saw it grow by our own. ``vanished`` is the companion's sentence about a process that was
+    gone; ``source`` says whose files a run is read or was copied from.
     """
     if finish is not None:
         return _ended(finish, updated)
@@ -47,11 +58,41 @@ def derive_status(
     if seen == "dead" or (vanished is not None and seen == "unknown"):
         reason = vanished or f"process {process.get('pid')} is gone and did not say why"
         return Status("crashed", "crashed", reason=reason, since=updated)
-    age_s = now - updated
-    if seen == "alive" or age_s < RUNNING_FOR_S:
-        is_held = seen == "alive" and is_suspended(process)
-        return Status("running", "suspended" if is_held else "running", since=updated)
-    return Status("silent", f"silent {format_age(age_s)}", since=updated)
+    if seen == "alive":
+        word = "suspended" if is_suspended(process) else "running"
+        return Status("running", word, since=updated)
+    signs = [updated, *(sign for sign in (written, grew) if sign is not None)]
+    return _out_of_sight(process, signs, now, has_companion=has_companion)
+
+
+def _out_of_sight(
+    process: Mapping[str, Any], signs: Sequence[float], now: float, *, has_companion: bool
+) -> Status:
+    """How a run stands whose process cannot be looked at from here, by its newest sign of life.
+
+    The clocks of its machine and of the disk may differ from ours: a sign from the future tells no
+    age, and the newest of the others counts.
+    """
+    updated, host = signs[0], process.get("host") or "an unknown machine"
+    past = [sign for sign in signs if sign <= now + RUNNING_FOR_S]
+    age_s = now - max(past) if past else 0.0
+    if age_s < RUNNING_FOR_S:
+        return Status("running", "running", reason=_skew(updated, now, host), since=updated)
+    age = format_age(age_s)
+    if has_companion and age_s >= GONE_AFTER_S:
+        reason = f"neither the process nor its companion on {host} has written for {age}"
+        return Status("crashed", GONE, reason=reason, since=updated)
+    reason = f"its process on {host} cannot be seen from here, and nothing was written for {age}"
+    return Status("silent", f"silent {age}", reason=reason, since=updated)
+
+
+def _skew(updated: float, now: float, host: object) -> str | None:
+    """A sentence about a run that is written now and whose clock says another time."""
+    apart_s = updated - now
+    if abs(apart_s) < RUNNING_FOR_S:
+        return None
+    where = "ahead of" if apart_s > 0 else "behind"
+    return f"the clock of {host} is {format_age(abs(apart_s))} {where} ours, or its records are old"
 
 
 def _elsewhere(source: Mapping[str, Any], updated: float | None, now: float) -> Status:
@@ -62,7 +103,7 @@ def _elsewhere(source: Mapping[str, Any], updated: float | None, now: float) -> 
     if updated is None:
         return Status("waiting", "waiting", since=updated)
     age_s = now - updated
-    if age_s < RUNNING_FOR_S:
+    if age_s < FOREIGN_RUNNING_FOR_S:
         return Status("running", "running", since=updated)
     if age_s < ENDED_AFTER_S:
         return Status("silent", f"silent {format_age(age_s)}", since=updated)
