@@ -23,7 +23,7 @@ from epochal.run.live_page import LINGER_S
 if TYPE_CHECKING:
     import socket
 
-    from epochal.server.served import ExportFormat
+    from epochal.server.state import ExportFormat
     from epochal.store.store import RunView
 
 _MIN_TOKEN = 8
@@ -125,7 +125,7 @@ def serve(
 def export_formats() -> Mapping[str, ExportFormat]:
     """The formats that runs can be downloaded in."""
     from epochal.exports.export import FORMATS, export_named
-    from epochal.server.served import ExportFormat
+    from epochal.server.state import ExportFormat
 
     def writer(name: str) -> Callable[[RunView, TextIO], None]:
         return lambda run, out: export_named(name).write([run], out)

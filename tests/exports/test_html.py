@@ -62,8 +62,8 @@ def body_of(text: str) -> dict[str, Any]:
 
 
 def series_of(body: dict[str, Any], name: str) -> tuple[dict[str, Any], list[list[float]]]:
-    for packed in body["series"]:
-        content = gzip.decompress(base64.b64decode(packed))
+    for compressed in body["series"]:
+        content = gzip.decompress(base64.b64decode(compressed))
         size = struct.unpack("<I", content[4:8])[0]
         at = 8 + size
         for head in json.loads(content[8:at])["series"]:
@@ -158,14 +158,14 @@ def test_a_long_series_that_fits_is_whole(long_run: Path) -> None:
 def test_slices_lose_no_extreme_and_are_single_points_where_it_matters(long_run: Path) -> None:
     body = body_of(saved(long_run, "x", budget_bytes=tight()))
     _, columns = series_of(body, "x")
-    first_x, first, last_x, last, _min_x, _least, max_x, most, count, strange, kinds = columns
+    first_x, first, last_x, last, _min_x, _least, max_x, most, count, nonfinite, kinds = columns
     assert max(value for value in most if value == value) == 99.0
     assert 12_345.0 in max_x
     assert sum(count) == 60_000
     singles = {x for x, num in zip(first_x, count, strict=True) if num == 1}
     assert {12_344.0, 12_345.0, 20_000.0, 20_003.0, 59_995.0, 59_999.0} <= singles
     assert max(count) > 1
-    assert (strange, kinds) == ([30_000.0], [0.0])
+    assert (nonfinite, kinds) == ([30_000.0], [0.0])
     assert all(a <= b for a, b in zip(first_x, last_x, strict=True))
     assert last_x == sorted(last_x)
     original = load_run(long_run / "p/x").series("x").values

@@ -59,13 +59,13 @@ def test_every_value_reads_back_as_it_was(values: list[float]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(Path(folder))
         for step, value in enumerate(values):
-            strange = not math.isfinite(value)
+            nonfinite = not math.isfinite(value)
             record: dict[str, Any] = {
                 "log": "metrics",
                 "step": step,
-                "m": {"a": None if strange else value},
+                "m": {"a": None if nonfinite else value},
             }
-            if strange:
+            if nonfinite:
                 record["nonfinite"] = {"a": "nan" if math.isnan(value) else repr(value)}
             journal.add(record)
         read = [float(line.split()[2]) for line in lines(Path(folder))]

@@ -12,8 +12,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from epochal.page.loader import Page
-from epochal.server import answer as responses
-from epochal.server import series_body, stream
+from epochal.server import responses, series_body, stream
 from epochal.server.access import content_security_policy, host_name, is_same_origin
 from epochal.server.handlers import MAX_BODY_BYTES
 from tests.server.live import Server, serving, until

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochal.errors import UsageError
 from epochal.record import Position
-from epochal.server.cursor import cursors_text, is_within, parse_cursors
+from epochal.server.cursor import format_cursors, is_within, parse_cursors
 
 WRITERS = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)
 NUMBERS = st.integers(0, 10**9 - 1)
@@ -32,7 +32,7 @@ def _has_utf8(text: str) -> bool:
 
 @given(cursors())
 def test_a_position_survives_being_written(cursor: dict[str, dict[str, Position]]) -> None:
-    text = cursors_text(cursor)
+    text = format_cursors(cursor)
     assert text.isascii()
     assert "\n" not in text
     assert parse_cursors([text]) == cursor
@@ -46,7 +46,7 @@ def test_any_text_is_a_position_or_a_sentence(text: str) -> None:
 
 def test_later_texts_win_run_by_run() -> None:
     found = parse_cursors(["a:loop.1.0.1;b:loop.1.0.1", "b:loop.1.0.9"])
-    assert cursors_text(found) == "a:loop.1.0.1;b:loop.1.0.9"
+    assert format_cursors(found) == "a:loop.1.0.1;b:loop.1.0.9"
 
 
 @pytest.mark.parametrize("text", ["x", ":loop.1.0.1", "a:loop", "a:loop.1.0.-1", "a:../x.1.0.1"])

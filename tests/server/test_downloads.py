@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TextIO
 
-from epochal.server.served import ExportFormat
+from epochal.server.state import ExportFormat
 from epochal.store.store import RunView
 from tests.server.live import Server, serving
 from tests.store.journals import Journal

@@ -201,7 +201,7 @@ def test_two_servers_over_one_folder_answer_alike(tmp_path: Path, server: Server
 
 def test_an_address_that_is_not_there_is_a_sentence(server: Server) -> None:
     answer = server.ask("/nowhere")
-    assert (answer.status, answer.json) == (404, {"error": "there is nothing at this address."})
+    assert (answer.status, answer.json) == (404, {"error": "not found."})
 
 
 def test_the_page_is_served_with_a_tag(server: Server) -> None:

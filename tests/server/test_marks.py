@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from epochal.server import words
-from epochal.server.words import WordBook
+from epochal.server import state_changes
+from epochal.server.state_changes import StateChangeCache
 from epochal.store.local import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal
@@ -99,18 +99,18 @@ def test_events_of_a_gpu_go_before_its_records(tmp_path: Path, server: Server) -
 
 def test_words_are_read_on_from_where_they_were_read_to(tmp_path: Path) -> None:
     journal = Journal(tmp_path).add(step(0, phase="warm-up"))
-    run, book = load_run(journal.folder.path), WordBook()
-    first = book.words(run, "x")
+    run, cache = load_run(journal.folder.path), StateChangeCache()
+    first = cache.read(run, "x")
     journal.add(step(1, phase="converging"))
     run.refresh()
-    assert book.words(run, "x") is first
-    assert [phase.word for phase in first.phases] == ["warm-up", "converging"]
+    assert cache.read(run, "x") is first
+    assert [phase.phase for phase in first.phases] == ["warm-up", "converging"]
 
 
 def test_of_a_long_journal_the_newest_words_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "MAX_RECORDS", 3)
+    monkeypatch.setattr(state_changes, "MAX_RECORDS", 3)
     said = [step(n, phase=str(n)) for n in range(9)]
     run = load_run(Journal(tmp_path).add(*said).folder.path)
-    assert [phase.word for phase in WordBook().words(run, "x").phases] == ["6", "7", "8"]
+    assert [phase.phase for phase in StateChangeCache().read(run, "x").phases] == ["6", "7", "8"]

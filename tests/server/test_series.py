@@ -48,8 +48,8 @@ def test_a_spike_of_one_step_is_in_a_slice(tmp_path: Path, server: Server) -> No
 
 def test_a_narrow_range_comes_raw(tmp_path: Path, server: Server) -> None:
     spiky(tmp_path)
-    asked = server.ask("/api/series", name="loss", run="id-x", pixels=10, lo=1230, hi=1238)
-    _, (series,) = decode_series(asked.body)
+    params = server.ask("/api/series", name="loss", run="id-x", pixels=10, lo=1230, hi=1238)
+    _, (series,) = decode_series(params.body)
     assert series.columns["x"].tolist() == list(range(1230, 1239))
     assert (series.head["lo"], series.head["hi"]) == (0, 2999)
 
@@ -64,8 +64,8 @@ def test_no_pixels_means_every_point(tmp_path: Path, server: Server) -> None:
 def test_many_runs_and_ranks_in_one_answer(tmp_path: Path, server: Server) -> None:
     Journal(tmp_path, "a").metrics(1, loss=1.0).metrics(1, writer="rank-0001", loss=2.0)
     Journal(tmp_path, "b").metrics(1, loss=3.0)
-    asked = server.ask("/api/series", name="loss", run=["id-a", "id-b"], rank="all")
-    _, series = decode_series(asked.body)
+    params = server.ask("/api/series", name="loss", run=["id-a", "id-b"], rank="all")
+    _, series = decode_series(params.body)
     found = {(s.head["run"], s.head["rank"]): s.columns["value"].tolist() for s in series}
     assert found == {("id-a", 0): [1.0], ("id-a", 1): [2.0], ("id-b", 0): [3.0]}
 
@@ -123,9 +123,9 @@ def test_a_large_body_is_compressed_for_whoever_takes_it(tmp_path: Path, server:
     spiky(tmp_path)
     query: dict[str, Any] = {"name": "loss", "run": "id-x", "pixels": 0}
     plain = server.ask("/api/series", **query)
-    packed = server.ask("/api/series", headers={"Accept-Encoding": "gzip"}, **query)
-    assert packed.headers["content-encoding"] == "gzip"
-    assert gzip.decompress(packed.body) == plain.body
+    compressed = server.ask("/api/series", headers={"Accept-Encoding": "gzip"}, **query)
+    assert compressed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(compressed.body) == plain.body
     assert "content-encoding" not in plain.headers
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.server import hub, news
+from epochal.server import broadcaster, updates
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from tests.server.live import Event, Server, serving, until
@@ -132,7 +132,7 @@ def test_a_huge_entry_is_announced_without_its_record(tmp_path: Path, server: Se
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     with server.listen(run="id-x") as events:
         until(events, "ready")
-        text = "x" * (news.MAX_ENTRY_BYTES + 1)
+        text = "x" * (updates.MAX_ENTRY_BYTES + 1)
         journal.add({"log": "text", "step": 3, "name": "sample", "text": text})
         (entry,) = until(events, "records").data["entries"]
     assert entry["record"] is None
@@ -167,7 +167,7 @@ def test_nonsense_for_a_position_means_starting_anew(tmp_path: Path, server: Ser
 def test_being_far_behind_means_starting_anew(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "MAX_RECORDS", 3)
+    monkeypatch.setattr(updates, "MAX_RECORDS", 3)
     journal = Journal(tmp_path)
     for step in range(10):
         journal.metrics(step, loss=1.0)
@@ -190,7 +190,7 @@ def test_a_resumed_run_means_starting_anew(tmp_path: Path, server: Server) -> No
 def test_a_client_that_does_not_read_is_told_to_start_anew(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hub, "MAX_WAITING_BYTES", 1000)
+    monkeypatch.setattr(broadcaster, "MAX_WAITING_BYTES", 1000)
     journal = Journal(tmp_path).metrics(1, loss=1.0)
     with server.listen(run="id-x") as events:
         until(events, "ready")
@@ -221,7 +221,7 @@ def test_a_stream_joined_after_the_end_hears_that_it_ended(tmp_path: Path, serve
 
 
 def test_a_heartbeat_carries_the_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hub, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(broadcaster, "HEARTBEAT_S", 0.1)
     Journal(tmp_path).metrics(1, loss=1.0)
     with serving(tmp_path) as server, server.listen(run="id-x") as events:
         assert until(events, "heartbeat").id == "id-x:loop.1.0.1"
@@ -258,18 +258,20 @@ def test_a_run_that_cannot_be_read_does_not_silence_the_others(
     good = Journal(tmp_path, "good").metrics(1, loss=1.0)
     with server.listen(run=["id-bad", "id-good"]) as events:
         until(events, "ready")
-        intact = news.news_of
+        intact = updates.read_updates
 
-        def fail_for_bad(run: RunView, run_id: str, since: Cursor, ranks: news.Ranks) -> news.News:
+        def fail_for_bad(
+            run: RunView, run_id: str, since: Cursor, ranks: updates.WriterRanks
+        ) -> updates.RunUpdates:
             if run_id == "id-bad":
                 raise OSError("stale file handle")
             return intact(run, run_id, since, ranks)
 
-        monkeypatch.setattr(hub, "news_of", fail_for_bad)
+        monkeypatch.setattr(broadcaster, "news_of", fail_for_bad)
         bad.metrics(2, loss=2.0)
         good.metrics(2, loss=2.0)
         assert until(events, "records").data["run"] == "id-good"
-        monkeypatch.setattr(hub, "news_of", intact)
+        monkeypatch.setattr(broadcaster, "news_of", intact)
         event = until(events, "records")
     assert (event.data["run"], points(event)) == ("id-bad", {2: 2.0})
     assert server.ask("/healthz").json["faults"] > 0

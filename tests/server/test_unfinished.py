@@ -27,7 +27,7 @@ def hasty(tmp_path: Path) -> Iterator[Server]:
     """A server that waits a moment only for the rest of a request, and for few of them."""
     Journal(tmp_path).metrics(1, loss=1.0)
     with serving(
-        tmp_path, token="a-long-secret", protocol=bounded_protocol(within_s=0.3, most=20)
+        tmp_path, token="a-long-secret", protocol=bounded_protocol(timeout_s=0.3, most=20)
     ) as running:
         yield running
 
@@ -73,7 +73,7 @@ def test_a_slow_drip_is_closed_too(hasty: Server) -> None:
 
 
 def test_many_half_sent_requests_leave_room_for_others(tmp_path: Path) -> None:
-    protocol = bounded_protocol(within_s=WAIT_S * 10, most=20)
+    protocol = bounded_protocol(timeout_s=WAIT_S * 10, most=20)
     with serving(tmp_path, protocol=protocol) as server, ExitStack() as stack:
         clients = [
             stack.enter_context(closing(connect(server, b"GET / HTTP/1.1\r\n"))) for _ in range(200)

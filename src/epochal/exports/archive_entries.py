@@ -16,7 +16,7 @@ import msgspec
 
 from epochal.errors import EpochalError
 from epochal.server.entries import LOG_KINDS, TIMELINE_KINDS, by_time
-from epochal.server.news import entry_row
+from epochal.server.updates import entry_row
 from epochal.server.wire import EntryKind, EntryList, EntryRow
 from epochal.store.answers import Entry
 from epochal.store.store import RunView
@@ -61,7 +61,7 @@ class _Group:
         return [last - last * back // max(most - 1, 1) for back in range(most - 1, -1, -1)]
 
 
-def packed_entries(
+def pack_entries(
     runs: Sequence[RunView], *, budget_bytes: int
 ) -> dict[str, dict[EntryKind, EntryList]]:
     """By run and kind, as the page asks for them; blobs are not among them."""
@@ -86,7 +86,7 @@ def packed_entries(
     }
 
 
-def packed_blobs(
+def pack_blobs(
     runs: Sequence[RunView], *, budget_bytes: int
 ) -> tuple[dict[str, EntryList], dict[str, dict[str, str]]]:
     """Entries and ``data:`` addresses of blobs by run: the newest of each name first."""

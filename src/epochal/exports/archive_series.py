@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
 from epochal.series.downsample import Buckets, buckets
-from epochal.server.series_body import Cut, cut, series_body
+from epochal.server.series_body import SeriesBlock, series_block, series_body
 from epochal.server.wire import Knots, XKind
 from epochal.store.along import Placed, place
 from epochal.store.answers import Series
@@ -123,14 +123,14 @@ def _finding_steps(run: RunView) -> Mapping[str, tuple[float, ...]]:
 
 
 def _bodies(lines: Sequence[Line], *, pixels: int) -> list[str]:
-    by_run: dict[str, list[Cut]] = {}
+    by_run: dict[str, list[SeriesBlock]] = {}
     for line in lines:
-        by_run.setdefault(line.run_id, []).append(_cut(line, pixels=pixels))
+        by_run.setdefault(line.run_id, []).append(_block(line, pixels=pixels))
     return [
         base64.b64encode(
-            gzip.compress(series_body(cuts, missing=(), positions={}), _LEVEL, mtime=0)
+            gzip.compress(series_body(blocks, missing=(), positions={}), _LEVEL, mtime=0)
         ).decode()
-        for cuts in by_run.values()
+        for blocks in by_run.values()
     ]
 
 
@@ -138,9 +138,9 @@ def _size(bodies: Sequence[str]) -> int:
     return sum(map(len, bodies))
 
 
-def _cut(line: Line, *, pixels: int) -> Cut:
+def _block(line: Line, *, pixels: int) -> SeriesBlock:
     placed = line.placed
-    whole = cut(line.run_id, placed, pixels=pixels, lo=None, hi=None)
+    whole = series_block(line.run_id, placed, pixels=pixels, lo=None, hi=None)
     if whole.head.raw:
         return whole
     slices = _joined(
@@ -150,7 +150,7 @@ def _cut(line: Line, *, pixels: int) -> Cut:
         ]
     )
     head = msgspec.structs.replace(whole.head, count=slices[0].size)
-    return Cut(head, [*slices, *whole.columns[_COLUMNS:]])
+    return SeriesBlock(head, [*slices, *whole.columns[_COLUMNS:]])
 
 
 def _stretches(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:

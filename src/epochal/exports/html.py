@@ -16,7 +16,7 @@ from typing import TextIO
 import msgspec
 
 from epochal.errors import UsageError
-from epochal.exports.archive_entries import packed_blobs, packed_entries
+from epochal.exports.archive_entries import pack_blobs, pack_entries
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, packed
 from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
@@ -25,7 +25,7 @@ from epochal.redact import Redactor
 from epochal.server import wire
 from epochal.server.marks import marks_of
 from epochal.server.rows import run_detail, run_row
-from epochal.server.words import WordBook
+from epochal.server.state_changes import StateChangeCache
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000
@@ -117,8 +117,8 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
         series=[],
     )
     left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
-    entries = packed_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
-    blob_lists, blobs = packed_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
+    entries = pack_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
+    blob_lists, blobs = pack_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
     for run_id, blob_list in blob_lists.items():
         entries.setdefault(run_id, {})["blobs"] = blob_list
     body = msgspec.structs.replace(body, entries=entries, blobs=blobs)
@@ -127,7 +127,7 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
 
 
 def _marks(run: RunView) -> wire.MarkList:
-    return marks_of(run, WordBook().words(run, run.info.id))
+    return marks_of(run, StateChangeCache().read(run, run.info.id))
 
 
 def _rows(runs: Sequence[RunView]) -> wire.RunList:

@@ -1,11 +1,11 @@
-"""Who may ask: the host asked for, the token, the origin of a change; and what browsers are told.
+"""Access control: checks Host, token and origin, and adds the security headers.
 
-A page elsewhere must not reach a server on this machine. It could, by a name of its own that leads
-here (DNS rebinding): so the Host header is checked. It could send a change without reading the
-answer: so changes must come from this origin. It could make work with questions whose answers the
-browser keeps from it: so what a browser asks for another origin's page is refused too, also for
-pages of this machine at another port. A navigation is a person's, or a notebook's frame, and
-programs that are no browsers say nothing of where they come from.
+A page of another site must not reach a server on this machine. A name of its own could resolve to
+this machine (DNS rebinding), so the Host header is checked. It could send a change without reading
+the response, so changes must come from this origin. It could cause load with requests whose
+responses the browser withholds, so cross-origin requests are refused too, also from other ports of
+this machine. Navigations (links, notebook frames) are allowed. Programs that are not browsers send
+no origin headers and are allowed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.page.loader import Page
-from epochal.server.answer import problem
+from epochal.server.responses import error_response
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-# What a policy can name; it has no way to write an IPv6 address.
+# Hosts that a policy can name; it cannot express an IPv6 address.
 _FRAMING_HOST = re.compile(r"[a-z0-9_.-]+")
-_OPEN_PATHS = frozenset({"/healthz"})
-_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_PUBLIC_PATHS = frozenset({"/healthz"})
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
     "this server needs its token: open the address that 'epochal serve' printed, or send"
     " 'Authorization: Bearer <token>'."
 )
-# Loads the same address again: a link on another site brings no SameSite=Strict cookie along.
-_AGAIN = b'<!doctype html><meta http-equiv="refresh" content="0"><title>Epochal</title>'
+# Loads the same URL again: a link on another site sends no SameSite=Strict cookie.
+_RELOAD_PAGE = b'<!doctype html><meta http-equiv="refresh" content="0"><title>Epochal</title>'
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one server: host names without ports, and the token, None for none."""
+    """The rules of one server: allowed host names without ports, and the token if any."""
 
     hosts: frozenset[str] = LOOPBACK
     token: str | None = None
@@ -49,12 +49,12 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name: cookies know no ports, and each port is a server of its own."""
+        """The cookie's name; it has the port because cookies are shared between ports."""
         return f"epochal-{self.port}"
 
 
-class Guard:
-    """Stands before the whole application."""
+class AccessMiddleware:
+    """Checks every request before the application sees it."""
 
     def __init__(self, app: ASGIApp, *, access: Access, page: Page) -> None:
         self._app = app
@@ -68,29 +68,29 @@ class Guard:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, redirect or pass on."""
+        """Refuse, redirect or forward the request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
 
-        async def guarded_send(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 _add_headers(message, self._headers)
             await send(message)
 
         refusal = self._refusal(scope, Headers(scope=scope))
-        await (refusal or self._app)(scope, receive, guarded_send)
+        await (refusal or self._app)(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         if host_name(headers.get("host", "")) not in self._access.hosts:
-            sentence = "this server does not go by that name: start it with --allow-host to let it."
-            return problem(421, sentence)
-        if scope["method"] not in _READING and not is_same_origin(headers):
-            return problem(403, "changes are accepted from this server's own page only.")
+            sentence = "this Host is not allowed: start the server with --allow-host NAME."
+            return error_response(421, sentence)
+        if scope["method"] not in _SAFE_METHODS and not is_same_origin(headers):
+            return error_response(403, "changes are accepted from this server's own page only.")
         if is_embedded_elsewhere(headers):
-            return problem(403, "a page of another origin cannot ask this server.")
-        if self._access.token is None or scope["path"] in _OPEN_PATHS:
+            return error_response(403, "requests from a page of another origin are refused.")
+        if self._access.token is None or scope["path"] in _PUBLIC_PATHS:
             return None
         return self._token_refusal(scope, headers, self._access.token)
 
@@ -99,7 +99,7 @@ class Guard:
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             given = [value for name, value in query if name == "token"]
             if given and _equal(given[-1], token):
-                return self._welcome(scope["path"], query, token)
+                return self._redirect_with_cookie(scope["path"], query, token)
         bearer = headers.get("authorization", "")
         if bearer.lower().startswith("bearer ") and _equal(bearer[7:].strip(), token):
             return None
@@ -109,13 +109,17 @@ class Guard:
         if headers.get("sec-fetch-site") == "cross-site" and (
             headers.get("sec-fetch-mode") == "navigate"
         ):
-            return Response(_AGAIN, media_type="text/html", headers={"cache-control": "no-store"})
-        return problem(401, _ASK_FOR_TOKEN, headers={"www-authenticate": "Bearer"})
+            return Response(
+                _RELOAD_PAGE, media_type="text/html", headers={"cache-control": "no-store"}
+            )
+        return error_response(401, _ASK_FOR_TOKEN, headers={"www-authenticate": "Bearer"})
 
-    def _welcome(self, path: str, query: list[tuple[str, str]], token: str) -> Response:
-        """On to the same address without the token, which the browser now holds."""
+    def _redirect_with_cookie(
+        self, path: str, query: list[tuple[str, str]], token: str
+    ) -> Response:
+        """Redirect to the same URL without the token, which becomes a cookie."""
         left = urlencode([(name, value) for name, value in query if name != "token"])
-        # Relative, so that it holds behind a proxy that serves us under a path of its own.
+        # Relative, so that it works behind a proxy that serves us under a path prefix.
         target = "./" + path.rpartition("/")[2] + (f"?{left}" if left else "")
         response = Response(
             status_code=303, headers={"location": target, "cache-control": "no-store"}
@@ -125,9 +129,9 @@ class Guard:
 
 
 def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> str:
-    """What the page may do: its own scripts and styles, and ask this server.
+    """The page may run its own scripts and styles and send requests to this server.
 
-    Frames around it may be of this server's own hosts, at any port.
+    Pages of this server's hosts, at any port, may show it in a frame.
     """
     scripts = " ".join(f"'{one}'" for one in page.script_hashes) or "'none'"
     styles = " ".join(f"'{one}'" for one in page.style_hashes) or "'none'"
@@ -150,18 +154,18 @@ def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> s
 
 
 def _frames(hosts: Iterable[str]) -> Iterator[str]:
-    """Who may show the page in a frame: notebooks of these hosts, and those of a desktop editor."""
+    """Origins that may frame the page: notebooks on these hosts, and desktop editors."""
     yield "'self'"
     for host in sorted(hosts):
         if _FRAMING_HOST.fullmatch(host):
             yield f"http://{host}:*"
             yield f"https://{host}:*"
-    # No site has these schemes: only the editor itself loads them, and it may do more than frame.
+    # No web site has these schemes: only the editor itself loads them.
     yield from ("vscode-webview:", "vscode-file:")
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port, as it is compared; empty for nonsense."""
+    """The normalised name in a Host header, without its port; empty when it is invalid."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -175,7 +179,7 @@ def host_name(host: str) -> str:
 
 
 def is_same_origin(headers: Headers) -> bool:
-    """Whether a change comes from this server's page, or from a program that is no browser."""
+    """Whether a change comes from this server's page or from a program other than a browser."""
     site = headers.get("sec-fetch-site")
     if site is not None and site != "same-origin":
         return False
@@ -189,7 +193,7 @@ def is_same_origin(headers: Headers) -> bool:
 
 
 def is_embedded_elsewhere(headers: Headers) -> bool:
-    """Whether a browser asks on behalf of another origin's page, other than to go to an address."""
+    """Whether a browser sends this for another origin's page, and it is not a navigation."""
     site = headers.get("sec-fetch-site", "none")
     return site not in ("same-origin", "none") and headers.get("sec-fetch-mode") != "navigate"
 

@@ -1,4 +1,4 @@
-"""Where a server listens, what it goes by there, and whether one of ours listens already."""
+"""The server's host and port: listening, its names, and finding a server that already runs."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from epochal.server.wire import Health
 
 DEFAULT_PORT = 6060
 _PORTS_TRIED = 50
-_ANSWER_WITHIN_S = 1.0
-_MAX_ANSWER = 4096
+_RESPONSE_TIMEOUT_S = 1.0
+_MAX_RESPONSE_BYTES = 4096
 
 
 class PortTakenError(EpochalError):
-    """A port that was asked for is held by something else."""
+    """The requested port is in use by another program."""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach a host."""
+    """Whether a host is reachable from this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -36,7 +36,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes any. Raises ``PortTakenError`` or ``UsageError``."""
+    """Listen on a socket; port 0 takes any. Raises ``PortTakenError`` or ``UsageError``."""
     if not 0 <= port < 65536:
         raise UsageError(f"port={port} must be from 0 to 65535.")
     try:
@@ -54,7 +54,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_near(host: str, port: int) -> socket.socket:
-    """The same on the first free port from this one on."""
+    """Listen on the first free port from this one on."""
     for candidate in range(port, min(port + _PORTS_TRIED, 65536)):
         try:
             return listen(host, candidate)
@@ -64,7 +64,7 @@ def listen_near(host: str, port: int) -> socket.socket:
 
 
 def folders_digest(folders: Iterable[str | Path], *, follow_links: bool = False) -> str:
-    """One word for a set of folders and how they are searched, the same in every process."""
+    """A digest of a set of folders and how they are searched, equal in every process."""
     paths = sorted(str(Path(folder).expanduser().resolve()) for folder in folders)
     paths += ["--follow-links"] if follow_links else []
     return hashlib.blake2b("\0".join(paths).encode(), digest_size=12).hexdigest()
@@ -73,15 +73,15 @@ def folders_digest(folders: Iterable[str | Path], *, follow_links: bool = False)
 def find_own(host: str, port: int, *, folders: str) -> bool:
     """Whether the port is held by a server of this user over the same folders.
 
-    What answers there could be anybody's and say anything: so the process it names must be one
-    of this user that listens on the port.
+    Any program could answer there. So the process that it names must listen on the port and must
+    belong to this user.
     """
     health = _health(host, port)
     return health is not None and health.folders == folders and _listens(health.pid, port)
 
 
 def names_of(host: str, *, more: Sequence[str] = ()) -> frozenset[str]:
-    """The names that a server bound to a host answers to."""
+    """The Host names that a server bound to a host accepts."""
     names = {*LOOPBACK, *map(_name, more)}
     if host in ("", "0.0.0.0", "::"):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower(), *own_addresses()}
@@ -91,13 +91,13 @@ def names_of(host: str, *, more: Sequence[str] = ()) -> frozenset[str]:
 
 
 def _name(host: str) -> str:
-    """A name as Host headers are compared with it: an address has one spelling."""
+    """A name normalised as Host headers are."""
     bare = host.strip("[]")
     return host_name(f"[{bare}]" if ":" in bare else bare)
 
 
 def own_addresses() -> list[str]:
-    """This machine's addresses that others may reach, IPv4 first."""
+    """This machine's addresses that other machines may reach, IPv4 first."""
     import psutil  # heavy, and only needed where a server is open to others
 
     found = [
@@ -111,7 +111,7 @@ def own_addresses() -> list[str]:
 
 
 def url_of(host: str, port: int, *, token: str | None = None) -> str:
-    """The address of the page."""
+    """The URL of the page."""
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
 
@@ -120,10 +120,10 @@ def _health(host: str, port: int) -> Health | None:
     import http.client  # takes a while, and only needed when the port is taken
 
     target = "127.0.0.1" if host in ("", "0.0.0.0", "localhost") else host
-    connection = http.client.HTTPConnection(target, port, timeout=_ANSWER_WITHIN_S)
+    connection = http.client.HTTPConnection(target, port, timeout=_RESPONSE_TIMEOUT_S)
     try:
         connection.request("GET", "/healthz", headers={"Host": "localhost"})
-        return msgspec.json.decode(connection.getresponse().read(_MAX_ANSWER), type=Health)
+        return msgspec.json.decode(connection.getresponse().read(_MAX_RESPONSE_BYTES), type=Health)
     except (OSError, http.client.HTTPException, msgspec.DecodeError):
         return None
     finally:

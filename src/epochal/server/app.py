@@ -1,4 +1,4 @@
-"""Puts the server together; a fault of ours is counted, shown here, and one sentence for others."""
+"""Builds the server's ASGI application from its parts."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.errors import EpochalError, RunNotFoundError
-from epochal.guard import Guard as FaultGuard
+from epochal.guard import Guard
 from epochal.page.loader import load_page
-from epochal.server.access import Access, Guard
-from epochal.server.answer import problem
-from epochal.server.hub import BEAT_S, Hub
+from epochal.server.access import Access, AccessMiddleware
+from epochal.server.broadcaster import POLL_S, Broadcaster
 from epochal.server.reader import Reader, UnreadableRunError
+from epochal.server.responses import error_response
 from epochal.server.routes import routes
-from epochal.server.served import ExportFormat, Served, server_guard
+from epochal.server.state import ExportFormat, ServerState, server_guard
 from epochal.store.store import MetricNotFoundError, Store
 
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An ASGI application, and how its streams are ended before it stops."""
+    """An ASGI application, and a function that ends its event streams before it stops."""
 
     asgi: ASGIApp
     close_streams: Callable[[], None]
@@ -40,13 +40,13 @@ def create_app(
     exports: Mapping[str, ExportFormat] | None = None,
     folders: str = "",
 ) -> App:
-    """A server over a store; ``folders`` is how ``/healthz`` tells it from others."""
+    """Create a server over a store; ``/healthz`` returns ``folders`` to identify it."""
     reader = Reader(open_store())
     page = load_page()
     guard = server_guard()
-    parts = Served(
+    state = ServerState(
         reader=reader,
-        hub=Hub(reader, guard),
+        broadcaster=Broadcaster(reader, guard),
         guard=guard,
         page=page,
         open_store=open_store,
@@ -56,60 +56,63 @@ def create_app(
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        beating = asyncio.create_task(_keep_beating(parts))
+        polling = asyncio.create_task(_poll_forever(state))
         try:
             yield
         finally:
-            parts.hub.close()
-            beating.cancel()
-            await asyncio.to_thread(parts.hub.stop)
+            state.broadcaster.close()
+            polling.cancel()
+            await asyncio.to_thread(state.broadcaster.stop)
             await asyncio.to_thread(reader.close)
 
     app = Starlette(
         routes=routes(),
         lifespan=lifespan,
         exception_handlers={
-            HTTPException: _http_problem,
-            EpochalError: _our_problem,
-            ClientDisconnect: _nobody_there,
+            HTTPException: _http_error,
+            EpochalError: _epochal_error,
+            ClientDisconnect: _client_disconnected,
         },
     )
-    app.state.served = parts
-    return App(Guard(_Net(app, guard), access=access or Access(), page=page), parts.hub.close)
+    app.state.server = state
+    guarded = FaultMiddleware(app, guard)
+    asgi = AccessMiddleware(guarded, access=access or Access(), page=page)
+    return App(asgi, state.broadcaster.close)
 
 
-class _Net:
-    """Around the application: a fault of ours becomes one sentence for the client."""
+class FaultMiddleware:
+    """Counts an unhandled exception under its endpoint and answers 500 with one sentence."""
 
-    def __init__(self, app: ASGIApp, guard: FaultGuard) -> None:
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self._app = app
         self._guard = guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; answer 500 where it raises before the response has started."""
         started = ended = False
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def noting_send(message: Message) -> None:
+        async def send_unless_500(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 if message["status"] == 500:
-                    return  # Starlette's own answer to what is raised below
+                    return  # Starlette's own response to the exception raised below
                 started = True
             if started:
                 await send(message)
 
         with self._guard.member(_member(scope["path"])):
-            await self._app(scope, receive, noting_send)
+            await self._app(scope, receive, send_unless_500)
             ended = True
         if not ended and not started:
-            sentence = "internal error: the server's terminal shows where it happened."
-            await problem(500, sentence)(scope, receive, send)
+            sentence = "internal error: the server's terminal shows the traceback."
+            await error_response(500, sentence)(scope, receive, send)
 
 
 def _member(path: str) -> str:
-    """What answers a path, as faults are counted: without the ids in it."""
+    """The endpoint of a path, without ids: faults are counted under this name."""
     parts = path.split("/")
     if parts[:3] == ["", "api", "runs"]:
         parts[3:4] = ["{id}"] if len(parts) > 3 else []
@@ -117,30 +120,28 @@ def _member(path: str) -> str:
     return f"request {'/'.join(parts)}"
 
 
-async def _keep_beating(parts: Served) -> None:
+async def _poll_forever(state: ServerState) -> None:
     while True:
-        await asyncio.sleep(BEAT_S)
-        with parts.guard.member("event stream"):  # the next beat may do better
-            await parts.hub.beat()
+        await asyncio.sleep(POLL_S)
+        with state.guard.member("event stream"):  # the next poll may succeed
+            await state.broadcaster.poll()
 
 
-async def _http_problem(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    sentence = {404: "there is nothing at this address.", 405: "this is not done here."}
-    headers = dict(error.headers or {})
-    return problem(
-        error.status_code, sentence.get(error.status_code, error.detail), headers=headers
-    )
+    sentences = {404: "not found.", 405: "method not allowed."}
+    sentence = sentences.get(error.status_code, error.detail)
+    return error_response(error.status_code, sentence, headers=dict(error.headers or {}))
 
 
-async def _our_problem(request: Request, error: Exception) -> Response:
+async def _epochal_error(request: Request, error: Exception) -> Response:
     if isinstance(error, UnreadableRunError):
-        # A run that is deleted, moved or out of reach while it is read is no fault of ours.
-        return problem(503, str(error))
+        # The run was deleted or moved, or its disk is unreachable: not a fault of the server.
+        return error_response(503, str(error))
     is_missing = isinstance(error, (RunNotFoundError, MetricNotFoundError))
-    return problem(404 if is_missing else 400, str(error))
+    return error_response(404 if is_missing else 400, str(error))
 
 
-async def _nobody_there(request: Request, error: Exception) -> Response:
-    """A client that hangs up while it sends is no fault; this answer reaches nobody."""
-    return problem(400, "the request ended early.")
+async def _client_disconnected(request: Request, error: Exception) -> Response:
+    """A client that disconnects while it sends is not a fault; nobody receives this."""
+    return error_response(400, "the request ended early.")

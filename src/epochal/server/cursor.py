@@ -1,7 +1,7 @@
-"""Positions as text: where a reader of several runs stands, in one word for an SSE id or a URL.
+"""Cursors as text, for the id of a server-sent event and for URLs.
 
 ``<run>:<writer>.<attempt>.<part>.<ordinal>,…;<run>:…`` with the run's id percent-encoded. It names
-the last record seen of each writer, so it means the same to another server, another day.
+the last record read of each writer, so it stays valid on another server and after a restart.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ MAX_CHARACTERS = 32_768
 _POSITION = re.compile(r"([a-z0-9][a-z0-9_-]*)\.(\d{1,9})\.(\d{1,9})\.(\d{1,18})")
 
 
-def cursors_text(cursors: Cursors) -> str:
-    """One word for where each run has been read to."""
+def format_cursors(cursors: Cursors) -> str:
+    """Format the position of each run."""
     return ";".join(
-        f"{quote(run, safe='')}:{','.join(position_text(p) for p in cursor.values())}"
+        f"{quote(run, safe='')}:{','.join(format_position(p) for p in cursor.values())}"
         for run, cursor in cursors.items()
     )
 
 
-def position_text(position: Position) -> str:
-    """One word for one position."""
+def format_position(position: Position) -> str:
+    """Format one position."""
     return f"{position.writer}.{position.attempt}.{position.part}.{position.ordinal}"
 
 
 def parse_cursors(texts: Iterable[str]) -> dict[str, Cursor]:
-    """What such words say, later ones over earlier ones; raises ``UsageError`` for any other."""
+    """Parse cursors; later texts replace earlier ones. Raises ``UsageError``."""
     cursors: dict[str, Cursor] = {}
     for text in texts:
         if len(text) > MAX_CHARACTERS:
@@ -59,7 +59,7 @@ def _parse_positions(text: str) -> dict[str, Position]:
 
 
 def is_within(cursor: Cursor, end: Cursor) -> bool:
-    """Whether every position of a cursor has been written, as far as can be told from the end."""
+    """Whether every position of a cursor is at or before the end."""
     return all(
         writer in end and position[1:] <= end[writer][1:] for writer, position in cursor.items()
     )

@@ -1,4 +1,4 @@
-"""Answers with files: blobs, the picture of the model, exports."""
+"""Endpoints that return files: blobs, the graph of the model, exports."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.server.answer import answer, problem
 from epochal.server.handlers import run_id_of
-from epochal.server.served import ExportFormat, Served, served
+from epochal.server.responses import body_response, error_response
+from epochal.server.state import ExportFormat, ServerState, server_state
 from epochal.store.answers import RunInfo
 from epochal.store.store import RunView
 
 MAX_BLOB_BYTES = 256 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
-# What a browser may show by itself; anything else is a download.
-_SHOWN = frozenset(
+# Types that a browser shows; anything else is a download.
+_INLINE_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
 )
-# A picture is a picture: whatever script it holds has no origin and cannot run.
+# A script in an image has no origin and cannot run.
 _SANDBOX = {
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
     "cross-origin-resource-policy": "same-origin",
@@ -35,44 +35,46 @@ _SANDBOX = {
 
 async def blob(request: Request) -> Response:
     """``…/blob/{file}``: the bytes of a blob that a record names."""
-    file, reader = str(request.path_params["file"]), served(request).reader
+    file, reader = str(request.path_params["file"]), server_state(request).reader
 
-    found = await reader.ask_run(run_id_of(request), lambda run: _blob(run, file))
+    found = await reader.query_run(run_id_of(request), lambda run: _blob(run, file))
     if isinstance(found, OSError):
-        return problem(404, f"the blob cannot be read: {found.strerror or found}.")
+        return error_response(404, f"the blob cannot be read: {found.strerror or found}.")
     if found is None:
-        return problem(413, f"blobs over {MAX_BLOB_BYTES} bytes are not served.")
+        return error_response(413, f"blobs over {MAX_BLOB_BYTES} bytes are not served.")
     body, media_type = found
     headers = dict(_SANDBOX)
-    if media_type not in _SHOWN:
+    if media_type not in _INLINE_TYPES:
         media_type = "application/octet-stream"
         headers["content-disposition"] = _attachment(file)
-    return await answer(request, body, media_type=media_type, headers=headers)
+    return await body_response(request, body, media_type=media_type, headers=headers)
 
 
 async def graph_svg(request: Request) -> Response:
     """``/graph.svg``: the newest picture of a run's model; of the current run without ``run=``."""
 
-    def question(run: RunView) -> str | None:
+    def query(run: RunView) -> str | None:
         pictures = [e for e in run.entries("graph", rank=None) if e.record.get("svg")]
         return str(max(pictures, key=lambda e: e.t or 0.0).record["svg"]) if pictures else None
 
-    svg = await served(request).reader.ask_run(await run_or_current(request), question)
+    svg = await server_state(request).reader.query_run(await run_or_current(request), query)
     if svg is None:
-        return problem(404, "this run has no picture of its model: watch(model) makes one.")
-    return await answer(request, svg.encode(), media_type="image/svg+xml", headers=dict(_SANDBOX))
+        return error_response(404, "this run has no graph of its model: watch(model) records one.")
+    return await body_response(
+        request, svg.encode(), media_type="image/svg+xml", headers=dict(_SANDBOX)
+    )
 
 
 async def export(request: Request) -> Response:
-    """``…/export?format=``: a run as a file, made anew for each download."""
-    parts, run_id = served(request), run_id_of(request)
+    """``…/export?format=``: a run as a file, written for each download."""
+    parts, run_id = server_state(request), run_id_of(request)
     name = request.query_params.get("format", "")
     chosen = parts.exports.get(name)
     if chosen is None:
         known = ", ".join(parts.exports) or "none on this server"
         raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
-    info = await parts.reader.ask_run(run_id, lambda run: run.info)
-    file = await parts.reader.work(lambda: _written(parts, info, chosen))
+    info = await parts.reader.query_run(run_id, lambda run: run.info)
+    file = await parts.reader.call(lambda: _written(parts, info, chosen))
     return StreamingResponse(
         _chunks(file),
         media_type=chosen.media_type,
@@ -85,9 +87,9 @@ async def export(request: Request) -> Response:
 
 
 async def run_or_current(request: Request) -> str:
-    """The id that ``run=`` names; else that of the newest running run, else of the newest."""
-    run_id, reader = request.query_params.get("run"), served(request).reader
-    return await reader.ask(reader.catalog.current) if run_id is None else run_id
+    """The id in ``run=``; else the newest running run, else the newest run."""
+    run_id, reader = request.query_params.get("run"), server_state(request).reader
+    return await reader.query(reader.catalog.current) if run_id is None else run_id
 
 
 def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
@@ -103,9 +105,9 @@ def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
     raise RunNotFoundError(f"this run has no blob {file!r}.")
 
 
-def _written(parts: Served, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
-    """The export in a temporary file; read by a store of its own, so that others go on."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by whoever sends it
+def _written(parts: ServerState, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
+    """Write the export to a temporary file, with its own store so that others are not blocked."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
     store = parts.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")

@@ -9,10 +9,10 @@ from itertools import islice
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.server import asked, wire
-from epochal.server.cursor import cursors_text, parse_cursors, position_text
-from epochal.server.handlers import run_answer, run_id_of
-from epochal.server.news import entry_row
+from epochal.server import params, wire
+from epochal.server.cursor import format_cursors, format_position, parse_cursors
+from epochal.server.handlers import run_id_of, run_response
+from epochal.server.updates import entry_row
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
@@ -67,35 +67,35 @@ async def timeline(request: Request) -> Response:
 
 async def log(request: Request) -> Response:
     """``…/log``: epochs, evaluations, messages, events and findings of all ranks, by time."""
-    kinds = asked.texts(request, "kind", most=len(LOG_KINDS)) or LOG_KINDS
+    kinds = params.texts(request, "kind", most=len(LOG_KINDS)) or LOG_KINDS
     return await _entries(request, lambda run, _: by_time(run, *kinds))
 
 
 async def records(request: Request) -> Response:
     """``…/records``: raw records after ``since``, in file order."""
-    limit = asked.whole(request, "limit", default=1000, most=MAX_RECORDS)
-    since = parse_cursors(asked.texts(request, "since", most=64))
+    limit = params.whole(request, "limit", default=1000, most=MAX_RECORDS)
+    since = parse_cursors(params.texts(request, "since", most=64))
     run_id = run_id_of(request)
 
-    def question(run: RunView) -> wire.RecordPage:
+    def query(run: RunView) -> wire.RecordPage:
         cursor: Cursor = since.get(run_id, {})
         found = list(islice(run.records(cursor), limit + 1))
-        page = [wire.PositionedRecord(position_text(p), record) for p, record in found[:limit]]
+        page = [wire.PositionedRecord(format_position(p), record) for p, record in found[:limit]]
         reached = {**cursor, **{position.writer: position for position, _ in found[:limit]}}
-        return wire.RecordPage(page, cursors_text({run_id: reached}), more=len(found) > limit)
+        return wire.RecordPage(page, format_cursors({run_id: reached}), more=len(found) > limit)
 
-    return await run_answer(request, question)
+    return await run_response(request, query)
 
 
 async def _entries(request: Request, choose: Choose) -> Response:
     """The newest ``limit`` entries before the newest ``offset``, in their order."""
-    name = asked.text(request, "name")
-    offset = asked.whole(request, "offset", default=0, most=10**9)
-    limit = asked.whole(request, "limit", default=DEFAULT_ENTRIES, most=MAX_ENTRIES)
-    spread = asked.flag(request, "spread")
-    ranks = asked.ranks(request)
+    name = params.text(request, "name")
+    offset = params.whole(request, "offset", default=0, most=10**9)
+    limit = params.whole(request, "limit", default=DEFAULT_ENTRIES, most=MAX_ENTRIES)
+    spread = params.flag(request, "spread")
+    ranks = params.ranks(request)
 
-    def question(run: RunView) -> wire.EntryList:
+    def query(run: RunView) -> wire.EntryList:
         found = choose(run, ranks[0] if ranks else None)
         names = Counter(entry.name for entry in found if entry.name is not None)
         chosen = [entry for entry in found if name in (None, entry.name)]
@@ -103,7 +103,7 @@ async def _entries(request: Request, choose: Choose) -> Response:
         rows = [entry_row(entry) for entry in shown]
         return wire.EntryList(rows, dict(names), total=len(chosen), offset=offset)
 
-    return await run_answer(request, question)
+    return await run_response(request, query)
 
 
 def _newest(entries: Sequence[Entry], offset: int, limit: int) -> Sequence[Entry]:

@@ -14,9 +14,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.server.answer import json_answer, problem
 from epochal.server.downloads import run_or_current
-from epochal.server.served import served
+from epochal.server.responses import error_response, json_response
+from epochal.server.state import server_state
 from epochal.server.stream import EventStream
 from epochal.store.progress import epochs_with_eta
 from epochal.store.store import RunView
@@ -49,27 +49,29 @@ _GPUS = {
 async def history(request: Request) -> Response:
     """``/api/history``: every epoch of a run, of the current one without ``run=``."""
     run_id = await run_or_current(request)
-    return await json_answer(request, await served(request).reader.ask_run(run_id, epochs_of))
+    return await json_response(
+        request, await server_state(request).reader.query_run(run_id, epochs_of)
+    )
 
 
 async def events(request: Request) -> Response:
     """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``."""
-    reader = served(request).reader
+    reader = server_state(request).reader
     run_id = await run_or_current(request)
-    await reader.ask_run(run_id, lambda run: None)  # a run that is not there is told at once
+    await reader.query_run(run_id, lambda run: None)  # a run that is not there is told at once
     last = request.headers.get("last-event-id", "0")
     if not (last.isascii() and last.isdigit() and len(last) < 10):
-        return problem(400, "Last-Event-ID must be the number of an epoch.")
+        return error_response(400, "Last-Event-ID must be the number of an epoch.")
     told = int(last)
 
-    def question(run: RunView) -> tuple[list[dict[str, Any]], str]:
+    def query(run: RunView) -> tuple[list[dict[str, Any]], str]:
         return epochs_of(run), run.info.status.state
 
     async def batches() -> AsyncIterator[bytes]:
         sent, polls = told, 0
         yield b"retry: 1000\n\n"
         while True:
-            epochs, state = await reader.ask_run(run_id, question)
+            epochs, state = await reader.query_run(run_id, query)
             new = [epoch for epoch in epochs if epoch["epoch"] > sent]
             if new:
                 yield b"".join(_event("epoch", epoch, epoch["epoch"]) for epoch in new)

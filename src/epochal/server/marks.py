@@ -1,6 +1,6 @@
-"""What happened in a run and where: restarts, epochs, checkpoints, phases, throttled GPUs.
+"""Marks: restarts, epochs, checkpoints, phases and GPU throttling of a run.
 
-Each mark has its place along every axis a chart may have, so that a page need not translate.
+Each mark has its x on every axis of a chart, so that the page need not convert it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from starlette.responses import Response
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
 from epochal.server import wire
-from epochal.server.handlers import run_answer, run_id_of
-from epochal.server.served import served
-from epochal.server.words import Throttle, Words
+from epochal.server.handlers import run_id_of, run_response
+from epochal.server.state import server_state
+from epochal.server.state_changes import StateChanges, ThrottleChange
 from epochal.store.along import place
 from epochal.store.answers import Entry, Series
 from epochal.store.store import RunView
 
-# The newest of each kind; more lines than this are a grey area, not marks.
+# The newest of each kind; more lines than this would fill a chart.
 MAX_MARKS = 2000
-# A GPU that goes to and fro between two clocks is one stretch, not a hundred.
+# A GPU that alternates between two clocks gives one mark, not a hundred.
 _JOIN_S = 30.0
 _FULL_SPEED = frozenset({"", "idle", "no cap"})
 
@@ -45,17 +45,17 @@ class _Found:
 
 async def marks(request: Request) -> Response:
     """``…/marks``: restarts, epochs, checkpoints, phases and throttled GPUs."""
-    words, run_id = served(request).words, run_id_of(request)
-    return await run_answer(request, lambda run: marks_of(run, words.words(run, run_id)))
+    cache, run_id = server_state(request).state_changes, run_id_of(request)
+    return await run_response(request, lambda run: marks_of(run, cache.read(run, run_id)))
 
 
-def marks_of(run: RunView, words: Words) -> wire.MarkList:
+def marks_of(run: RunView, changes: StateChanges) -> wire.MarkList:
     """Every mark of a run, the kinds one after the other, each in the order of time."""
-    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(run, words)]
-    found += _throttles(run, words)
+    found = [*_restarts(run), *_epochs(run), *_checkpoints(run), *_phases(run, changes)]
+    found += _throttles(run, changes)
     rows: list[wire.Mark] = []
     for _, same in groupby(found, key=lambda one: one.kind):
-        rows += _placed(run, list(same)[-MAX_MARKS:])
+        rows += _with_x(run, list(same)[-MAX_MARKS:])
     return wire.MarkList(rows)
 
 
@@ -75,7 +75,7 @@ def _epochs(run: RunView) -> Iterator[_Found]:
 
 
 def _checkpoints(run: RunView) -> Iterator[_Found]:
-    # An overtaken attempt saved the same steps; its newest word on a step stands.
+    # A newer attempt may save the same step again; the newest event counts.
     by_step: dict[Any, Entry] = {}
     for entry in run.entries("event", name="checkpoint", rank=None):
         by_step[entry.t if entry.step is None else entry.step] = entry
@@ -86,20 +86,20 @@ def _checkpoints(run: RunView) -> Iterator[_Found]:
         yield _Found("checkpoint", f"saved {name}".strip() + best, t=entry.t, step=entry.step)
 
 
-def _phases(run: RunView, words: Words) -> Iterable[_Found]:
-    """From the companion's events where there are any, else from what step records said."""
+def _phases(run: RunView, changes: StateChanges) -> Iterable[_Found]:
+    """From the companion's events where there are any, else from step records."""
     events = run.entries("event", name="phase", rank=None)
     if not events:
-        return [_Found("phase", word, t=t, step=step) for step, t, word in words.phases]
+        return [_Found("phase", phase, t=t, step=step) for step, t, phase in changes.phases]
     resumed = [(entry.position.attempt, entry.step) for entry in run.entries("resume", rank=None)]
     return [
         _Found("phase", str(entry.record.get("phase")), t=entry.t, step=entry.step)
         for entry in sorted(events, key=lambda entry: entry.t or 0.0)
-        if not _is_overtaken(entry, resumed)
+        if not _is_superseded(entry, resumed)
     ]
 
 
-def _is_overtaken(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> bool:
+def _is_superseded(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> bool:
     step = entry.step
     return step is not None and any(
         attempt > entry.position.attempt and first is not None and step >= first
@@ -107,42 +107,42 @@ def _is_overtaken(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> bo
     )
 
 
-def _throttles(run: RunView, words: Words) -> Iterator[_Found]:
-    """From the companion's events where a GPU has any, else from what its records said."""
-    told = [
-        Throttle(entry.t, gpu, str(entry.record.get("throttle") or ""))
+def _throttles(run: RunView, changes: StateChanges) -> Iterator[_Found]:
+    """From the companion's events where a GPU has any, else from its records."""
+    found = [
+        ThrottleChange(entry.t, gpu, str(entry.record.get("throttle") or ""))
         for entry in run.entries("event", name="gpu-throttle", rank=None)
         if entry.t is not None and isinstance(gpu := entry.record.get("id"), int)
     ]
-    with_events = {change.gpu for change in told}
-    told += [change for change in words.throttles if change.gpu not in with_events]
+    with_events = {change.gpu for change in found}
+    found += [change for change in changes.throttles if change.gpu not in with_events]
     ended = run.info.updated
-    for gpu in sorted({change.gpu for change in told}):
-        changes = sorted(change for change in told if change.gpu == gpu)
-        for start, end, word in _stretches(changes, ended):
+    for gpu in sorted({change.gpu for change in found}):
+        of_gpu = sorted(change for change in found if change.gpu == gpu)
+        for start, end, reason in _throttled_periods(of_gpu, ended):
             lasted = f" for {format_duration(end - start)}" if end > start else ""
-            label = f"GPU {gpu}: {word}{lasted}"
+            label = f"GPU {gpu}: {reason}{lasted}"
             yield _Found("throttle", label, t=start, gpu=gpu, is_timed=True)
 
 
-def _stretches(
-    changes: Sequence[Throttle], ended: float | None
+def _throttled_periods(
+    changes: Sequence[ThrottleChange], ended: float | None
 ) -> Iterable[tuple[float, float, str]]:
     found: list[tuple[float, float, str]] = []
     for index, change in enumerate(changes):
-        if change.word in _FULL_SPEED:
+        if change.reason in _FULL_SPEED:
             continue
         following = changes[index + 1].t if index + 1 < len(changes) else (ended or change.t)
         end = max(change.t, following)
-        if found and found[-1][2] == change.word and change.t - found[-1][1] <= _JOIN_S:
-            found[-1] = (found[-1][0], end, change.word)
+        if found and found[-1][2] == change.reason and change.t - found[-1][1] <= _JOIN_S:
+            found[-1] = (found[-1][0], end, change.reason)
         else:
-            found.append((change.t, end, change.word))
+            found.append((change.t, end, change.reason))
     return found
 
 
-def _placed(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
-    """Marks with their places; a step that was not told is the last one before the mark."""
+def _with_x(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
+    """Marks with their x; a missing step is the last one logged before the mark."""
     reference = _reference(run)
     steps = [one.step if one.step is not None else _step_at(reference, one) for one in found]
     times = np.array([np.nan if one.t is None else one.t for one in found])
@@ -153,7 +153,7 @@ def _placed(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
         if not which or (not is_clock and reference is None and x != "step"):
             continue
         named = np.array([steps[i] if steps[i] is not None else -1 for i in which], dtype=np.int64)
-        # The values carry which mark it was: points without a place are left out, others sorted.
+        # The values are indices of marks: points without x are dropped, others are sorted.
         series = Series("", "step", 0, named, times[which], np.array(which, dtype=np.float64))
         placed = place(run, series, x=x)
         if placed.x == x:
@@ -168,7 +168,7 @@ def _placed(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
 
 
 def _reference(run: RunView) -> Series | None:
-    """A series that tells when each step was."""
+    """A series with the time of each step."""
     loss = run.role("loss")
     candidates = [loss] if loss is not None else []
     candidates += [metric for metric in run.metrics() if metric.axis == "step"][:8]

@@ -1,7 +1,7 @@
-"""Threads for what takes long, none of which keeps the process from ending.
+"""A thread pool whose threads do not keep the process from exiting.
 
-The executors of the standard library are waited for when the interpreter exits, so that a SIGTERM
-would take as long as the read in progress. These threads are daemons and end with the process.
+The interpreter waits for the standard library's executors when it exits, so a SIGTERM would take as
+long as the read in progress. These threads are daemons and end with the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ThreadPool:
-    """At most so many threads, each started when there is a call for it."""
+    """At most ``most`` threads, each started on demand."""
 
     def __init__(self, name: str, most: int) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class ThreadPool:
         self._unfinished: set[Future[Any]] = set()
 
     async def call(self, call: Callable[[], T]) -> T:
-        """What the call returns, made in a thread."""
+        """Run a function in a thread and return its result."""
         future: Future[T] = Future()
         self._unfinished.add(future)
         future.add_done_callback(self._unfinished.discard)
@@ -41,15 +41,15 @@ class ThreadPool:
             threading.Thread(target=self._work, name=name, daemon=True).start()
         return await asyncio.wrap_future(future)
 
-    def close(self, *, within_s: float) -> bool:
-        """Make no call that still waits; False when one that runs has not ended in this time."""
+    def close(self, *, timeout_s: float) -> bool:
+        """Cancel waiting calls; False when a running one has not ended in this time."""
         running = [future for future in list(self._unfinished) if not future.cancel()]
-        return not wait(running, timeout=within_s).not_done
+        return not wait(running, timeout=timeout_s).not_done
 
     def _work(self) -> None:
         while True:
             future, call = self._calls.get()
             if future.set_running_or_notify_cancel():
                 settle(future, call)
-            del future, call  # or what was answered is kept until the next call
+            del future, call  # or the result is kept until the next call
             self._idle.release()

@@ -1,4 +1,4 @@
-"""Runs the server in this process until it is told to stop or the process it serves is gone."""
+"""Runs the server in this process until it is stopped or its parent process has exited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHUTDOWN_S = 3
 
 
 class _Server(uvicorn.Server):
-    """uvicorn waits for open answers when it stops, and a stream never ends by itself."""
+    """Ends event streams on shutdown: uvicorn waits for open responses forever."""
 
     def __init__(self, config: uvicorn.Config, *, app: App, on_ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -28,7 +28,7 @@ class _Server(uvicorn.Server):
         self._on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say so."""
+        """Start, then call ``on_ready``."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
@@ -66,15 +66,15 @@ def run_server(
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     server = _Server(config, app=app, on_ready=on_ready)
-    # Lists of runs are many objects that stay and make no circles: looking for some at the usual
-    # rate is a third of the time that a first look at ten thousand runs takes.
+    # Lists of runs are many long-lived objects without cycles. At the default rate the garbage
+    # collector takes a third of the time of a first list of ten thousand runs.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
     async def serve() -> None:
         watching = None
         if parent is not None:
-            watching = asyncio.create_task(_outlive(server, parent, linger_s))
+            watching = asyncio.create_task(_stop_after_parent(server, parent, linger_s))
         await server.serve(sockets=[listening])
         if watching is not None:
             watching.cancel()
@@ -82,7 +82,7 @@ def run_server(
     asyncio.run(serve())
 
 
-async def _outlive(server: uvicorn.Server, parent: int, linger_s: float) -> None:
+async def _stop_after_parent(server: uvicorn.Server, parent: int, linger_s: float) -> None:
     identity = process_identity(parent)
     while identity["pid_start"] is not None and liveness(identity) == "alive":
         await asyncio.sleep(_WATCH_EVERY_S)

@@ -11,10 +11,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import FormatError
-from epochal.server.answer import answer
 from epochal.server.reader import Catalog
+from epochal.server.responses import body_response
 from epochal.server.rows import LIVE
-from epochal.server.served import served
+from epochal.server.state import server_state
 from epochal.store.store import RunView
 
 MAX_SAMPLES_A_RUN = 2000
@@ -30,18 +30,18 @@ class _Sample:
 
 async def metrics(request: Request) -> Response:
     """``/metrics``: one gauge per series of every live run, and a few about the run itself."""
-    reader = served(request).reader
-    text = await reader.ask(lambda: _text(reader.catalog))
-    return await answer(request, text.encode(), media_type=_MEDIA_TYPE)
+    reader = server_state(request).reader
+    text = await reader.query(lambda: _text(reader.catalog))
+    return await body_response(request, text.encode(), media_type=_MEDIA_TYPE)
 
 
 def metric_name(name: str) -> str:
-    """A series' name as Prometheus takes it; the true name travels as the label ``metric``."""
+    """A series' name in Prometheus syntax; the original name is the label ``metric``."""
     return "epochal_" + re.sub(r"[^a-zA-Z0-9_:]", "_", name)
 
 
 def _text(catalog: Catalog) -> str:
-    catalog.look()
+    catalog.refresh()
     families: dict[str, list[_Sample]] = {}
     for run in catalog.runs():
         if run.info.status.state in LIVE:
@@ -75,7 +75,7 @@ def _samples(run: RunView) -> Iterator[_Sample]:
         for rank in metric.ranks[: max(left, 0)]:
             try:
                 last = run.summary(metric.name, rank=rank, axis=metric.axis).last
-            except FormatError:  # the other series and runs are still to be told
+            except FormatError:  # the other series and runs are still exported
                 continue
             if last is not None:
                 which = (("rank", str(rank)), ("metric", metric.name), ("axis", metric.axis))

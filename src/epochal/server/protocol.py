@@ -1,8 +1,8 @@
-"""HTTP connections that cannot be held open by sending half a request.
+"""HTTP connections with a time limit for incomplete requests.
 
-uvicorn waits without end for the rest of a head or a body, and does so before anything of ours
-sees the request. Here a whole request has to arrive within some seconds, and only so many
-connections may be in the middle of one: the oldest gives way.
+uvicorn waits without limit for the rest of a head or body, before our application sees the
+request. Here a request must arrive whole within some seconds, and the number of connections with
+an incomplete request is bounded: the oldest is closed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # From the first byte to the last; requests have 128 kB at most.
-REQUEST_WITHIN_S = 15.0
+REQUEST_TIMEOUT_S = 15.0
 MAX_UNFINISHED = 256
 
 
@@ -24,33 +24,33 @@ class BoundedProtocol(H11Protocol):
     ``bounded_protocol`` makes the class of one server.
     """
 
-    within_s: ClassVar[float]
+    timeout_s: ClassVar[float]
     most: ClassVar[int]
     # The server's connections whose request has not arrived whole, the oldest first.
     unfinished: ClassVar[dict[BoundedProtocol, asyncio.TimerHandle]]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a request; also for the first byte of it."""
+        """Start the time limit; it also holds for the first byte."""
         super().connection_made(transport)
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Take in a piece of a request."""
+        """Receive a piece of a request."""
         super().data_received(data)
         self._check()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Cancel the time limit."""
         self._forget()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Go on with a request that came meanwhile; else uvicorn's keep-alive limit holds."""
+        """Limit a request that has arrived meanwhile; else uvicorn's keep-alive limit holds."""
         super().on_response_complete()
         self._check()
 
     def _check(self) -> None:
-        """Whether the connection is in the middle of a request."""
+        """Start or cancel the time limit, by whether a request is incomplete."""
         state = self.conn.their_state
         begun = state is h11.IDLE and self.conn.trailing_data[0]
         if state is h11.SEND_BODY or begun:
@@ -63,7 +63,7 @@ class BoundedProtocol(H11Protocol):
             return
         while len(self.unfinished) >= self.most:
             next(iter(self.unfinished))._give_up()
-        self.unfinished[self] = self.loop.call_later(self.within_s, self._give_up)
+        self.unfinished[self] = self.loop.call_later(self.timeout_s, self._give_up)
 
     def _forget(self) -> None:
         timer = self.unfinished.pop(self, None)
@@ -76,12 +76,12 @@ class BoundedProtocol(H11Protocol):
 
 
 def bounded_protocol(
-    *, within_s: float = REQUEST_WITHIN_S, most: int = MAX_UNFINISHED
+    *, timeout_s: float = REQUEST_TIMEOUT_S, most: int = MAX_UNFINISHED
 ) -> type[BoundedProtocol]:
     """The connections of one server."""
 
     class Bounded(BoundedProtocol):
         pass
 
-    Bounded.within_s, Bounded.most, Bounded.unfinished = within_s, most, {}
+    Bounded.timeout_s, Bounded.most, Bounded.unfinished = timeout_s, most, {}
     return Bounded

@@ -1,8 +1,8 @@
-"""Asks the store from a pool of threads, by ids and never by paths; the event loop stays free.
+"""Queries the store in a pool of threads, by run id and never by path; the event loop stays free.
 
-The first look at a large run takes seconds. Questions about one run wait for each other in the
-event loop, not in a thread, so that such a run keeps one thread busy and nobody else waiting.
-Questions about all runs have threads of their own.
+The first read of a large run takes seconds. Queries of one run wait for each other in the event
+loop, not in a thread: a slow run occupies one thread and delays no other run. Queries of all runs
+have threads of their own.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from epochal.store.store import RunView, Store
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = 1.0
+REFRESH_EVERY_S = 1.0
 RUN_THREADS = 16
 LIST_THREADS = 4
-# Looking for runs takes at most a tenth of the time, however many there are.
-_LOOK_SHARE = 0.1
-# A thread waits this long for a run that others hold; then it is free for other runs for a while.
-_HELD_WITHIN_S = 0.05
-_TRY_AGAIN_S = 0.05
-_CLOSED_WITHIN_S = 0.5
-# What a failing or vanished disk says where a file is already open, without the file's name.
+# Searching for runs takes at most a tenth of the time, however many there are.
+_REFRESH_SHARE = 0.1
+# A thread waits this long for a locked run, then serves other runs before it retries.
+_LOCK_TIMEOUT_S = 0.05
+_RETRY_S = 0.05
+_CLOSE_TIMEOUT_S = 0.5
+# Errors of a failing or removed disk on an open file; they carry no file name.
 _DISK_ERRORS = frozenset(
     {errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ETIMEDOUT, errno.ENOTCONN}
 )
 
 
 class RunBusyError(Exception):
-    """Another thread reads the run at this moment."""
+    """Another thread is reading the run."""
 
 
 class UnreadableRunError(EpochalError):
@@ -48,44 +48,44 @@ class UnreadableRunError(EpochalError):
 
 
 class Reader:
-    """Threads that ask a store; ``Catalog`` is what they ask."""
+    """Runs queries in threads."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self.catalog = Catalog(store)
         self._runs = ThreadPool("epochal-run", RUN_THREADS)
         self._lists = ThreadPool("epochal-list", LIST_THREADS)
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._run_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def ask(self, question: Callable[[], T]) -> T:
-        """The answer to a question about all runs."""
-        return await self._lists.call(question)
+    async def query(self, query: Callable[[], T]) -> T:
+        """Run a query over all runs."""
+        return await self._lists.call(query)
 
-    async def ask_run(self, run_id: str, question: Callable[[RunView], T]) -> T:
-        """The answer to a question about one run, which is read up to now and held meanwhile.
+    async def query_run(self, run_id: str, query: Callable[[RunView], T]) -> T:
+        """Refresh one run, then query it while its lock is held.
 
         Raises ``RunNotFoundError``, and ``UnreadableRunError`` where its files cannot be read.
         """
-        turn = self._turns.get(run_id)
-        if turn is None:
-            turn = self._turns[run_id] = asyncio.Lock()
-        async with turn:
+        run_lock = self._run_locks.get(run_id)
+        if run_lock is None:
+            run_lock = self._run_locks[run_id] = asyncio.Lock()
+        async with run_lock:
             while True:
                 try:
-                    return await self._runs.call(lambda: self._in_run(run_id, question))
+                    return await self._runs.call(lambda: self._with_run(run_id, query))
                 except RunBusyError:
-                    await asyncio.sleep(_TRY_AGAIN_S)
+                    await asyncio.sleep(_RETRY_S)
 
-    async def work(self, call: Callable[[], T]) -> T:
-        """What a call returns that takes long and asks no run of this store."""
+    async def call(self, call: Callable[[], T]) -> T:
+        """Run a slow function that queries no run of this store."""
         return await self._runs.call(call)
 
-    def _in_run(self, run_id: str, question: Callable[[RunView], T]) -> T:
-        run = self.catalog.known(run_id)
-        hold(run, within_s=_HELD_WITHIN_S)
+    def _with_run(self, run_id: str, query: Callable[[RunView], T]) -> T:
+        run = self.catalog.get(run_id)
+        lock_run(run, timeout_s=_LOCK_TIMEOUT_S)
         try:
             run.refresh()
-            return question(run)
+            return query(run)
         except OSError as error:
             sentence = reading_failure(run, error)
             if sentence is None:
@@ -95,12 +95,12 @@ class Reader:
             run.lock.release()
 
     def close(self) -> None:
-        """Ask nothing that still waits, and close the store.
+        """Cancel waiting queries and close the store.
 
-        A question that does not end soon is left behind, and the store with it: the process ends.
+        The store stays open where a query does not end soon: the process is about to exit.
         """
-        runs_ended = self._runs.close(within_s=_CLOSED_WITHIN_S)
-        lists_ended = self._lists.close(within_s=_CLOSED_WITHIN_S)
+        runs_ended = self._runs.close(timeout_s=_CLOSE_TIMEOUT_S)
+        lists_ended = self._lists.close(timeout_s=_CLOSE_TIMEOUT_S)
         if runs_ended and lists_ended:
             self._store.close()
 
@@ -110,64 +110,64 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._look_after = 0.0
-        self._looking = threading.Lock()
+        self._next_refresh = 0.0
+        self._refresh_lock = threading.Lock()
         self._changed: set[str] = set()
 
-    def look(self) -> bool:
-        """Look for new and vanished runs, unless that was done just now; True when it was done."""
-        with self._looking:
+    def refresh(self) -> bool:
+        """Search for new and removed runs unless that was just done; True when it searched."""
+        with self._refresh_lock:
             started = time.monotonic()
-            if started < self._look_after:
+            if started < self._next_refresh:
                 return False
             self._changed |= self._store.refresh()
             ended = time.monotonic()
-            self._look_after = ended + max(LOOK_EVERY_S, (ended - started) / _LOOK_SHARE)
+            self._next_refresh = ended + max(REFRESH_EVERY_S, (ended - started) / _REFRESH_SHARE)
             return True
 
     def changed(self) -> set[str]:
-        """The ids of runs that were new, changed or gone since this was asked last."""
-        with self._looking:
+        """The ids of runs that were added, changed or removed since the last call."""
+        with self._refresh_lock:
             changed, self._changed = self._changed, set()
             return changed
 
     def runs(self, query: str | None = None, *, order: str | None = None) -> Sequence[RunView]:
-        """The runs there are, as of the last look."""
+        """The runs as of the last refresh."""
         return self._store.runs(query, order=order)
 
     def find(self, run_id: str) -> RunView | None:
-        """The run of an id as of the last look."""
+        """The run with this id as of the last refresh."""
         return self._store.find(run_id)
 
-    def known(self, run_id: str) -> RunView:
-        """The run of an id as far as it has been read; ``RunNotFoundError`` for anything else."""
+    def get(self, run_id: str) -> RunView:
+        """The run with this id; raises ``RunNotFoundError``."""
         run = self._store.find(run_id)
         if run is None:
-            self.look()  # it may have been made since
+            self.refresh()  # it may be new
             run = self._store.find(run_id)
         if run is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
         return run
 
     def current(self) -> str:
-        """The id of the newest run that is running, else of the newest; ``RunNotFoundError``."""
-        self.look()
+        """The id of the newest running run, else of the newest; raises ``RunNotFoundError``."""
+        self.refresh()
         runs = self._store.runs()
         if not runs:
             raise RunNotFoundError("there are no runs here yet.")
         return next((run for run in runs if run.status.state == "running"), runs[0]).id
 
 
-def hold(run: RunView, *, within_s: float) -> None:
-    """Take the lock of a run; ``RunBusyError`` when others have it for so long."""
-    if not run.lock.acquire(timeout=within_s):
+def lock_run(run: RunView, *, timeout_s: float) -> None:
+    """Lock a run; raises ``RunBusyError`` when it stays locked elsewhere."""
+    if not run.lock.acquire(timeout=timeout_s):
         raise RunBusyError
 
 
 def reading_failure(run: RunView, error: OSError) -> str | None:
-    """A sentence about files of the run that cannot be read; None for any other error.
+    """A sentence about files of the run that cannot be read; None for other errors.
 
-    Any other error is a fault of ours, which must not pass for an unreadable disk.
+    Other errors are faults of the server and must not pass for an unreadable disk.
     """
     folder, reason = run.info.folder, error.strerror or type(error).__name__
     if error.filename is None:

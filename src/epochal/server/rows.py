@@ -1,4 +1,4 @@
-"""Turns the store's answers into what travels."""
+"""Converts the store's results to wire types."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from epochal.errors import FormatError, UsageError
 from epochal.record import ROLES
 from epochal.server import wire
-from epochal.server.cursor import cursors_text
-from epochal.server.news import nonfinite_word
+from epochal.server.cursor import format_cursors
+from epochal.server.updates import nonfinite_name
 from epochal.store.answers import Labels, Metric, RunInfo
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
 
-# States that may pass into another without a record.
+# States that may change without a new record.
 LIVE = ("waiting", "running", "silent")
 _ROLE = "role:"
 
@@ -73,12 +73,12 @@ def run_detail(
         hardware=[_fields(entry.record) for entry in run.entries("gpu-model", rank=None)],
         sol=_newest(run, "sol"),
         exports=list(exports),
-        position=cursors_text({row.id: run.end()}),
+        position=format_cursors({row.id: run.end()}),
     )
 
 
 def labels_row(labels: Labels) -> wire.Labels:
-    """Labels as they travel."""
+    """Labels as a wire type."""
     return wire.Labels(
         name=labels.name,
         tags=None if labels.tags is None else list(labels.tags),
@@ -88,14 +88,14 @@ def labels_row(labels: Labels) -> wire.Labels:
 
 
 def summary_row(run: RunView, metric: Metric, *, rank: int) -> wire.Summary:
-    """What a series amounts to."""
+    """The summary of a series."""
     summary = run.summary(metric.name, rank=rank, axis=metric.axis)
     best = None if metric.goal is None else summary.best(metric.goal)
     return wire.Summary(
         count=summary.count,
         nonfinite=summary.nonfinite,
         last=finite(summary.last),
-        last_nonfinite=None if summary.last is None else nonfinite_word(summary.last),
+        last_nonfinite=None if summary.last is None else nonfinite_name(summary.last),
         last_x=finite(summary.last_step),
         min=summary.min,
         min_x=finite(summary.min_step),
@@ -108,14 +108,14 @@ def summary_row(run: RunView, metric: Metric, *, rank: int) -> wire.Summary:
 
 
 def finite(value: float | None) -> float | None:
-    """A number that JSON can hold, else None."""
+    """The number, or None where JSON cannot represent it."""
     return value if value is not None and math.isfinite(value) else None
 
 
 def _expected_end(run: RunView, info: RunInfo) -> float | None:
     try:
         return expected_end(run, info)
-    except FormatError:  # the run's problem, which its row tells; not that of the whole list
+    except FormatError:  # reported in the run's own row; the rest of the list is fine
         return None
 
 
@@ -151,14 +151,14 @@ def _named_summary(run: RunView, name: str) -> wire.Summary | None:
         return _summary(run, metric, rank=metric.ranks[0])
     metric = run.metric(name)
     if metric is None or metric.name != name or 0 not in metric.ranks:
-        return None  # a name that is asked for stands for itself alone
+        return None  # a name never falls back to a similar one
     return _summary(run, metric, rank=0)
 
 
 def _summary(run: RunView, metric: Metric, *, rank: int) -> wire.Summary | None:
     try:
         return summary_row(run, metric, rank=rank)
-    except FormatError:  # the run's problem, which its row tells; not that of the whole list
+    except FormatError:  # reported in the run's own row; the rest of the list is fine
         return None
 
 

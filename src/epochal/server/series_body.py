@@ -18,7 +18,7 @@ from epochal.server.wire import WIRE_VERSION, Missing, SeriesHead, SeriesHeader
 from epochal.store.along import Placed
 
 MAGIC = b"EPS1"
-# 16 million points in one answer are 384 MB: a download beyond that is an export.
+# 16 million points are 384 MB; larger downloads are exports.
 MAX_POINTS = 16_000_000
 _ALIGNMENT = 8
 
@@ -26,33 +26,35 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cut:
-    """One series of a body: its head and the columns that follow."""
+class SeriesBlock:
+    """One series of a body: its head and its columns."""
 
     head: SeriesHead
     columns: Sequence[Floats]
 
 
-def cut(run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float | None) -> Cut:
-    """A series between lo and hi at a chart's width; with ``pixels=0`` every point of it."""
+def series_block(
+    run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float | None
+) -> SeriesBlock:
+    """Downsample a series between lo and hi to ``pixels`` slices; 0 keeps every point."""
     axis, at = placed.series.axis, placed.at.astype(np.float64, copy=False)
     assert axis != "none"
     start, stop = _range(at, lo, hi)
     points = stop - start
     raw = pixels == 0 or points <= pixels
     values = placed.values[start:stop]
-    strange = np.flatnonzero(~np.isfinite(values))
-    marks = _marks(at[start:stop][strange], values[strange], most=0 if raw else pixels)
+    nonfinite = np.flatnonzero(~np.isfinite(values))
+    marks = _marks(at[start:stop][nonfinite], values[nonfinite], most=0 if raw else pixels)
     if raw:
         rows: list[Floats] = [at[start:stop], values, placed.times[start:stop]]
     else:
-        cut_up = placed.buckets(pixels, lo=lo, hi=hi)
+        slices = placed.buckets(pixels, lo=lo, hi=hi)
         rows = [
-            *(cut_up.first_step, cut_up.first),
-            *(cut_up.last_step, cut_up.last),
-            *(cut_up.min_step, cut_up.min),
-            *(cut_up.max_step, cut_up.max),
-            cut_up.count.astype(np.float64),
+            *(slices.first_step, slices.first),
+            *(slices.last_step, slices.last),
+            *(slices.min_step, slices.min),
+            *(slices.max_step, slices.max),
+            slices.count.astype(np.float64),
         ]
     series = placed.series
     head = SeriesHead(
@@ -65,28 +67,30 @@ def cut(run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float
         count=rows[0].size,
         points=points,
         nonfinite=marks[0].size,
-        nonfinite_points=strange.size,
+        nonfinite_points=nonfinite.size,
         duplicates=series.duplicates,
         hidden=series.hidden,
         lo=float(at[0]) if at.size else None,
         hi=float(at[-1]) if at.size else None,
     )
-    return Cut(head, [*rows, *marks])
+    return SeriesBlock(head, [*rows, *marks])
 
 
 def series_body(
-    cuts: Sequence[Cut], *, missing: Sequence[Missing], positions: Mapping[str, str]
+    blocks: Sequence[SeriesBlock], *, missing: Sequence[Missing], positions: Mapping[str, str]
 ) -> bytes:
-    """The whole body; raises ``UsageError`` when it would be too large."""
-    if sum(one.head.count for one in cuts) > MAX_POINTS:
+    """Encode a whole body; raises ``UsageError`` when it would be too large."""
+    if sum(one.head.count for one in blocks) > MAX_POINTS:
         raise UsageError(
-            f"the answer would have more than {MAX_POINTS} points: ask for a narrower range,"
+            f"the response would have more than {MAX_POINTS} points: ask for a narrower range,"
             " with pixels=, or export the run."
         )
-    header = SeriesHeader(WIRE_VERSION, [one.head for one in cuts], list(missing), dict(positions))
+    header = SeriesHeader(
+        WIRE_VERSION, [one.head for one in blocks], list(missing), dict(positions)
+    )
     text = msgspec.json.encode(header)
     text += b" " * (-len(text) % _ALIGNMENT)
-    columns = (column.astype("<f8", copy=False) for one in cuts for column in one.columns)
+    columns = (column.astype("<f8", copy=False) for one in blocks for column in one.columns)
     return b"".join(
         (MAGIC, struct.pack("<I", len(text)), text, *(column.tobytes() for column in columns))
     )

@@ -10,12 +10,12 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from epochal.errors import UsageError
-from epochal.server import asked
-from epochal.server.answer import problem
+from epochal.server import params
+from epochal.server.broadcaster import MAX_STREAMS, Subscription, encode_event
 from epochal.server.cursor import Cursors, parse_cursors
-from epochal.server.hub import MAX_STREAMS, Subscription, encode_event
-from epochal.server.news import Interest
-from epochal.server.served import served
+from epochal.server.responses import error_response
+from epochal.server.state import server_state
+from epochal.server.updates import UpdateFilter
 from epochal.server.wire import ResetEvent
 
 MAX_RUNS = 256
@@ -23,21 +23,24 @@ MAX_NAMES = 512
 _HEADERS = {
     "cache-control": "no-store",
     "content-type": "text/event-stream; charset=utf-8",
-    # Proxies that collect answers before passing them on would hold the stream back.
+    # Proxies that buffer responses would hold the stream back.
     "x-accel-buffering": "no",
 }
 
 
 class EventStream(Response):
-    """A response that goes on until the client leaves or the batches end."""
+    """A response that continues until the client disconnects or the batches end."""
 
     def __init__(
-        self, batches: AsyncIterator[bytes], *, left: Callable[[], Awaitable[None]] | None = None
+        self,
+        batches: AsyncIterator[bytes],
+        *,
+        on_close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(headers=_HEADERS)
         del self.headers["content-length"]
         self._batches = batches
-        self._left = left
+        self._on_close = on_close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send batch after batch."""
@@ -50,8 +53,8 @@ class EventStream(Response):
         finally:
             for task in (sending, watching):
                 task.cancel()
-            if self._left is not None:
-                await self._left()
+            if self._on_close is not None:
+                await self._on_close()
 
     async def _send(self, scope: Scope, send: Send) -> None:
         await send(
@@ -64,37 +67,37 @@ class EventStream(Response):
 
 
 async def events(request: Request) -> Response:
-    """What is new in the list and in the runs subscribed to, from a position on."""
-    hub = served(request).hub
-    if hub.num_streams >= MAX_STREAMS:
-        sentence = f"{MAX_STREAMS} streams are open already."
-        return problem(503, sentence, headers={"retry-after": "10"})
+    """Updates of the list and of the subscribed runs, from a position on."""
+    broadcaster = server_state(request).broadcaster
+    if broadcaster.num_streams >= MAX_STREAMS:
+        sentence = f"{MAX_STREAMS} event streams are already open."
+        return error_response(503, sentence, headers={"retry-after": "10"})
     subscription = Subscription(
-        runs=asked.texts(request, "run", most=MAX_RUNS),
-        interest=Interest(
-            names=asked.texts(request, "name", most=MAX_NAMES),
-            ranks=asked.ranks(request),
-            kinds=asked.texts(request, "kind", most=64),
+        runs=params.texts(request, "run", most=MAX_RUNS),
+        update_filter=UpdateFilter(
+            names=params.texts(request, "name", most=MAX_NAMES),
+            ranks=params.ranks(request),
+            kinds=params.texts(request, "kind", most=64),
         ),
-        live=asked.flag(request, "live"),
+        live=params.flag(request, "live"),
     )
     since, is_known = _since(request)
-    listener = await hub.join(subscription, since)
+    listener = await broadcaster.subscribe(subscription, since)
     if not is_known:
         listener.put(encode_event("reset", ResetEvent(None, "unknown")), "")
 
     async def batches() -> AsyncIterator[bytes]:
-        while batch := await listener.take():
+        while batch := await listener.next_batch():
             yield batch
 
-    async def left() -> None:
-        await hub.leave(listener)
+    async def on_close() -> None:
+        await broadcaster.unsubscribe(listener)
 
-    return EventStream(batches(), left=left)
+    return EventStream(batches(), on_close=on_close)
 
 
 def _since(request: Request) -> tuple[Cursors | None, bool]:
-    """Where the client stands, None for nowhere; False beside it for what cannot be read."""
+    """The client's position, None without one; False beside it for one that is invalid."""
     given = [*request.query_params.getlist("since"), request.headers.get("last-event-id", "")]
     given = [one for one in given if one]
     try:

@@ -14,20 +14,20 @@ from starlette.responses import Response
 from epochal.server.wire import Problem
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
-_WORTH_COMPRESSING = 1024
+_MIN_GZIP_BYTES = 1024
 _LARGE = 256 * 1024
 
 
-async def json_answer(request: Request, value: Any, *, status: int = 200) -> Response:
+async def json_response(request: Request, value: Any, *, status: int = 200) -> Response:
     """A JSON body; nan and infinities in it are null."""
     body = msgspec.json.encode(value)
     if len(body) > MAX_JSON_BYTES:
         sentence = f"the answer would have more than {MAX_JSON_BYTES} bytes: ask for less at once."
-        return problem(413, sentence)
-    return await answer(request, body, media_type="application/json", status=status)
+        return error_response(413, sentence)
+    return await body_response(request, body, media_type="application/json", status=status)
 
 
-async def answer(
+async def body_response(
     request: Request,
     body: bytes,
     *,
@@ -37,23 +37,23 @@ async def answer(
     headers: dict[str, str] | None = None,
 ) -> Response:
     """A body that the browser may keep as long as its tag stands; ``tag`` defaults to its hash."""
-    tag = entity_tag(body) if tag is None else tag
+    tag = etag_of(body) if tag is None else tag
     kept = {"etag": tag, "cache-control": "private, no-cache", "vary": "accept-encoding"}
     kept.update(headers or {})
     if is_known(request, tag):
         return Response(status_code=304, headers=kept)
-    if len(body) >= _WORTH_COMPRESSING and _accepts_gzip(request):
+    if len(body) >= _MIN_GZIP_BYTES and _accepts_gzip(request):
         if len(body) < _LARGE:
-            packed = _packed(body)
+            compressed = _compress(body)
         else:
-            packed = await asyncio.to_thread(_packed, body)
-        if len(packed) < 0.9 * len(body):
-            body = packed
+            compressed = await asyncio.to_thread(_compress, body)
+        if len(compressed) < 0.9 * len(body):
+            body = compressed
             kept["content-encoding"] = "gzip"
     return Response(body, status_code=status, media_type=media_type, headers=kept)
 
 
-def entity_tag(*parts: bytes) -> str:
+def etag_of(*parts: bytes) -> str:
     """A tag that changes with any of the parts."""
     digest = hashlib.blake2b(digest_size=12)
     for part in parts:
@@ -63,11 +63,13 @@ def entity_tag(*parts: bytes) -> str:
 
 def is_known(request: Request, tag: str) -> bool:
     """Whether the browser holds the body of this tag already."""
-    asked = request.headers.get("if-none-match", "")
-    return request.method in ("GET", "HEAD") and tag in (one.strip() for one in asked.split(","))
+    params = request.headers.get("if-none-match", "")
+    return request.method in ("GET", "HEAD") and tag in (one.strip() for one in params.split(","))
 
 
-def problem(status: int, sentence: str, *, headers: dict[str, str] | None = None) -> Response:
+def error_response(
+    status: int, sentence: str, *, headers: dict[str, str] | None = None
+) -> Response:
     """An error as the client sees it."""
     return Response(
         msgspec.json.encode(Problem(sentence)),
@@ -77,7 +79,7 @@ def problem(status: int, sentence: str, *, headers: dict[str, str] | None = None
     )
 
 
-def _packed(body: bytes) -> bytes:
+def _compress(body: bytes) -> bytes:
     return gzip.compress(body, compresslevel=1, mtime=0)
 
 

@@ -1,9 +1,9 @@
-"""What one run recorded since a position: new points by series, and entries, ready to be sent."""
+"""What is new in a run since a position: points by series, entries, and machine readings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -12,16 +12,16 @@ import msgspec
 
 from epochal.journal.layout import rank_of_writer
 from epochal.record import Axis, Position, Record, axis_of, scalars_of
-from epochal.server.cursor import is_within, position_text
-from epochal.server.wire import AxisName, EntryRow, Nonfinite, Points
-from epochal.store.answers import Cursor, Entry
+from epochal.server.cursor import format_position, is_within
+from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
+from epochal.store.answers import Cursor, Entry, Machine
 from epochal.store.part import DENSE_KINDS
 from epochal.store.store import RunView
 
-# Further behind than this, history is asked for anew.
+# A client further behind than this fetches the history again.
 MAX_RECORDS = 20_000
 MAX_ENTRY_BYTES = 256 * 1024
-# Kinds that are all numbers, and the header of each file: never entries.
+# Kinds of numbers only, and the header of each file: never entries.
 _NO_ENTRIES = DENSE_KINDS | {"run"}
 _CHILD = "child-"
 
@@ -42,8 +42,8 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
-    """Which of a run's news are wanted: empty means all; a name may end in ``*``.
+class UpdateFilter:
+    """What a client subscribes to: empty means all; a name may end in ``*``.
 
     ``ranks`` None means every rank.
     """
@@ -52,23 +52,23 @@ class Interest:
     ranks: tuple[int, ...] | None = (0,)
     kinds: tuple[str, ...] = ()
 
-    def has_name(self, name: str) -> bool:
-        """Whether points of this series are wanted."""
+    def accepts_name(self, name: str) -> bool:
+        """Whether points of this series are sent."""
         return not self.names or any(
             name.startswith(wanted[:-1]) if wanted.endswith("*") else name == wanted
             for wanted in self.names
         )
 
-    def has_rank(self, rank: int) -> bool:
-        """Whether news of this rank are wanted."""
+    def accepts_rank(self, rank: int) -> bool:
+        """Whether updates of this rank are sent."""
         return self.ranks is None or rank in self.ranks
 
 
 @dataclass(slots=True)
-class News:
-    """All that a run recorded between two positions, before anybody's interest is applied.
+class RunUpdates:
+    """All that a run recorded between two positions, before a filter is applied.
 
-    ``reset`` is why history has to be asked for anew instead; there is nothing else then.
+    ``reset`` is the reason why the client must fetch the history again; then nothing else is set.
     """
 
     end: Cursor
@@ -76,27 +76,27 @@ class News:
     entries: list[EntryRow] = field(default_factory=list)
     reset: str | None = None
 
-    def for_interest(self, interest: Interest) -> tuple[list[Points], list[EntryRow]]:
-        """What of it is wanted."""
+    def filtered(self, update_filter: UpdateFilter) -> tuple[list[Points], list[EntryRow]]:
+        """The points and entries that a filter accepts."""
         points = [
             _points(key, column)
             for key, column in self.columns.items()
-            if interest.has_name(key.name) and interest.has_rank(key.rank)
+            if update_filter.accepts_name(key.name) and update_filter.accepts_rank(key.rank)
         ]
         entries = [
             entry
             for entry in self.entries
-            if interest.has_rank(entry.rank)
-            and (not interest.kinds or entry.kind in interest.kinds)
+            if update_filter.accepts_rank(entry.rank)
+            and (not update_filter.kinds or entry.kind in update_filter.kinds)
         ]
         return points, entries
 
 
-class Ranks:
-    """Which rank wrote what; remembered, since only the first record of a file says it."""
+class WriterRanks:
+    """The rank of each writer; cached, because only the first record of a file names it."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, str, int], int] = {}
+        self._ranks: dict[tuple[str, str, int], int] = {}
 
     def rank(self, run: RunView, run_id: str, position: Position) -> int:
         """The rank of a record's writer."""
@@ -105,28 +105,66 @@ class Ranks:
         if said is not None:
             return said
         key = (run_id, writer, position.attempt)
-        if key not in self._of:
-            self._of[key] = _rank_in_header(run, position)
-        return self._of[key]
+        if key not in self._ranks:
+            self._ranks[key] = _rank_in_header(run, position)
+        return self._ranks[key]
 
 
-def news_of(run: RunView, run_id: str, since: Cursor, ranks: Ranks) -> News:
+class MachineUpdates:
+    """Machine readings of subscribed runs; remembers what was sent, so that nothing is repeated."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, tuple[float, ...]] = {}
+
+    def read(
+        self, run_ids: Iterable[str], locked: Mapping[str, RunView | None]
+    ) -> dict[str, LiveEvent]:
+        """New readings by run; an event without machines when a run's readings have ended.
+
+        A run that is not in ``locked`` is being read by another thread: it is skipped this time.
+        """
+        events = {}
+        sent = {}
+        for run_id in run_ids:
+            if run_id not in locked:
+                sent[run_id] = self._sent.get(run_id, ())
+                continue
+            run = locked[run_id]
+            machines = () if run is None else run.machines()
+            sent[run_id] = tuple(machine.t for machine in machines)
+            if sent[run_id] != self._sent.get(run_id, ()):
+                events[run_id] = LiveEvent(run_id, [_machine_row(one) for one in machines])
+        self._sent = sent
+        return events
+
+
+def _machine_row(machine: Machine) -> LiveMachine:
+    return LiveMachine(
+        node=machine.node,
+        rank=machine.rank,
+        t=machine.t,
+        gpus=[dict(gpu) for gpu in machine.gpus],
+        system=dict(machine.system),
+    )
+
+
+def read_updates(run: RunView, run_id: str, since: Cursor, ranks: WriterRanks) -> RunUpdates:
     """What a run recorded after ``since``, up to where it has been read."""
     end = run.end()
     if not is_within(since, end):
-        return News(end, reset="unknown")
+        return RunUpdates(end, reset="unknown")
     if _resumed(since, end):
-        return News(end, reset="resumed")
+        return RunUpdates(end, reset="resumed")
     found = list(islice(run.records(since), MAX_RECORDS + 1))
     if len(found) > MAX_RECORDS:
-        return News(end, reset="behind")
-    news = News(end)
+        return RunUpdates(end, reset="behind")
+    updates = RunUpdates(end)
     for position, record in found:
         rank = ranks.rank(run, run_id, position)
-        _add_points(news.columns, record, rank)
+        _add_points(updates.columns, record, rank)
         if record["log"] not in _NO_ENTRIES:
-            news.entries.append(entry_row(Entry(position, rank, record), most=MAX_ENTRY_BYTES))
-    return news
+            updates.entries.append(entry_row(Entry(position, rank, record), most=MAX_ENTRY_BYTES))
+    return updates
 
 
 def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:
@@ -136,7 +174,7 @@ def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:
         record = None
     t = entry.t
     return EntryRow(
-        position=position_text(entry.position),
+        position=format_position(entry.position),
         kind=entry.kind,
         rank=entry.rank,
         t=t if t is not None and math.isfinite(t) else None,
@@ -146,7 +184,7 @@ def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:
     )
 
 
-def nonfinite_word(value: float) -> Nonfinite | None:
+def nonfinite_name(value: float) -> Nonfinite | None:
     """What a number that JSON cannot hold is called; None for one that it can."""
     if math.isfinite(value):
         return None
@@ -200,7 +238,7 @@ def _scalars(record: Record) -> Iterator[tuple[str, float]]:
 def _points(key: _Key, column: _Column) -> Points:
     words: dict[str, Nonfinite] = {}
     for index, value in enumerate(column.value):
-        word = nonfinite_word(value)
+        word = nonfinite_name(value)
         if word is not None:
             words[str(index)] = word
     return Points(

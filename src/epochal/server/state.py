@@ -1,4 +1,4 @@
-"""What all handlers share: the store's threads, the streams, the page, and what was passed in."""
+"""The server's shared state, which every handler reads from its request."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from starlette.requests import Request
 
 from epochal.guard import Fault, Guard
 from epochal.page.loader import Page
-from epochal.server.hub import Hub
+from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
-from epochal.server.words import WordBook
+from epochal.server.state_changes import StateChangeCache
 from epochal.store.store import RunView, Store
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """A file format that runs can be downloaded in; formats are made above the server."""
+    """A file format that runs can be downloaded in; the layer above the server supplies them."""
 
     ending: str
     media_type: str
@@ -27,7 +27,7 @@ class ExportFormat:
 
 
 def server_guard() -> Guard:
-    """The fault boundary of a server: what goes wrong in each member is on stderr once."""
+    """The fault boundary of a server: it writes each member's first fault to stderr."""
     return Guard(_to_stderr)
 
 
@@ -36,24 +36,24 @@ def _to_stderr(fault: Fault) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """One server's parts."""
+class ServerState:
+    """The parts of one server."""
 
     reader: Reader
-    hub: Hub
+    broadcaster: Broadcaster
     guard: Guard
     page: Page
     open_store: Callable[[], Store]
     folders: str = ""
     exports: Mapping[str, ExportFormat] = field(default_factory=dict)
-    words: WordBook = field(default_factory=WordBook)
+    state_changes: StateChangeCache = field(default_factory=StateChangeCache)
 
     @property
     def num_faults(self) -> int:
-        """How often something went wrong here that should not have."""
+        """How many faults the guard has counted."""
         return sum(fault.count for fault in list(self.guard.faults.values()))
 
 
-def served(request: Request) -> Served:
-    """The server that a request came to."""
-    return cast(Served, request.app.state.served)
+def server_state(request: Request) -> ServerState:
+    """The state of the server that received a request."""
+    return cast(ServerState, request.app.state.server)
