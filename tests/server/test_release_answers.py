@@ -29,7 +29,7 @@ def test_every_endpoint_answers_as_the_release_did(tmp_path: Path, server: Serve
         archive.extractall(tmp_path, filter="data")
     expected = json.loads(gzip.decompress((RELEASE / "answers.json.gz").read_bytes()))
     for path, before in expected.items():
-        query = {"config": "1"} if path == "/api/runs" else {}
+        query: dict[str, Any] = {"config": "1"} if path == "/api/runs" else {}
         answer = server.ask(path, **query)
         assert answer.status == 200, path
         differences = list(compare(before, answer.json, path))

@@ -267,11 +267,11 @@ def test_a_run_that_cannot_be_read_does_not_silence_the_others(
                 raise OSError("stale file handle")
             return intact(run, run_id, since, ranks)
 
-        monkeypatch.setattr(broadcaster, "news_of", fail_for_bad)
+        monkeypatch.setattr(broadcaster, "read_updates", fail_for_bad)
         bad.metrics(2, loss=2.0)
         good.metrics(2, loss=2.0)
         assert until(events, "records").data["run"] == "id-good"
-        monkeypatch.setattr(broadcaster, "news_of", intact)
+        monkeypatch.setattr(broadcaster, "read_updates", intact)
         event = until(events, "records")
     assert (event.data["run"], points(event)) == ("id-bad", {2: 2.0})
     assert server.ask("/healthz").json["faults"] > 0
