@@ -57,7 +57,7 @@ def test_a_run_that_ends_leaves_telemetry_and_no_process(tmp_path: Path) -> None
     assert (process.returncode, err) == (0, "")
     wait_for_the_end(folder)
     telemetry = [record for record in records(folder) if record["log"] in ("system", "finish")]
-    assert [record["log"] for record in telemetry] == ["finish", "system", "finish"]
+    assert [record["log"] for record in telemetry] == ["finish", "finish", "system", "finish"]
     assert events(folder, "vanished") == []
 
 

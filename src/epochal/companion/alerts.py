@@ -22,6 +22,8 @@ from epochal.health.rules.alert_failed import AlertFailed
 # One message a minute at most; what comes in between travels together in the next.
 _PAUSE_S = 60.0
 _MOST_LINES = 20
+# A service may take its time; so long it only hangs.
+_BUDGET_S = 120.0
 _GRAVITY = {"info": 0, "warning": 1, "error": 2, "off": 3}
 _DESKTOP = {"darwin": "macosx://", "win32": "windows://"}
 # What services know as the kind of a message: its colour, its sound.
@@ -71,6 +73,8 @@ class Alerts:
         self._is_checked = send is None
         self._sent_at: float | None = None
         self._thread: threading.Thread | None = None
+        self._began_s = 0.0
+        self._noted: threading.Thread | None = None
         self._failure: str | None = None
         self._is_over = False
 
@@ -104,8 +108,10 @@ class Alerts:
 
     def look(self) -> None:
         """Send what is waiting, if the last message is old enough; first see whether one could."""
+        self._note_hang()
         if not self._is_checked and not self._is_over:
             self._is_checked = True
+            self._began_s = self._clock()
             self._thread = threading.Thread(target=self._check, daemon=True)
             self._thread.start()
         is_due = self._sent_at is None or self._clock() - self._sent_at >= _PAUSE_S
@@ -137,11 +143,18 @@ class Alerts:
         lines = [line for _, line in waiting]
         if len(lines) > _MOST_LINES:
             lines = [*lines[:_MOST_LINES], f"… and {len(lines) - _MOST_LINES} more"]
-        self._sent_at = self._clock()
+        self._sent_at = self._began_s = self._clock()
         self._thread = threading.Thread(
             target=self._deliver, args=("\n".join(lines), gravest), daemon=True
         )
         self._thread.start()
+
+    def _note_hang(self) -> None:
+        """Count it as a fault when a service has not come back for too long, once per message."""
+        thread, is_over = self._thread, self._clock() - self._began_s > _BUDGET_S
+        if thread is not None and is_over and thread.is_alive() and thread is not self._noted:
+            self._noted = thread
+            self._guard.note_hang("alerts", thread, budget_s=_BUDGET_S)
 
     def _check(self) -> None:
         assert self._send is not None

@@ -1,0 +1,33 @@
+"""The page says where Epochal itself failed, and that the run is not affected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochal.companion.process import Companion
+from tests.conftest import StartRun
+from tests.doubles.companions import charge_of
+from tests.e2e.browsing import OpenPage, Serve
+from tests.members.faults import raising
+
+
+def test_internal_errors_stand_below_the_findings_and_come_live(
+    start_run: StartRun, tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    run = start_run("sick")
+    run.log({"loss": 1.0}, step=0)
+    site = serve(tmp_path / "runs").url
+    page = open_page(f"{site}#panel=overview")
+    page.locator(".vital").first.wait_for(state="visible")
+    assert page.locator(".internal-errors").count() == 0
+    companion = Companion(charge_of(run.dir))
+    companion.guard.run("task sealing", raising(ValueError("broken on purpose")))
+    shown = page.locator(".internal-errors")
+    shown.wait_for(state="visible")
+    assert "Epochal itself had an internal error" in shown.inner_text()
+    assert "task sealing: ValueError: broken on purpose" in shown.inner_text()
+    assert "not affected" in shown.inner_text()
+    page.goto(f"{site}#panel=findings")
+    page.locator(".internal-errors").wait_for(state="visible")
+    companion.journal.close()
+    run.finish()
