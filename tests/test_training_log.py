@@ -7,7 +7,7 @@ import pytest
 
 import epochal
 from epochal import LogVerbosity, TrainingRunLogger
-from epochal.errors import FormatError
+from epochal.errors import FormatError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,89 @@ def test_it_writes_into_the_current_run_and_leaves_it_open(tmp_path: Path) -> No
         one_step(logger, 1)
         assert logger.run is run
     assert not run.finished
+
+
+def test_a_callback_that_raises_costs_neither_the_loop_nor_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[str] = []
+
+    def broken(line: str) -> None:
+        calls.append(line)
+        raise ZeroDivisionError("in the callback")
+
+    path = tmp_path / "training.json"
+    with TrainingRunLogger(path, callback=broken) as logger:
+        for step in range(6):
+            one_step(logger, step)
+    written = json.loads(path.read_text())
+    assert [one["step"] for one in written if one["log"] == "step"] == list(range(6))
+    assert len(calls) == 3
+    faults = [one for one in written if one.get("name") == "internal-error"]
+    assert [one["member"] for one in faults] == ["TrainingRunLogger callback"]
+    assert "ZeroDivisionError" in faults[0]["traceback"]
+    assert capsys.readouterr().err.count("in the callback") == 1
+
+
+def test_the_file_has_a_record_before_the_callback_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "training.json"
+    seen: list[int] = []
+    with TrainingRunLogger(
+        path, callback=lambda _: seen.append(len(json.loads(path.read_text())))
+    ) as logger:
+        one_step(logger, 1)
+        one_step(logger, 2)
+    assert seen[:2] == [1, 2]
+
+
+@pytest.mark.parametrize("values", ["low", None, [1.0, 2.0], object(), {}])
+def test_no_value_raises(tmp_path: Path, values: object) -> None:
+    path = tmp_path / "training.json"
+    with TrainingRunLogger(path) as logger:
+        logger.log_step(values, values, values, values, values, values, values)
+        logger.log_eval(values, values, values, values, values)
+    kinds = [one["log"] for one in json.loads(path.read_text())]
+    assert "step" in kinds
+    assert "eval" in kinds
+
+
+@pytest.mark.parametrize("with_run", [False, True])
+@pytest.mark.parametrize("verbosity", [7, -3])
+def test_an_unknown_verbosity_is_refused_whoever_prints(
+    tmp_path: Path, with_run: bool, verbosity: int
+) -> None:
+    if with_run:
+        epochal.init(name="mine")
+    with pytest.raises(UsageError, match="SILENT"):
+        TrainingRunLogger(tmp_path / "t.json", verbosity=verbosity)
+    assert not (tmp_path / "t.json").exists()
+
+
+def test_verbosity_holds_for_the_lines_of_a_run_that_is_there_until_close(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = epochal.init(name="mine", line_every_s=0)
+    with TrainingRunLogger(tmp_path / "t.json", verbosity=LogVerbosity.SILENT) as logger:
+        one_step(logger, 1)
+    one_step_of(run, 2)
+    shown = capsys.readouterr().err
+    assert ":: step       1" not in shown
+    assert ":: step       2" in shown
+
+
+def one_step_of(run: epochal.Run, step: int) -> None:
+    run.log_step(step, 1.25, 16384, 156, 0.1234, 2.3456, 0.0002)
+
+
+def test_a_total_gives_percent_and_belongs_to_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TrainingRunLogger(tmp_path / "t.json", total_steps=4) as logger:
+        one_step(logger, 1)
+    assert "[ 50.0%]" in capsys.readouterr().err
+    epochal.init(name="mine", console=False)
+    with pytest.raises(UsageError, match=r"give them to epochal\.init"):
+        TrainingRunLogger(tmp_path / "u.json", total_steps=4)
 
 
 def test_eval_only_verbosity_prints_evaluations_alone(

@@ -10,6 +10,7 @@ from typing import Any
 
 from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity
+from epochal.errors import UsageError
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
 from epochal.record import Record
@@ -22,14 +23,18 @@ from epochal.run.vocabulary import Vocabulary
 
 # Every step has its line, unless they come faster than anybody reads.
 _LINE_EVERY_S = 0.1
+_CALLBACK = "TrainingRunLogger callback"
 
 
 class TrainingRunLogger(Vocabulary):
     """Typed logging into ``path``, into a run, and to ``callback`` as JSON lines.
 
-    The current run is used when there is one; otherwise a run named after the file is started. The
-    file is appended to when it exists. A file that cannot be opened raises here; one that cannot be
-    written later is counted and said once, and the run goes on.
+    The current run is used when there is one; otherwise a run named after the file is started,
+    which ``total_steps``, ``total_tokens`` and ``num_epochs`` give percent and time left.
+    ``verbosity`` other than DEFAULT holds for the lines of either until ``close``. The file is
+    appended to when it exists. A file that cannot be opened raises here; one that cannot be written
+    later is counted and said once, and the run goes on. A callback that raises is told of once and
+    not called any more after the third time.
     """
 
     def __init__(
@@ -37,16 +42,36 @@ class TrainingRunLogger(Vocabulary):
         path: str | Path,
         callback: Callable[[str], object] | None = None,
         verbosity: LogVerbosity | int = LogVerbosity.DEFAULT,
+        *,
+        total_steps: int | None = None,
+        total_tokens: int | None = None,
+        num_epochs: float | None = None,
     ) -> None:
+        level = _checked_level(verbosity)
+        current = OPEN_RUNS.current
+        totals = (total_steps, total_tokens, num_epochs)
+        if current is not None and totals != (None, None, None):
+            raise UsageError(
+                f"total_steps, total_tokens and num_epochs belong to run {current.name!r}, which is"
+                " open: give them to epochal.init()."
+            )
         self._file = ArrayFile(path)
         self._callback = callback
         self._is_open = True
         self.lost = 0
-        current = OPEN_RUNS.current
         self._owns_run = current is None
+        self._restore: Callable[[], object] = _nothing
         if current is None:
-            console = Console(verbosity=LogVerbosity(verbosity), min_interval_s=_LINE_EVERY_S)
-            current = init(name=Path(path).stem, console=console)
+            console = Console(verbosity=level, min_interval_s=_LINE_EVERY_S)
+            current = init(
+                name=Path(path).stem,
+                console=console,
+                total_steps=total_steps,
+                total_tokens=total_tokens,
+                num_epochs=num_epochs,
+            )
+        elif level is not LogVerbosity.DEFAULT:
+            self._restore = current.console.set_verbosity(level)
         self.run: Run = current
         self.run.on_line(self._on_line)
 
@@ -104,6 +129,8 @@ class TrainingRunLogger(Vocabulary):
     ) -> None:
         if self._owns_run:
             self.run.__exit__(kind, error, trace)
+        if self._is_open:
+            self._restore()
         self._is_open = False
         self._file.close()
 
@@ -113,8 +140,6 @@ class TrainingRunLogger(Vocabulary):
         record = decode(line)
         assert record is not None, "the run wrote a line that does not read back"
         shaped = with_iso_time(record)
-        if self._callback is not None:
-            self._callback(encode_json(shaped).decode())
         try:
             self._file.append(shaped)
         except OSError as error:
@@ -124,3 +149,17 @@ class TrainingRunLogger(Vocabulary):
                     f"cannot write {self._file.path}: {error.strerror or error}. Training goes on;"
                     " the run still has every record."
                 )
+        if self._callback is not None and not self.run.guard.is_disabled(_CALLBACK):
+            self.run.guard.run(_CALLBACK, self._callback, encode_json(shaped).decode())
+
+
+def _checked_level(verbosity: LogVerbosity | int) -> LogVerbosity:
+    try:
+        return LogVerbosity(verbosity)
+    except ValueError:
+        names = ", ".join(f"{level.name} ({level.value})" for level in LogVerbosity)
+        raise UsageError(f"verbosity={verbosity!r} is not known: use {names}.") from None
+
+
+def _nothing() -> None:
+    """The console's level was not changed."""

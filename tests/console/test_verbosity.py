@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,37 @@ def test_a_percent_sign_without_arguments_stands_for_itself(
 ) -> None:
     module.msg("100% {done}")
     assert capsys.readouterr().out == "100% {done}\n"
+
+
+def broken(*_: object) -> str:
+    raise ZeroDivisionError("no batches")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("loss {}", 0.5), "loss {} 0.5"),
+        (("loss %d", "low"), "loss %d 'low'"),
+        (("%s of %s", 1), "%s of %s 1"),
+        (("100%!", 3), "100%! 3"),
+        ((broken, 7), "broken 7"),
+        ((3,), "3"),
+        ((lambda: 3,), "3"),
+    ],
+)
+def test_a_message_that_cannot_be_made_is_shown_as_it_is(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[Any, ...], shown: str
+) -> None:
+    module._process.faults.clear()
+    module.set_verbosity(TRACE)
+    for say in (module.msg, module.verbose):
+        say(*arguments)
+    for say in (module.debug, module.trace, module.error):
+        say(*arguments)
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [shown] * 2
+    assert [line for line in said.err.splitlines() if "epochal:" not in line] == [shown] * 3
+    assert said.err.count("cannot be made") == (0 if shown == "3" else 1)
 
 
 def test_log_verbosity_maps_onto_the_levels() -> None:

@@ -71,3 +71,27 @@ def test_any_text_comes_back(tmp_path: Path, texts: list[str]) -> None:
 
 def test_iso_time_takes_the_place_of_t() -> None:
     assert list(with_iso_time({"log": "step", "t": 1.5, "step": 3})) == ["log", "time", "step"]
+
+
+def test_a_reader_that_asks_for_more_after_the_end_has_a_whole_array(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    file = ArrayFile(path)
+    for count, size in enumerate([1, 100, 1900, 2000, 100, 1]):
+        before = path.read_bytes()
+        file.append({"log": "message", "text": "x" * size})
+        # Python reads to the end it knows, and then once more to see that there is no more.
+        more = path.read_bytes()[len(before) :]
+        assert len(json.loads(before + more)) == count
+        assert len(json.loads(path.read_bytes())) == count + 1
+    file.close()
+    assert path.read_bytes().endswith(b"}\n]")
+
+
+def test_a_record_longer_than_the_blanks_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    file = ArrayFile(path)
+    for size in (5000, 10, 100_000, 10):
+        file.append({"log": "message", "text": "x" * size})
+        json.loads(path.read_text())
+    file.close()
+    assert [len(one["text"]) for one in json.loads(path.read_text())] == [5000, 10, 100_000, 10]

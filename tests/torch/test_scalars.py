@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from epochal.errors import UsageError
+from epochal.errors import RunFinishedError, UsageError
 from epochal.journal.reader import read_journal
 from epochal.run.run import Run
+from epochal.torch import scalars
 from tests.conftest import StartRun
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
@@ -208,3 +209,143 @@ def threading_pause() -> None:
     import threading
 
     threading.Event().wait(0.05)
+
+
+def histograms_of(run: Run) -> list[dict[str, Any]]:
+    return [record for _, record in read_journal(run.folder) if record["log"] == "histogram"]
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.usefixtures("no_sync")
+def test_arrays_become_histograms_without_waiting(start_run: StartRun) -> None:
+    run = start_run()
+    weights = torch.randn(512, 512, device="cuda", requires_grad=True)
+    large = torch.randn(3000, 1000, device="cuda", dtype=torch.bfloat16)
+    one = torch.ones((), device="cuda")
+    for step in range(5):
+        metrics = {"loss": one * step, "w": weights, "t": weights.T, "both": [one, one + 2, 7.0]}
+        run.log({**metrics, "large": large}, step=step)
+        run.log_histogram("h", weights * step, step, bins=10)
+    torch.cuda.set_sync_debug_mode("default")
+    run.finish()
+    assert values_of(run, "loss") == [0.0, 1.0, 2.0, 3.0, 4.0]
+    found = histograms_of(run)
+    assert len(found) == 25
+    by_name = {record["name"]: record for record in found}
+    assert by_name["w"]["count"] == by_name["t"]["count"] == 512 * 512
+    assert (by_name["both"]["count"], by_name["both"]["min"], by_name["both"]["max"]) == (3, 1, 7)
+    assert by_name["large"]["count"] == 999_983
+    assert by_name["large"]["sampled_from"] == 3_000_000
+    assert len(by_name["h"]["counts"]) == 10
+    assert run.values.dropped == 0
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.parametrize(
+    "values",
+    [
+        [0.0, 1.0, 2.0, 3.0],
+        [5.0, 5.0, 5.0],
+        [float("nan"), 1.0, float("inf"), -2.0],
+        [float("nan"), float("nan")],
+        [1.7e308, -1.7e308],
+        [1.0, 1.0 + 1e-16, 1.0 + 2e-16],
+        [7.0],
+    ],
+)
+def test_a_histogram_of_the_gpu_is_that_of_the_host(
+    start_run: StartRun, values: list[float]
+) -> None:
+    run = start_run()
+    tensor = torch.tensor(values, dtype=torch.float64)
+    run.log_histogram("host", tensor)
+    run.log_histogram("gpu", tensor.cuda())
+    run.finish()
+    host, gpu = histograms_of(run)
+    for name in ("counts", "count", "lo", "hi", "min", "max", "nonfinite_count"):
+        assert gpu.get(name) == pytest.approx(host.get(name)), name
+    for name in ("mean", "std"):
+        assert gpu.get(name) == pytest.approx(host.get(name), rel=1e-12), name
+
+
+@needs_gpu
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_a_histogram_takes_every_type(start_run: StartRun, dtype: torch.dtype) -> None:
+    run = start_run()
+    run.log_histogram("w", torch.tensor([0, 1, 1, 1], device="cuda").to(dtype), bins=2)
+    run.finish()
+    assert histograms_of(run)[0]["counts"] == [1, 3]
+
+
+@needs_gpu
+@pytest.mark.cuda
+def test_what_is_no_number_on_a_gpu_is_left_out(start_run: StartRun) -> None:
+    run = start_run()
+    run.log({"c": torch.ones(3, device="cuda", dtype=torch.complex64), "ok": 1.0})
+    run.log({"e": torch.empty(0, device="cuda"), "ok": 2.0})
+    run.finish()
+    assert values_of(run, "ok") == [1.0, 2.0]
+    assert len(histograms_of(run)) == 0
+
+
+class Event:
+    """Stands for an event of the GPU: its work is done, or has failed."""
+
+    def __init__(self, *, failed: bool = False) -> None:
+        self._failed = failed
+
+    def query(self) -> bool:
+        if self._failed:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return True
+
+    def synchronize(self) -> None:
+        self.query()
+
+
+def pending(step: int, *, failed: bool = False) -> scalars._Pending:
+    event: Any = Event(failed=failed)
+    place = scalars._Place("m", "x", None)
+    arriving = scalars._Arriving((place,), torch.full((8,), float(step)), event)
+    return scalars._Pending({"log": "metrics", "step": step, "m": {"x": None}}, (arriving,))
+
+
+def test_a_fault_in_writing_a_record_is_no_fault_of_the_gpu() -> None:
+    written: list[Any] = []
+    lost: list[tuple[int, str]] = []
+
+    def write(record: dict[str, Any]) -> None:
+        if record["step"] == 1:
+            raise RunFinishedError("run 'x' is finished")
+        written.append(record["m"]["x"])
+
+    reader = scalars.CudaReader(write, lambda count, reason: lost.append((count, reason)))
+    reader._pending.extend(pending(step) for step in range(4))
+    reader.flush()
+    assert written == [0.0, 2.0, 3.0]
+    assert lost == [(1, "RunFinishedError: run 'x' is finished")]
+
+
+def test_a_gpu_that_failed_loses_what_it_had_not_computed() -> None:
+    written: list[Any] = []
+    lost: list[tuple[int, str]] = []
+    reader = scalars.CudaReader(written.append, lambda count, reason: lost.append((count, reason)))
+    reader._pending.extend([pending(0), pending(1, failed=True), pending(2)])
+    reader.flush()
+    assert [record["step"] for record in written] == [0]
+    assert [count for count, _ in lost] == [2]
+    assert "illegal memory access" in lost[0][1]
+
+
+def test_values_that_are_lost_after_the_end_are_said(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = start_run()
+    run.finish()
+    reader = scalars.CudaReader(run._write_arrived, run._say_lost)
+    reader._pending.append(pending(0))
+    reader.flush()
+    assert "1 records whose values never came: RunFinishedError" in capsys.readouterr().err

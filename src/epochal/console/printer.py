@@ -58,12 +58,8 @@ class Console:
         self._level: Verbosity | None = None
         self._always_eval = False
         self._is_minimal = False
-        if verbosity is not None and verbosity is not LogVerbosity.DEFAULT:
-            self._level = as_verbosity(verbosity)
-            self._always_eval = isinstance(verbosity, LogVerbosity) and verbosity.shows_eval
-            self._is_minimal = (
-                isinstance(verbosity, LogVerbosity) and verbosity < LogVerbosity.DEFAULT
-            )
+        if verbosity is not None:
+            self.set_verbosity(verbosity)
         self._stream = stream
         self._min_interval_s = min_interval_s
         self._step_due = -math.inf
@@ -76,6 +72,22 @@ class Console:
         self.lost_lines = 0
         self.guard = Guard()
         self.label = ""
+
+    def set_verbosity(
+        self, verbosity: Verbosity | LogVerbosity | int | str
+    ) -> Callable[[], object]:
+        """Give this console a level of its own; gives what takes it back."""
+        before = self._level, self._always_eval, self._is_minimal
+        of_logger = verbosity if isinstance(verbosity, LogVerbosity) else None
+        if of_logger is not LogVerbosity.DEFAULT:
+            self._level = as_verbosity(verbosity)
+            self._always_eval = of_logger is not None and of_logger.shows_eval
+            self._is_minimal = of_logger is not None and of_logger < LogVerbosity.DEFAULT
+
+        def restore() -> None:
+            self._level, self._always_eval, self._is_minimal = before
+
+        return restore
 
     def enabled(self, level: Verbosity) -> bool:
         """Whether this console shows this level."""

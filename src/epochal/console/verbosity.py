@@ -15,6 +15,8 @@ returns the text (called with the arguments); when the level is off nothing is f
 
     debug("rank %d | batch %.1f ms", rank, batch_ms)
     trace(lambda: f"norms: {collect_norms()}")
+
+A message never raises: one that cannot be formatted is shown with its arguments as they are.
 """
 
 from __future__ import annotations
@@ -22,10 +24,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from epochal.console.stream import write_line
 from epochal.errors import UsageError
+from epochal.guard import attempt, describe
 from epochal.settings import environment_verbosity
 
 Text = str | Callable[..., str]
@@ -67,6 +70,8 @@ class LogVerbosity(IntEnum):
 
 
 _UNREAD: Final = sys.maxsize
+# Of so many messages that cannot be made it is said why.
+_MOST_FAULTS = 100
 
 
 class _ProcessLevel:
@@ -76,10 +81,11 @@ class _ProcessLevel:
     and code that may speak at any depth cannot be handed an object for it.
     """
 
-    __slots__ = ("level",)
+    __slots__ = ("faults", "level")
 
     def __init__(self) -> None:
         self.level: int = _UNREAD
+        self.faults: set[str] = set()
 
 
 _process = _ProcessLevel()
@@ -161,10 +167,33 @@ def error(text: Text, *args: object) -> None:
 
 
 def render(text: Text, args: tuple[object, ...]) -> str:
-    """Make the text of a message; without arguments a ``%`` in it stands for itself."""
-    if not isinstance(text, str):
-        return text(*args)
-    return text % args if args else text
+    """Make the text of a message; without arguments a ``%`` in it stands for itself.
+
+    One that cannot be made gives its format and arguments as they are; why is said once for each.
+    """
+    made, fault = attempt(_rendered, text, args)
+    if made is not None:
+        return made
+    shown = text if isinstance(text, str) else getattr(text, "__qualname__", type(text).__name__)
+    if fault is not None and shown not in _process.faults and len(_process.faults) < _MOST_FAULTS:
+        _process.faults.add(shown)
+        write_line(
+            sys.stderr,
+            f"epochal: the message {shown!r} cannot be made: {describe(fault)}. It is shown with"
+            " its arguments as they are; arguments are put in place of %s, %d and the like.",
+        )
+    return " ".join([shown, *(_shown(argument) for argument in args)])
+
+
+def _rendered(text: Any, args: tuple[object, ...]) -> str:
+    if isinstance(text, str):
+        return text % args if args else text
+    return str(text(*args)) if callable(text) else str(text)  # whatever its annotation says
+
+
+def _shown(argument: object) -> str:
+    shown = attempt(repr, argument)[0]
+    return f"<{type(argument).__name__}>" if shown is None else shown
 
 
 def _say(text: Text, args: tuple[object, ...], level: Verbosity) -> None:

@@ -1,8 +1,10 @@
 """A log file that is one JSON array, valid after every record.
 
-The file ends with a closing bracket; an append is one write at the place of that bracket: comma,
-record, bracket. A file that exists is gone on with, never cut: one with a torn tail (a crash in the
-middle of a write) is repaired when it is opened, keeping every whole record.
+The file ends with a closing bracket and, while it is open, with blanks. An append is one write at
+the place of that bracket: comma, record, bracket, blanks. The file grows by blanks alone: a reader
+that asks for more after what was the end a moment ago gets none of the new record, so what it has
+is a whole array. A file that exists is gone on with, never cut: one with a torn tail (a crash in
+the middle of a write) is repaired when it is opened, keeping every whole record.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from epochal.record import Record
 
 _END = b"\n]"
 _SPACE = b" \t\r\n"
+# More than nearly every record is long; for a longer one blanks are added first.
+_ROOM = b" " * 2048
 
 
 def with_iso_time(record: Mapping[str, Any]) -> Record:
@@ -34,14 +38,17 @@ def with_iso_time(record: Mapping[str, Any]) -> Record:
 
 
 class ArrayFile:
-    """One JSON array on disk that grows by whole records; one writer at a time."""
+    """One JSON array on disk that grows by whole records; one writer at a time.
+
+    ``place`` is the byte at which the next record goes.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o644)
         try:
-            self._place, self._is_empty = self._find_end()
+            self.place, self._is_empty = self._find_end()
         except BaseException:
             os.close(self._fd)
             raise
@@ -51,20 +58,23 @@ class ArrayFile:
         separator = b"\n" if self._is_empty else b",\n"
         text = separator + encode_json(record)
         try:
-            written = _write_at(self._fd, text + _END, self._place)
-            if written != len(text) + len(_END):
-                _refuse_short_write()
+            if len(text) > len(_ROOM):
+                end = self.place + len(_END) + len(_ROOM)
+                _write_all(self._fd, b" " * (len(text) - len(_ROOM)), end)
+            _write_all(self._fd, text + _END + _ROOM, self.place)
         except OSError:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, self._place)
-                _write_at(self._fd, _END, self._place)
+                os.ftruncate(self._fd, self.place)
+                _write_at(self._fd, _END, self.place)
             raise
-        self._place += len(text)
+        self.place += len(text)
         self._is_empty = False
 
     def close(self) -> None:
-        """Close the file; it is complete as it stands."""
+        """Take the blanks away and close the file."""
         if self._fd >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self.place + len(_END))
             os.close(self._fd)
             self._fd = -1
 
@@ -73,7 +83,8 @@ class ArrayFile:
         with open(self._fd, "rb", closefd=False) as file:
             text = file.read()
         if not text.strip():
-            _write_at(self._fd, b"[" + _END, 0)
+            _write_at(self._fd, b"[", 0)
+            self._end_at(1)
             return 1, True
         if _is_array(text):
             inner = text.rstrip(_SPACE)[:-1].rstrip(_SPACE)
@@ -97,8 +108,8 @@ class ArrayFile:
         return place, True
 
     def _end_at(self, place: int) -> None:
-        _write_at(self._fd, _END, place)
-        os.ftruncate(self._fd, place + len(_END))
+        _write_at(self._fd, _END + _ROOM, place)
+        os.ftruncate(self._fd, place + len(_END) + len(_ROOM))
 
 
 def _is_array(text: bytes) -> bool:
@@ -115,5 +126,6 @@ def _write_at(descriptor: int, text: bytes, place: int) -> int:
     return os.write(descriptor, text)
 
 
-def _refuse_short_write() -> None:
-    raise OSError("only part of a record fitted")
+def _write_all(descriptor: int, text: bytes, place: int) -> None:
+    if _write_at(descriptor, text, place) != len(text):
+        raise OSError("only part of a record fitted")

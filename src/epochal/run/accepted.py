@@ -146,10 +146,14 @@ class CallValues:
 
     def number(self, value: Any, *, name: str, wait: bool = False) -> Number | None:
         """A field's number; without ``wait`` one on an accelerator stays there."""
+        if type(value) is float:
+            return value
         return self._number(value, name=name, full=f"{self._prefix}{name}", wait=wait)
 
     def whole(self, value: Any, *, name: str) -> int | None:
         """A field's whole number."""
+        if type(value) is int and value.bit_length() <= MOST_BITS:
+            return value
         return self._sorted(value, plain_int, name=name)
 
     def amount(self, value: Any, *, name: str) -> float | None:
@@ -207,8 +211,6 @@ class CallValues:
     # -- inner ------------------------------------------------------------------------------------
 
     def _number(self, value: Any, *, name: str, full: str, wait: bool) -> Number | None:
-        if type(value) is float:
-            return value
         found, error = attempt(plain_number, value, name=name, wait=wait)
         if error is not None:
             self._sort_out(value, full, error)
@@ -233,17 +235,16 @@ class CallValues:
     def _flatten(
         self, metrics: Mapping[Any, Any], prefix: str, inside: set[int], flat: dict[str, Number]
     ) -> None:
-        items, error = attempt(_pairs, metrics)
-        if items is None:
-            self.policy.drop(prefix.rstrip(".") or "metrics", metrics, error or "no items")
-            return
+        items = self.policy.read(prefix.rstrip(".") or "metrics", _pairs, metrics) or []
         inside.add(id(metrics))
         for key, value in items:
             name = key if type(key) is str and key else self._metric_name(key)
             if name is None:
                 continue
             name = f"{prefix}{name}"
-            if not issubclass(type(value), Mapping):
+            if type(value) is float:
+                flat[name] = value
+            elif not issubclass(type(value), Mapping):
                 number = self._number(value, name=name, full=name, wait=self._wait)
                 if number is not None:
                     flat[name] = number

@@ -58,6 +58,8 @@ def histogram_record(at: float, *, name: str, values: Any, step: int, bins: Any)
     if isinstance(values, (list, tuple)):
         values = _gathered(values, what=f"histogram {name!r}")
     if is_device_tensor(values):
+        if str(getattr(values, "dtype", "")).startswith("torch.complex"):
+            raise ValueTypeError(f"histogram {name!r} must hold numbers, not {values.dtype}.")
         there = element_count(values)
         if there == 0:
             return with_distribution(record, [0, 0, 0])

@@ -15,9 +15,6 @@ from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.reporting import JsonLogOptions
 from epochal.sinks.sink import Entry, SinkContext
 
-# The bracket that ends the array, which the next record is written over.
-_END_BYTES = len(b"\n]")
-
 
 class JsonLogSink:
     """Appends records to one JSON array."""
@@ -50,8 +47,8 @@ class JsonLogSink:
     def flush(self) -> dict[str, Any]:
         """The file, and how much of it is ours for good."""
         assert self._file is not None
-        size = self._file.path.stat().st_size
-        return {"file": str(self._file.path), "bytes": size - _END_BYTES}
+        self._file.path.stat()  # a file that is gone is a fault
+        return {"file": str(self._file.path), "bytes": self._file.place}
 
     def close(self, status: str | None) -> dict[str, Any]:
         """Close the file; it is complete as it stands."""

@@ -60,7 +60,7 @@ def _row(values: Any) -> tuple[Tensor, int]:
         tensor = local(values)
         return _sampled(tensor), tensor.numel()
     tensors = [part for part in values.parts if isinstance(part, Tensor)]
-    device = next(tensor.device for tensor in tensors if tensor.is_cuda)
+    device = next((one.device for one in tensors if one.is_cuda), tensors[0].device)
     rows = [_part(part, device) for part in values.parts]
     row = torch.cat(rows)
     return _sampled(row), row.numel()
