@@ -80,6 +80,8 @@ def nests_too_deeply(value: Any) -> bool:
     """Whether a decoded JSON value has more than ``MAX_DEPTH`` levels."""
     level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(MAX_DEPTH):
+        if not level:
+            return False
         level = [
             inner
             for outer in level
