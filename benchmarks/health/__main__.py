@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     _print(report, misses=asked.misses)
     print(f"\n{time.monotonic() - begun:.0f} s")
-    return int(not report.holds)
+    return int(not report.active)
 
 
 def _parser() -> argparse.ArgumentParser:

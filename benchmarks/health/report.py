@@ -52,7 +52,7 @@ class Report:
         ]
 
     @property
-    def holds(self) -> bool:
+    def active(self) -> bool:
         """Whether all holds were kept."""
         return not self.missed
 

@@ -20,10 +20,10 @@ def opened(
     rule: type[Rule], entries: Iterable[Entry], *, config: Mapping[str, Any] | None = None
 ) -> list[Finding]:
     """The findings a rule opens over some records; a pair is a rank and its record."""
-    return [finding for finding in heard(rule, entries, config=config) if finding.state == "open"]
+    return [finding for finding in updated(rule, entries, config=config) if finding.state == "open"]
 
 
-def heard(
+def updated(
     rule: type[Rule], entries: Iterable[Entry], *, config: Mapping[str, Any] | None = None
 ) -> list[Finding]:
     """Everything a rule says over some records: opened, grown graver, closed."""

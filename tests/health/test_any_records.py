@@ -154,9 +154,9 @@ def judge(
         health.feed(record, rank=rank, writer=writer)
         if chance.random() < 0.05:
             health.tick(health.context.now + 300 * chance.random())
-            health.said_again()
+            health.renotify()
     health.close()
-    health.said_again(is_over=True)
+    health.renotify(is_over=True)
     for finding in health.open_findings:
         assert finding.sentence
         assert finding.record()["log"] == "finding"

@@ -36,5 +36,5 @@ def test_a_cut_takes_every_block_that_reaches_there() -> None:
     blocks = Blocks(size=10)
     for n in range(95):
         blocks.push(n, 0.0)
-    blocks.cut(45)
+    blocks.forget_from(45)
     assert blocks[-1].last == 39

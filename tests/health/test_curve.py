@@ -45,7 +45,7 @@ def test_norms_are_judged_by_their_logs() -> None:
 
 def test_a_cut_forgets_the_points_from_there_on() -> None:
     curve = curve_of([float(n) for n in range(100)])
-    curve.cut(60)
+    curve.forget_from(60)
     assert curve.count == 60
     assert curve.points[-1] == (59, 59.0)
     assert curve.blocks[-1].last == 59

@@ -3,8 +3,8 @@ from collections.abc import Iterable
 from epochal.health.context import Context
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.record import Record
 
 
@@ -14,8 +14,8 @@ class TooHigh(Rule):
     name = "too-high"
     kinds = frozenset({"step", "metrics"})
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
-        loss = seen.roles.get("loss")
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        loss = observation.roles.get("loss")
         if loss is None:
             return ()
         severity = "error" if loss > 10 else "warning"
@@ -97,21 +97,21 @@ def test_a_finding_that_goes_on_is_said_again_ever_more_rarely() -> None:
     said = []
     for number in range(2000):
         health.feed(step(number, 2.0))
-        said += [(f.steps, f.t) for f in health.said_again()]
+        said += [(f.steps, f.t) for f in health.renotify()]
     assert said == [((0, 100), 100.0), ((0, 400), 400.0), ((0, 1600), 1600.0)]
-    (last,) = health.said_again(is_over=True)
+    (last,) = health.renotify(is_over=True)
     assert (last.state, last.steps) == ("open", (0, 1999))
-    assert health.said_again(is_over=True) == []
+    assert health.renotify(is_over=True) == []
 
 
 def test_a_finding_without_steps_is_said_again_by_time() -> None:
     health = Health(rules=[Ticking])
     assert len(health.tick(200.0)) == 1
-    assert health.said_again() == []
+    assert health.renotify() == []
     health.tick(290.0)
-    assert health.said_again() == []
+    assert health.renotify() == []
     health.tick(301.0)
-    assert [finding.t for finding in health.said_again()] == [301.0]
+    assert [finding.t for finding in health.renotify()] == [301.0]
 
 
 class Growing(TooHigh):

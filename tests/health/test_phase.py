@@ -121,7 +121,7 @@ def test_a_cut_forgets_what_came_after() -> None:
     detector = PhaseDetector()
     for step in range(300):
         detector.observe(step, 3 - step / 100 if step < 250 else 50.0)
-    detector.cut(250)
+    detector.forget_from(250)
     for step in range(250, 310):
         phase = detector.observe(step, 3 - step / 100)
     assert phase == "converging"
@@ -165,7 +165,7 @@ def test_no_losses_and_no_resumes_are_too_much_for_it(
             assert detector.observe(step, loss) in get_args(Phase)
             step += 1
         step = max(0, step - back)
-        detector.cut(step)
+        detector.forget_from(step)
 
 
 def test_the_warm_up_is_over_after_its_points() -> None:

@@ -14,7 +14,7 @@ def test_what_is_cut_is_forgotten() -> None:
     past = StridedPast(3)
     for step in range(10):
         list(past.push(step, 0.0))
-    past.cut(9)
+    past.forget_from(9)
     assert [list(points) for pace, points in past.push(9, 1.0) if pace == 1] == [
         [(7, 0.0), (8, 0.0), (9, 1.0)]
     ]

@@ -17,7 +17,7 @@ from epochal.health.rule import Rule
 from epochal.record import KINDS, Record
 from tests.members.faults import ALL, RAISING
 
-METHODS = ("__init__", "see", "tick", "cut", "finish")
+METHODS = ("__init__", "observe", "tick", "forget_from", "finish")
 every_rule = pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 
 
@@ -38,7 +38,7 @@ def found_by(health: Health) -> list[Finding]:
     for record in records():
         found += health.feed(record)
         found += health.tick(health.context.now + 1)
-    return [*found, *health.close(), *health.said_again(is_over=True)]
+    return [*found, *health.close(), *health.renotify(is_over=True)]
 
 
 def without(findings: list[Finding], rule: type[Rule]) -> list[Finding]:
@@ -71,7 +71,7 @@ def test_a_rule_that_raises_is_disabled_and_the_others_find_what_they_would(
 def test_a_rule_that_hangs_is_interrupted_and_the_others_go_on(
     rule: type[Rule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rule, "see", ALL["hang"])
+    monkeypatch.setattr(rule, "observe", ALL["hang"])
     guard = Guard(tick_s=0.01)
     with interrupting(), guard.armed():
         found = found_by(Health(guard=guard, rule_budget_s=0.05))
@@ -85,16 +85,16 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
     rule: type[Rule], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Rule] = []
-    see = rule.see
+    observe = rule.observe
 
     def fail_at_first(self: Rule, *args: Any) -> Any:
         if not any(one is self for one in seen):
             seen.append(self)
         if len(seen) == 1:
             raise ValueError("once")
-        return see(self, *args)
+        return observe(self, *args)
 
-    monkeypatch.setattr(rule, "see", fail_at_first)
+    monkeypatch.setattr(rule, "observe", fail_at_first)
     health = Health()
     found_by(health)
     assert health.guard.count(member_of(rule)) == 1
@@ -107,9 +107,9 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
     [
         ("epochal.health.curves.Curves.note", "curves"),
         ("epochal.health.phase.PhaseDetector.observe", "phase"),
-        ("epochal.health.sieve.Sieve.passes", "sieve"),
+        ("epochal.health.rate_limiter.RateLimiter.accept", "rate limiter"),
         ("epochal.health.context.Context.take", "record"),
-        ("epochal.health.docket.Dockets.said_again", "findings"),
+        ("epochal.health.finding_tracker.FindingTrackers.renotify", "findings"),
     ],
 )
 def test_what_rules_are_built_on_may_fail_too(
@@ -128,8 +128,8 @@ def test_findings_of_a_rule_that_fails_later_stay() -> None:
     class Once(RULES[0]):  # type: ignore[misc, valid-type]
         name = "once"
 
-        def see(self, seen: Any, context: Any) -> Any:
-            verdicts = list(super().see(seen, context))
+        def observe(self, observation: Any, context: Any) -> Any:
+            verdicts = list(super().observe(observation, context))
             if broken.random() < 0.5:
                 raise ValueError("now and then")
             return verdicts

@@ -92,7 +92,7 @@ def test_findings_are_answered_while_a_rule_fails(
     fault: Callable[..., Any], run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = next(rule for rule in RULES if rule.name == "divergence")
-    monkeypatch.setattr(broken, "see", fault)
+    monkeypatch.setattr(broken, "observe", fault)
     with serving(tmp_path) as server:
         (error,) = errors_of(server, run_id)
         assert (error["member"], error["count"]) == ("rule divergence", 3)
@@ -106,7 +106,7 @@ def test_a_rule_that_hangs_holds_up_its_own_run_for_a_while(
     run_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_run, "Diagnosis", lambda: Diagnosis(look_budget_s=0.05))
-    monkeypatch.setattr(RULES[0], "see", hanging)
+    monkeypatch.setattr(RULES[0], "observe", hanging)
     with serving(tmp_path) as server:
         (error,) = errors_of(server, run_id)
         assert (error["member"], error["reason"][:14]) == ("diagnosis", "BudgetExceeded")

@@ -107,7 +107,7 @@ def test_a_rule_that_fails_when_a_run_finishes_keeps_nobody(
     monkeypatch.setattr(findings_shown, "_HANGS_S", 0.2)
     monkeypatch.setattr(findings_shown, "_LEAST_HANGS_S", 0.2)
     broken = next(rule for rule in RULES if rule.name == "divergence")
-    monkeypatch.setattr(broken, "see", fault)
+    monkeypatch.setattr(broken, "observe", fault)
     run = started(tmp_path, console=True)
     FindingsShown(run).begin()  # a companion would be started with it
     run.log({"loss": math.nan}, step=0)
@@ -172,7 +172,7 @@ def test_the_doctor_shows_a_fault_that_it_meets_itself(
             patch.setitem(Guard.__init__.__kwdefaults__ or {}, "tick_s", 0.01)
             patch.setitem(Health.__init__.__kwdefaults__ or {}, "rule_budget_s", 0.05)
             broken = next(rule for rule in RULES if rule.name == "divergence")
-            patch.setattr(broken, "see", fault)
+            patch.setattr(broken, "observe", fault)
             assert main(["doctor", str(run.dir), "--json"]) == 1
             said = json.loads(capsys.readouterr().out)
             assert main(["--dir", str(tmp_path), "ls"]) == 0

@@ -28,8 +28,8 @@ def hangs(*_args, **_kwargs):
 import epochal.companion.timeline, epochal.companion.telemetry_journal
 import epochal.health.rules.divergence as divergence, epochal.health.rules.plateau as plateau
 import epochal.telemetry.host as host
-divergence.Divergence.see = broken
-plateau.Plateau.see = hangs
+divergence.Divergence.observe = broken
+plateau.Plateau.observe = hangs
 host.HostSource.sample = broken
 epochal.companion.timeline.Timeline.look = broken
 epochal.companion.timeline.Timeline.take = broken

@@ -17,7 +17,7 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.guard import Guard
 from epochal.health.engine import RULE_BUDGET_S, Health
-from epochal.health.finding import Finding, told_as
+from epochal.health.finding import Finding, dedup_key
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import JOURNAL_SHORTENED
@@ -84,14 +84,14 @@ class Diagnosis:
             self._is_behind = self._read_on()
         if not self._is_behind:
             self._take(self._health.tick(self._clock()))
-            self._say(self._health.said_again())
+            self._say(self._health.renotify())
 
     def go_on(self) -> bool:
         """Read on after the run has ended; false when all of it has been seen."""
         self._is_behind = self._read_on()
         if not self._is_behind:
             self._take(self._health.close())
-            self._say(self._health.said_again(is_over=True))
+            self._say(self._health.renotify(is_over=True))
             self._journal.close()
         return self._is_behind
 
@@ -149,17 +149,17 @@ class Diagnosis:
 
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
-            self._written.add(told_as(record))
+            self._written.add(dedup_key(record))
         elif record.get("log") == "event" and record.get("name") == "phase":
             self._phase = str(record.get("phase"))
 
     def _take(self, findings: Iterable[Finding]) -> None:
-        self._say(one for one in findings if told_as(one.record()) not in self._written)
+        self._say(one for one in findings if dedup_key(one.record()) not in self._written)
 
     def _say(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             record = finding.record()
-            self._written.add(told_as(record))
+            self._written.add(dedup_key(record))
             fields = {name: value for name, value in record.items() if name not in ("log", "t")}
             self._journal.write("finding", fields, at=finding.t)
             self._call("on_finding", finding)

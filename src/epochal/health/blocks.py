@@ -57,7 +57,7 @@ class Blocks:
         """Every whole block, oldest first."""
         return list(self._done)
 
-    def cut(self, position: int) -> None:
+    def forget_from(self, position: int) -> None:
         """Forget every block that reaches a position or beyond."""
         while self._done and self._done[-1].last >= position:
             self._done.pop()

@@ -82,13 +82,13 @@ class Curve:
         self._grace = self._thresholds.grace
         self.shifted_at = self.points[-1][0] if self.points else None
 
-    def cut(self, position: int) -> None:
+    def forget_from(self, position: int) -> None:
         """Forget the points from a position on."""
         gone = 0
         while self.points and self.points[-1][0] >= position:
             self.points.pop()
             gone += 1
-        self.blocks.cut(position)
+        self.blocks.forget_from(position)
         self._settled.drop_newest(gone)
         self.count = max(len(self.points), self.count - gone)
         self.outliers.clear()
@@ -120,8 +120,10 @@ class Curve:
         thresholds = self._thresholds
         covered = self.highest - self.lowest
         if self.lowest > 0:
-            seen = min(thresholds.material_of_range * covered, thresholds.material_most * level)
-            return max(thresholds.material_share * level, seen)
+            observation = min(
+                thresholds.material_of_range * covered, thresholds.material_most * level
+            )
+            return max(thresholds.material_share * level, observation)
         return thresholds.material_share * covered
 
     def width_at(self, level: float) -> float:

@@ -6,8 +6,8 @@ import math
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve, is_usable
+from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
-from epochal.health.seen import Seen
 from epochal.health.thresholds_curves import CurveThresholds
 from epochal.record import Axis
 
@@ -22,30 +22,30 @@ class Curves:
         self._thresholds = thresholds
         context.rate = LearningRate(thresholds)
 
-    def note(self, seen: Seen) -> None:
+    def note(self, observation: Observation) -> None:
         """Take in one record of rank 0."""
-        if not seen.roles:
+        if not observation.roles:
             return
-        axis, position = _place(seen)
+        axis, position = _place(observation)
         if position is None:
             return
-        self._note_rate(seen, position)
+        self._note_rate(observation, position)
         for role in _ROLES:
-            value = seen.roles.get(role)
+            value = observation.roles.get(role)
             if value is not None and is_usable(value):
                 curve = self._curve(role, axis)
                 if curve is not None:
                     curve.push(position, value)
                     self._context.fresh[role] = curve
 
-    def cut(self, step: int) -> None:
+    def forget_from(self, step: int) -> None:
         """A new attempt takes over at a step."""
         for curve in self._context.curves.values():
             if curve.axis == "step":
-                curve.cut(step)
+                curve.forget_from(step)
 
-    def _note_rate(self, seen: Seen, position: int) -> None:
-        rate = seen.roles.get("lr")
+    def _note_rate(self, observation: Observation, position: int) -> None:
+        rate = observation.roles.get("lr")
         if rate is None or not math.isfinite(rate):
             return
         if self._context.rate.push(position, rate):
@@ -67,8 +67,8 @@ class Curves:
         return curve
 
 
-def _place(seen: Seen) -> tuple[Axis, int | None]:
-    if seen.kind == "epoch":
-        epoch = seen.record.get("epoch")
+def _place(observation: Observation) -> tuple[Axis, int | None]:
+    if observation.kind == "epoch":
+        epoch = observation.record.get("epoch")
         return "epoch", epoch if isinstance(epoch, int) else None
-    return "step", seen.step
+    return "step", observation.step

@@ -18,13 +18,13 @@ from epochal.health.catalogue import RULES
 from epochal.health.consequences import is_consequence
 from epochal.health.context import Context
 from epochal.health.curves import Curves
-from epochal.health.docket import Dockets
 from epochal.health.finding import Finding
+from epochal.health.finding_tracker import FindingTrackers
+from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
+from epochal.health.rate_limiter import RateLimiter
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
-from epochal.health.sieve import Sieve
 from epochal.health.thresholds import Thresholds
 from epochal.record import Record, finite, scalars_of
 
@@ -34,7 +34,13 @@ RULE_BUDGET_S = 1.0
 # Own statements, and kinds without numbers that speak only to people.
 _IGNORED = frozenset({"finding", "text", "blob", "graph"})
 # Members of the fault boundary besides the rules: what all of them are built on.
-_CURVES, _PHASE, _SIEVE, _RECORD, _FINDINGS = "curves", "phase", "sieve", "record", "findings"
+_CURVES, _PHASE, _RATE_LIMITER, _RECORD, _FINDINGS = (
+    "curves",
+    "phase",
+    "rate limiter",
+    "record",
+    "findings",
+)
 _NO_SCALARS = frozenset({"run", "define", "option", "resume", "finish", "message", "event", "span"})
 
 
@@ -65,13 +71,13 @@ class Health:
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}
         self._roles = Roles()
         self._phase = PhaseDetector(self.thresholds.phase)
-        self._dockets = Dockets(self.context)
-        self._sieve = Sieve()
+        self._trackers = FindingTrackers(self.context)
+        self._rate_limiter = RateLimiter()
 
     @property
     def open_findings(self) -> list[Finding]:
         """What is open now, as far as it has come, the oldest first."""
-        return self.guard.run(_FINDINGS, self._dockets.grown) or []
+        return self.guard.run(_FINDINGS, self._trackers.grown) or []
 
     @property
     def phase(self) -> str:
@@ -81,7 +87,9 @@ class Health:
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Take in one record; returns the findings that it opened, closed or made graver."""
         kind = str(record.get("log"))
-        if not self.guard.run(_SIEVE, self._sieve.passes, record, kind, rank, default=True):
+        if not self.guard.run(
+            _RATE_LIMITER, self._rate_limiter.accept, record, kind, rank, default=True
+        ):
             return []
         return self.judge(record, rank=rank, writer=writer)
 
@@ -91,7 +99,7 @@ class Health:
         Each record goes through here or through ``feed``, and once only.
         """
         given = list(records)
-        thinned = self.guard.run(_SIEVE, self._thinned, given, rank)
+        thinned = self.guard.run(_RATE_LIMITER, self._thinned, given, rank)
         return given if thinned is None else thinned
 
     def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
@@ -108,13 +116,13 @@ class Health:
         self._ask(lambda rule: rule.tick(now, self.context), now, news)
         return news
 
-    def said_again(self, *, is_over: bool = False) -> list[Finding]:
+    def renotify(self, *, is_over: bool = False) -> list[Finding]:
         """Open findings that go on, with their steps and figures by now; ask now and then.
 
         Each is given when it has lasted several times as long as was said last; with ``is_over``,
         when nothing more will be read, wherever it has grown at all.
         """
-        return self.guard.run(_FINDINGS, lambda: self._dockets.said_again(is_over=is_over)) or []
+        return self.guard.run(_FINDINGS, lambda: self._trackers.renotify(is_over=is_over)) or []
 
     def close(self) -> list[Finding]:
         """The run has ended: what rules have to say last. What is open stays open."""
@@ -162,28 +170,30 @@ class Health:
     # -- one record -------------------------------------------------------------------------------
 
     def _thinned(self, records: Sequence[Record], rank: int) -> list[Record]:
-        passes = self._sieve.passes
-        return [record for record in records if passes(record, str(record.get("log")), rank)]
+        accept = self._rate_limiter.accept
+        return [record for record in records if accept(record, str(record.get("log")), rank)]
 
     def _judge(
         self, record: Record, kind: str, rank: int, writer: str, news: list[Finding]
     ) -> None:
-        seen = self._seen(record, kind, rank, writer)
-        self._follow_attempts(seen, news)
-        self._note(seen)
-        context, knows = self.context, self._dockets.knows
+        observation = self._observation(record, kind, rank, writer)
+        self._follow_attempts(observation, news)
+        self._note(observation)
+        context, knows = self.context, self._trackers.knows
 
         def visit(rules: Iterator[Rule], call: Call) -> None:
             for rule in rules:
                 call.member = rule
-                for verdict in rule.see(seen, context):
+                for verdict in rule.observe(observation, context):
                     # Most verdicts clear what was never seen.
-                    if verdict.holds or knows(rule, verdict.subject):
-                        self._hear(rule, (verdict,), step=seen.step, t=seen.t, news=news)
+                    if verdict.active or knows(rule, verdict.subject):
+                        self._hear(
+                            rule, (verdict,), step=observation.step, t=observation.t, news=news
+                        )
 
         self._each(self._wanting_rules(kind, rank), visit)
 
-    def _seen(self, record: Record, kind: str, rank: int, writer: str) -> Seen:
+    def _observation(self, record: Record, kind: str, rank: int, writer: str) -> Observation:
         values: dict[str, float] = {} if kind in _NO_SCALARS else dict(scalars_of(record))
         roles: dict[str, float] = {}
         if values:
@@ -192,7 +202,7 @@ class Health:
                 if name in values:
                     roles[role] = values[name]
         step, t = record.get("step"), finite(record.get("t"))
-        return Seen(
+        return Observation(
             kind=kind,
             step=step if isinstance(step, int) else None,
             t=self.context.now if t is None else t,
@@ -223,54 +233,54 @@ class Health:
         t: float,
         news: list[Finding],
     ) -> None:
-        dockets, known = self._dockets, self.context.open
+        trackers, known = self._trackers, self.context.open
         for verdict in verdicts:
-            if verdict.holds and known and is_consequence(rule.name, verdict.subject, known):
+            if verdict.active and known and is_consequence(rule.name, verdict.subject, known):
                 continue
-            if verdict.holds or dockets.knows(rule, verdict.subject):
-                finding = dockets.hear(rule, verdict, step=step, t=t)
+            if verdict.active or trackers.knows(rule, verdict.subject):
+                finding = trackers.update(rule, verdict, step=step, t=t)
                 if finding is not None:
                     news.append(finding)
 
     # -- the run as a whole -----------------------------------------------------------------------
 
-    def _note(self, seen: Seen) -> None:
+    def _note(self, observation: Observation) -> None:
         context = self.context
-        context.now = max(context.now, seen.t)
-        context.ranks.add(seen.rank)
+        context.now = max(context.now, observation.t)
+        context.ranks.add(observation.rank)
         if context.started is None:
-            context.started = seen.t
-        if seen.kind == "define":
-            self._roles.define(seen.record)
+            context.started = observation.t
+        if observation.kind == "define":
+            self._roles.define(observation.record)
         context.role_names = self._roles.names
-        context.take(seen.record, seen.kind)
+        context.take(observation.record, observation.kind)
         context.fresh = {}
-        if seen.rank <= 0:
-            if seen.roles and not self.guard.is_disabled(_CURVES):
-                self._follow_curves(seen)
-            if seen.step is not None and seen.kind != "span":
-                self._note_step(seen, seen.step)
-            elif seen.kind == "epoch" and context.step is None:
-                self._note_epoch(seen)
+        if observation.rank <= 0:
+            if observation.roles and not self.guard.is_disabled(_CURVES):
+                self._follow_curves(observation)
+            if observation.step is not None and observation.kind != "span":
+                self._note_step(observation, observation.step)
+            elif observation.kind == "epoch" and context.step is None:
+                self._note_epoch(observation)
 
-    def _note_step(self, seen: Seen, step: int) -> None:
+    def _note_step(self, observation: Observation, step: int) -> None:
         context = self.context
-        if seen.roles:
-            context.last.update((k, v) for k, v in seen.roles.items() if math.isfinite(v))
-            if "loss" in seen.roles:
-                self._follow_phase(step, seen.roles["loss"])
-        if seen.kind != "resume":
+        if observation.roles:
+            context.last.update((k, v) for k, v in observation.roles.items() if math.isfinite(v))
+            if "loss" in observation.roles:
+                self._follow_phase(step, observation.roles["loss"])
+        if observation.kind != "resume":
             context.first_step = step if context.first_step is None else context.first_step
             context.step = step if context.step is None else max(context.step, step)
 
-    def _note_epoch(self, seen: Seen) -> None:
+    def _note_epoch(self, observation: Observation) -> None:
         """A run that counts no steps has a phase by its epochs."""
-        epoch, loss = seen.record.get("epoch"), seen.roles.get("loss")
+        epoch, loss = observation.record.get("epoch"), observation.roles.get("loss")
         if isinstance(epoch, int) and loss is not None:
             self._follow_phase(epoch, loss)
 
-    def _follow_curves(self, seen: Seen) -> None:
-        if self.guard.outcome(_CURVES, self._curves.note, seen).error is not None:
+    def _follow_curves(self, observation: Observation) -> None:
+        if self.guard.outcome(_CURVES, self._curves.note, observation).error is not None:
             self.context.curves.clear()
             self.context.fresh.clear()
             self._curves = Curves(self.context, self.thresholds.curves)
@@ -283,37 +293,39 @@ class Health:
             self._phase = PhaseDetector(self.thresholds.phase)
         self.context.phase = self._phase.phase
 
-    def _follow_attempts(self, seen: Seen, news: list[Finding]) -> None:
+    def _follow_attempts(self, observation: Observation, news: list[Finding]) -> None:
         """Cut histories back where a newer attempt takes over from an older one."""
-        if seen.writer != _LOOP:
+        if observation.writer != _LOOP:
             return
-        attempt = seen.record.get("attempt") if seen.kind in ("run", "resume") else None
+        attempt = (
+            observation.record.get("attempt") if observation.kind in ("run", "resume") else None
+        )
         if isinstance(attempt, int) and attempt > self.context.attempt:
             self.context.attempt = attempt
             self.context.resumed_at = None
-        if seen.kind == "resume" and seen.step is not None:
-            self._cut(seen.step, seen.t, news)
+        if observation.kind == "resume" and observation.step is not None:
+            self._forget_from(observation.step, observation.t, news)
             return
         takes_over = self.context.attempt > 1 and self.context.resumed_at is None
-        if takes_over and seen.step is not None and seen.kind != "span":
-            self._cut(seen.step, seen.t, news)
+        if takes_over and observation.step is not None and observation.kind != "span":
+            self._forget_from(observation.step, observation.t, news)
 
-    def _cut(self, step: int, t: float, news: list[Finding]) -> None:
+    def _forget_from(self, step: int, t: float, news: list[Finding]) -> None:
         context = self.context
         context.resumed_at = step
         if context.step is not None and context.step >= step:
             context.step = step - 1
-        self.guard.run(_PHASE, self._phase.cut, step)
-        self.guard.run(_CURVES, self._curves.cut, step)
+        self.guard.run(_PHASE, self._phase.forget_from, step)
+        self.guard.run(_CURVES, self._curves.forget_from, step)
         context.phase = self._phase.phase
 
         def visit(rules: Iterator[Rule], call: Call) -> None:
             for rule in rules:
                 call.member = rule
-                rule.cut(step, context)
+                rule.forget_from(step, context)
 
         self._each(self._rules, visit)
-        news.extend(self._dockets.cut(step, t=t))
+        news.extend(self._trackers.forget_from(step, t=t))
 
 
 def member_of(rule: type[Rule]) -> str:

@@ -89,7 +89,7 @@ def evidence_text(name: str, value: float | str) -> str:
     return f"{name} {value if isinstance(value, int) else format_number(value)}"
 
 
-def told_as(record: Record) -> tuple[str, str, str, str]:
+def dedup_key(record: Record) -> tuple[str, str, str, str]:
     """What makes a finding another one than was told: that it closed, grew graver or went on."""
     steps = record.get("steps")
     until = steps[-1] if isinstance(steps, (list, tuple)) and steps else None

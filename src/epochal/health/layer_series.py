@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from epochal.health.seen import Seen
+from epochal.health.observation import Observation
 
 
-def may_hold_layers(seen: Seen) -> bool:
+def may_hold_layers(observation: Observation) -> bool:
     """Whether a record can hold series of layers: they are free metrics."""
-    return seen.step is not None and "m" in seen.record
+    return observation.step is not None and "m" in observation.record
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class PhaseDetector:
         self.phase = "warm-up" if self._is_warmup(step) else self._judged
         return self.phase
 
-    def cut(self, step: int) -> None:
+    def forget_from(self, step: int) -> None:
         """Forget the losses from ``step`` on."""
         while self._window and self._window[-1][0] >= step:
             self._window.pop()

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from epochal.health.finding import Severity
-from epochal.health.seen import Seen
+from epochal.health.observation import Observation
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
     """
 
     subject: str
-    holds: bool
+    active: bool
     severity: Severity = "warning"
     sentence: str = ""
     steps: tuple[int, int] | None = None
@@ -54,14 +54,14 @@ class Rule(ABC):
         self.thresholds = thresholds
 
     @abstractmethod
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take in one record of the wanted kinds and judge."""
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
         """Judge by the clock alone, in Unix seconds; called about once a second while live."""
         return ()
 
-    def cut(self, step: int, context: Context) -> None:  # noqa: B027
+    def forget_from(self, step: int, context: Context) -> None:  # noqa: B027
         """A new attempt takes over at ``step``: forget what lies there and after."""
 
     def finish(self, context: Context) -> Iterable[Verdict]:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from epochal.health.blocks import Blocks
-from epochal.health.seen import Seen
+from epochal.health.observation import Observation
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -34,20 +34,20 @@ class Signals:
         self._norms: deque[float] = deque(maxlen=points)
         self._blocks = Blocks(size=_BLOCK, limit=128)
 
-    def observe(self, seen: Seen, context: Context) -> bool:
+    def observe(self, observation: Observation, context: Context) -> bool:
         """Take in a record; tells whether it is a point."""
-        norm, lr = seen.roles.get("norm"), seen.roles.get("lr")
+        norm, lr = observation.roles.get("norm"), observation.roles.get("lr")
         if norm is not None and math.isfinite(norm) and norm > 0:
             self._norms.append(norm)
-            if seen.step is not None:
-                self._blocks.push(seen.step, norm)
+            if observation.step is not None:
+                self._blocks.push(observation.step, norm)
         if lr is not None and math.isfinite(lr):
             self.lr = lr
             self.peak_lr = max(self.peak_lr, lr)
-        if "loss" not in seen.roles or seen.step is None:
+        if "loss" not in observation.roles or observation.step is None:
             return False
         if context.phase != self.phase:
-            self.phase, self.phase_points, self.phase_step = context.phase, 0, seen.step
+            self.phase, self.phase_points, self.phase_step = context.phase, 0, observation.step
         self.phase_points += 1
         self.has_converged = self.has_converged or self.phase == "converging"
         return True

@@ -28,7 +28,7 @@ class StridedPast:
                     yield pace, past
         self._count += 1
 
-    def cut(self, step: int) -> None:
+    def forget_from(self, step: int) -> None:
         """Forget the points from ``step`` on."""
         for past in self._pasts:
             while past and past[-1][0] >= step:

@@ -17,7 +17,7 @@ from itertools import islice
 
 from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
 from epochal.health.engine import Health
-from epochal.health.finding import Finding, told_as
+from epochal.health.finding import Finding, dedup_key
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.record import Position, Record, moment_of
 from epochal.store.answers import Entry, Status
@@ -59,8 +59,8 @@ class Diagnosis:
             if attempt is None:
                 attempt = self._attempts[number] = _Attempt(number, state.config, self.guard)
             self.is_complete &= self._read_on(attempt, state.parts, most)
-            found += [entry for entry in attempt.found() if told_as(entry.record) not in written]
-        written |= {told_as(entry.record) for entry in found}
+            found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
+        written |= {dedup_key(entry.record) for entry in found}
         for place, (number, record) in enumerate(late_findings(state, written, guard=self.guard)):
             found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
         ending = None if is_live else self._ending(state, status)
@@ -152,7 +152,7 @@ def is_ending(entry: Entry) -> bool:
 
 def _written(state: RunState) -> set[tuple[str, ...]]:
     return {
-        told_as(record)
+        dedup_key(record)
         for part in state.parts
         if part.name.writer == FINDINGS
         for record in part.read("finding", list(part.places("finding")))

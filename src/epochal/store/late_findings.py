@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from epochal.guard import Guard
 from epochal.health.engine import Health
-from epochal.health.finding import told_as
+from epochal.health.finding import dedup_key
 from epochal.health.rules.alert_failed import AlertFailed
 from epochal.record import Record
 from epochal.store.entries import entries_of
@@ -22,5 +22,5 @@ def late_findings(
         attempt = entry.position.attempt
         health = by_attempt.setdefault(attempt, Health(rules=[AlertFailed], guard=guard))
         for finding in health.feed(entry.record, writer=entry.position.writer):
-            if told_as(finding.record()) not in written:
+            if dedup_key(finding.record()) not in written:
                 yield attempt, finding.record()

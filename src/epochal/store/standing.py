@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from epochal.errors import FormatError
-from epochal.health.finding import Finding, Severity, told_as
+from epochal.health.finding import Finding, Severity, dedup_key
 from epochal.journal.layout import FINDINGS
 from epochal.record import Record
 from epochal.store.columns import SeriesKey
@@ -74,7 +74,7 @@ def found_in(state: RunState) -> Found | None:
         return None
     entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
     told = [(entry.position.attempt, entry.record) for entry in entries]
-    told += late_findings(state, {told_as(record) for _, record in told})
+    told += late_findings(state, {dedup_key(record) for _, record in told})
     return count(as_they_stand(told, attempts=state.attempts))
 
 

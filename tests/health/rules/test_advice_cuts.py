@@ -4,7 +4,7 @@ import pytest
 
 from epochal.health.rules.advice_cuts import AdviceCuts
 from epochal.record import Record
-from tests.health.machine_records import START, heard, noisy, opened, step
+from tests.health.machine_records import START, noisy, opened, step, updated
 
 
 def run(losses: list[float], cuts: tuple[int, ...], kind: str = "permanent") -> list[Record]:
@@ -50,7 +50,7 @@ def test_noise_that_may_hide_a_fall_is_no_standstill() -> None:
 
 def test_it_is_said_once_and_closed_by_a_fall() -> None:
     losses = [2.0] * 800 + [2.0 - n / 1000 for n in range(600)]
-    said = heard(AdviceCuts, run(losses, (200, 300)))
+    said = updated(AdviceCuts, run(losses, (200, 300)))
     assert [finding.state for finding in said] == ["open", "closed"]
 
 

@@ -1,6 +1,6 @@
 from epochal.health.rules.advice_guard import AdviceGuard
 from epochal.record import Record
-from tests.health.machine_records import START, heard, opened
+from tests.health.machine_records import START, opened, updated
 
 
 def moe(number: int, use: float) -> Record:
@@ -27,4 +27,4 @@ def test_experts_that_were_idle_long_before_do_not_count() -> None:
 
 def test_it_closes_after_some_time_without_a_cut() -> None:
     records = [moe(95, 0.4), lr_cut(100), *(moe(n, 0.9) for n in range(120, 400, 10))]
-    assert [f.state for f in heard(AdviceGuard, records)] == ["open", "closed"]
+    assert [f.state for f in updated(AdviceGuard, records)] == ["open", "closed"]

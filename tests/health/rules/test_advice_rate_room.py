@@ -1,6 +1,6 @@
 from epochal.health.rules.advice_rate_room import AdviceRateRoom
 from epochal.record import Record
-from tests.health.machine_records import heard, noisy, opened, step
+from tests.health.machine_records import noisy, opened, step, updated
 
 
 def run(losses: list[float], *, warmup: int = 60) -> list[Record]:
@@ -29,4 +29,4 @@ def test_without_a_warm_up_nothing_is_said() -> None:
 
 def test_it_is_said_once_and_closes() -> None:
     losses = [8 * 0.99 ** (min(n, 80) ** 2 / 60) for n in range(500)]
-    assert [f.state for f in heard(AdviceRateRoom, run(losses))] == ["open", "closed"]
+    assert [f.state for f in updated(AdviceRateRoom, run(losses))] == ["open", "closed"]

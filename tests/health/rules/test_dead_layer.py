@@ -1,6 +1,6 @@
 from epochal.health.rules.dead_layer import DeadLayer
 from epochal.record import Record
-from tests.health.machine_records import heard, layers, metrics, opened
+from tests.health.machine_records import layers, metrics, opened, updated
 
 GRADIENTS = "grads/{}/norm"
 
@@ -45,4 +45,4 @@ def test_the_zeros_of_a_relu_are_healthy() -> None:
 
 def test_it_closes_when_the_layer_learns_again() -> None:
     records = [watched(0.5, 0.0 if n < 10 else 0.1, 0.3, number=n) for n in range(20)]
-    assert [f.state for f in heard(DeadLayer, records)] == ["open", "closed"]
+    assert [f.state for f in updated(DeadLayer, records)] == ["open", "closed"]

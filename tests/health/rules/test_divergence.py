@@ -2,7 +2,7 @@ import math
 
 from epochal.health.rules.divergence import Divergence
 from tests.health.curve_records import falling, flat, noise, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def test_a_loss_that_rises_and_stays_up_is_an_error() -> None:
@@ -17,7 +17,7 @@ def test_a_loss_that_rises_and_stays_up_is_an_error() -> None:
 
 def test_it_closes_when_the_loss_has_come_back() -> None:
     losses = falling(600) + flat(100, 12.0) + flat(200, 2.5)
-    assert [finding.state for finding in heard(Divergence, steps(losses))] == ["open", "closed"]
+    assert [finding.state for finding in updated(Divergence, steps(losses))] == ["open", "closed"]
 
 
 def test_a_game_that_swings_does_not_diverge() -> None:

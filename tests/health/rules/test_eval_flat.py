@@ -1,7 +1,7 @@
 from epochal.health.engine import Health
 from epochal.health.rules.eval_flat import EvalFlat
 from tests.health.curve_records import evals, falling, in_order, noise, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def test_the_same_figure_again_and_again_is_a_warning() -> None:
@@ -61,7 +61,7 @@ def test_a_metric_that_goes_on_wandering_is_one_note() -> None:
 def test_a_metric_that_moves_again_is_over() -> None:
     losses = [2 + around for around in noise(60, 0.01)]
     losses[40:] = [loss - 0.01 * n for n, loss in enumerate(losses[40:])]
-    assert [f.state for f in heard(EvalFlat, evals(losses, every=50))] == ["open", "closed"]
+    assert [f.state for f in updated(EvalFlat, evals(losses, every=50))] == ["open", "closed"]
 
 
 def test_a_model_that_the_rate_no_longer_moves_measures_the_same() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 from epochal.health.rules.gpu_throttling import GpuThrottling
 from epochal.record import Record
-from tests.health.machine_records import START, gpu, heard, opened
+from tests.health.machine_records import START, gpu, opened, updated
 
 
 def work(number: int, clock: float, throttle: str, **fields: Any) -> Record:
@@ -51,7 +51,7 @@ def test_it_closes_when_the_clock_is_back() -> None:
         work(n, 1000 if 20 <= n < 30 else 1975, "thermal cap" if 20 <= n < 30 else "")
         for n in range(40)
     ]
-    opening, closing = heard(GpuThrottling, records)
+    opening, closing = updated(GpuThrottling, records)
     assert (opening.state, closing.state) == ("open", "closed")
     assert opening.sentence.endswith("for 20s.")
     assert closing.sentence.endswith("for 1m 40s.")

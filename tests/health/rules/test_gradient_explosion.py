@@ -1,6 +1,6 @@
 from epochal.health.rules.gradient_explosion import GradientExplosion
 from tests.health.curve_records import falling, flat, noise, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def test_norms_fifty_times_the_usual_are_found_within_steps() -> None:
@@ -29,7 +29,7 @@ def test_natural_batches_make_no_warning() -> None:
 
 def test_it_stays_open_until_the_norm_is_back() -> None:
     norms = flat(400, 1.0, width=0.2) + flat(300, 50.0, width=0.2) + flat(100, 1.0, width=0.2)
-    closed = heard(GradientExplosion, steps(falling(800), norm=norms))[-1]
+    closed = updated(GradientExplosion, steps(falling(800), norm=norms))[-1]
     assert closed.state == "closed"
     assert closed.steps is not None
     assert 690 < closed.steps[1] < 710

@@ -2,7 +2,7 @@ import pytest
 
 from epochal.health.rules.loss_spike import LossSpike
 from tests.health.curve_records import falling, flat, noise, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -19,7 +19,7 @@ def test_a_lasting_jump_is_a_warning_at_any_scale(scale: float) -> None:
 def test_one_bad_batch_is_a_note_that_closes() -> None:
     losses = falling(600)
     losses[300] *= 3
-    note, closed = heard(LossSpike, steps(losses))
+    note, closed = updated(LossSpike, steps(losses))
     assert (note.severity, closed.state) == ("info", "closed")
 
 

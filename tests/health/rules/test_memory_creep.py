@@ -4,7 +4,7 @@ import pytest
 
 from epochal.health.engine import Health
 from epochal.health.rules.memory_creep import MemoryCreep
-from tests.health.machine_records import GIB, gpu, heard, noisy, opened, system
+from tests.health.machine_records import GIB, gpu, noisy, opened, system, updated
 
 
 def test_a_leak_is_found_with_its_rate() -> None:
@@ -51,7 +51,7 @@ def test_workers_that_come_and_go_are_no_leak() -> None:
 
 def test_it_closes_when_the_growth_has_ended() -> None:
     records = [system(n, rss=4 * GIB + min(n, 150) * 10e6) for n in range(600)]
-    assert [f.state for f in heard(MemoryCreep, records)] == ["open", "closed"]
+    assert [f.state for f in updated(MemoryCreep, records)] == ["open", "closed"]
 
 
 def test_a_rise_at_an_even_pace_stays_one_finding() -> None:

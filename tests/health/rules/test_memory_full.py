@@ -1,10 +1,10 @@
 from epochal.health.rules.memory_full import MemoryFull
-from tests.health.machine_records import GIB, gpu, heard, opened, step, system
+from tests.health.machine_records import GIB, gpu, opened, step, system, updated
 
 
 def test_a_gpu_that_fills_up_is_found_with_the_time_left() -> None:
     records = [gpu(n, dram_used=(50 + 0.25 * n) * GIB, dram_total=80 * GIB) for n in range(100)]
-    found, *_ = heard(MemoryFull, records)
+    found, *_ = updated(MemoryFull, records)
     assert found.severity == "warning"
     assert 900 < float(found.evidence["left_s"]) < 1200
     assert "will be full in 1" in found.sentence
@@ -12,7 +12,7 @@ def test_a_gpu_that_fills_up_is_found_with_the_time_left() -> None:
 
 def test_it_grows_graver_when_little_time_is_left() -> None:
     records = [gpu(n, dram_used=(50 + 0.25 * n) * GIB, dram_total=80 * GIB) for n in range(115)]
-    assert [f.severity for f in heard(MemoryFull, records)] == ["warning", "error"]
+    assert [f.severity for f in updated(MemoryFull, records)] == ["warning", "error"]
 
 
 def test_a_gpu_that_is_full_and_stays_so_is_left_alone() -> None:

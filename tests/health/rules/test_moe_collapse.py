@@ -1,7 +1,7 @@
 from epochal.health.engine import Health
 from epochal.health.rules.moe_collapse import MoeCollapse
 from epochal.record import Record
-from tests.health.machine_records import START, heard, opened
+from tests.health.machine_records import START, opened, updated
 
 
 def moe(number: int, *, use: float, imbalance: float, entropy: float) -> Record:
@@ -60,4 +60,4 @@ def test_the_fields_of_step_records_are_judged_as_well() -> None:
 
 def test_it_closes_when_the_experts_are_back() -> None:
     records = [collapsed(n) if 20 <= n < 60 else healthy(n) for n in range(100)]
-    assert [f.state for f in heard(MoeCollapse, records)] == ["open", "closed"]
+    assert [f.state for f in updated(MoeCollapse, records)] == ["open", "closed"]

@@ -4,7 +4,7 @@ from epochal.health.engine import Health
 from epochal.health.rules.nonfinite import NonFinite
 from epochal.record import Record
 from tests.health.curve_records import falling, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def bad(record: Record, field: str, word: str = "nan") -> Record:
@@ -22,7 +22,7 @@ def test_the_loss_is_an_error_in_the_record_it_first_fails_in() -> None:
 def test_it_closes_when_numbers_are_back() -> None:
     records = steps(falling(20))
     records[5] = bad(records[5], "loss", "inf")
-    assert [finding.state for finding in heard(NonFinite, records)] == ["open", "closed"]
+    assert [finding.state for finding in updated(NonFinite, records)] == ["open", "closed"]
 
 
 def test_one_that_stays_tells_since_when_and_for_how_long() -> None:
@@ -88,7 +88,7 @@ def test_a_metric_that_never_was_a_number_is_a_note() -> None:
 
 
 def test_finite_records_say_nothing() -> None:
-    assert heard(NonFinite, steps(falling(200), norm=1.0)) == []
+    assert updated(NonFinite, steps(falling(200), norm=1.0)) == []
 
 
 def test_the_figures_of_routers_are_one_fault() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 from epochal.health.rules.out_of_memory import OutOfMemory
 from epochal.record import Record
-from tests.health.machine_records import GIB, START, Entry, heard, opened, step
+from tests.health.machine_records import GIB, START, Entry, opened, step, updated
 
 
 def error(at: float, **facts: Any) -> Record:
@@ -36,7 +36,7 @@ def test_many_are_one_finding_until_they_stop() -> None:
     for number in range(1, 10):
         records += [error(number - 0.5), step(number)]
     records += [step(number) for number in range(10, 300)]
-    opening, closing = heard(OutOfMemory, records)
+    opening, closing = updated(OutOfMemory, records)
     assert (opening.state, closing.state) == ("open", "closed")
     assert (closing.steps, closing.evidence["times"]) == ((0, 8), 9)
 

@@ -1,6 +1,6 @@
 from epochal.health.rules.plateau import Plateau
 from tests.health.curve_records import falling, flat, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def test_a_loss_that_stopped_falling_is_a_note() -> None:
@@ -13,7 +13,7 @@ def test_a_loss_that_stopped_falling_is_a_note() -> None:
 def test_it_closes_when_the_loss_falls_again() -> None:
     level = falling(600)[-1]
     losses = falling(600) + flat(1200, level) + [level * 0.999**n for n in range(900)]
-    assert [finding.state for finding in heard(Plateau, steps(losses))] == ["open", "closed"]
+    assert [finding.state for finding in updated(Plateau, steps(losses))] == ["open", "closed"]
 
 
 def test_a_loss_that_falls_is_on_none() -> None:

@@ -27,7 +27,7 @@ def test_a_loop_that_logs_every_other_block_gets_one_finding_that_counts() -> No
     health = Health(rules=[StepAnomaly])
     news = [finding for record in records for finding in health.feed(record)]
     assert len(news) == 1
-    (found,) = health.said_again(is_over=True)
+    (found,) = health.renotify(is_over=True)
     assert found.id == news[0].id
     assert "leapt 19 times, at first from 99 to 200, where it usually grows by 1" in found.sentence
     assert found.evidence["count"] == 19

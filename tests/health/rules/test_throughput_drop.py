@@ -1,6 +1,6 @@
 from epochal.health.rules.throughput_drop import ThroughputDrop
 from epochal.record import Record
-from tests.health.machine_records import START, heard, noisy, opened, step
+from tests.health.machine_records import START, noisy, opened, step, updated
 
 
 def run(speeds: list[float]) -> list[Record]:
@@ -34,7 +34,7 @@ def test_a_slow_start_is_no_drop() -> None:
 
 def test_it_closes_when_the_speed_is_back() -> None:
     speeds = noisy(1000, 0.03, 200) + noisy(500, 0.03, 60) + noisy(1000, 0.03, 60)
-    assert [f.state for f in heard(ThroughputDrop, run(speeds))] == ["open", "closed"]
+    assert [f.state for f in updated(ThroughputDrop, run(speeds))] == ["open", "closed"]
 
 
 def test_without_a_throughput_the_time_between_records_counts() -> None:

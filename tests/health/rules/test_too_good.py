@@ -1,7 +1,7 @@
 from epochal.health.rules.too_good import TooGood
 from epochal.record import Record
 from tests.health.curve_records import START, evals, falling, in_order, steps
-from tests.health.machine_records import heard, opened
+from tests.health.machine_records import opened, updated
 
 
 def test_a_perfect_first_evaluation_is_a_warning() -> None:
@@ -65,7 +65,7 @@ def test_a_first_evaluation_after_many_steps_is_late() -> None:
 
 def test_what_was_too_good_stays_so_while_it_stays_good() -> None:
     records = in_order(steps(falling(400)), evals([1.0] * 4, every=100, accuracy=[0.999] * 4))
-    assert [finding.state for finding in heard(TooGood, records)] == ["open"]
+    assert [finding.state for finding in updated(TooGood, records)] == ["open"]
 
 
 def test_within_the_first_steps_a_later_evaluation_counts_too() -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from epochal.format import format_number
 from epochal.health.blocks import Blocks
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -59,28 +59,31 @@ class AdviceCuts(Rule):
         self._since = Blocks(size=_BLOCK)
         self._has_helped = False
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Count the cuts; judge so many points after the last, and then with every few more."""
-        if seen.kind == "event":
-            if seen.record.get("name") == "lr-cut" and seen.record.get("kind") == "permanent":
-                self._count(seen, context)
+        if observation.kind == "event":
+            if (
+                observation.record.get("name") == "lr-cut"
+                and observation.record.get("kind") == "permanent"
+            ):
+                self._count(observation, context)
             return ()
-        loss = seen.roles.get("loss")
-        if seen.step is None or loss is None or not math.isfinite(loss):
+        loss = observation.roles.get("loss")
+        if observation.step is None or loss is None or not math.isfinite(loss):
             return ()
         self._recent.append(loss)
-        if not self._cuts or not self._since.push(seen.step, loss) or self._has_helped:
+        if not self._cuts or not self._since.push(observation.step, loss) or self._has_helped:
             return ()
-        return self._judge(seen.step, context)
+        return self._judge(observation.step, context)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget the cuts that are void."""
         self._cuts = [one for one in self._cuts if one[0] < step]
         self._recent.clear()
         self._begin()
 
-    def _count(self, seen: Seen, context: Context) -> None:
-        at = seen.record.get("at_step", context.step)
+    def _count(self, observation: Observation, context: Context) -> None:
+        at = observation.record.get("at_step", context.step)
         blocks = Blocks(size=_BLOCK)
         for position, loss in enumerate(self._recent):
             blocks.push(position, loss)
@@ -103,7 +106,7 @@ class AdviceCuts(Rule):
         known = [before for _, before in self._cuts if before is not None]
         if any(self._is_lower(now, than=level) for level in (early, *known[-1:])):
             self._has_helped = True
-            return (Verdict(subject, holds=False),)
+            return (Verdict(subject, active=False),)
         if len(levels) * self._since.size < limits.advice_cut_points:
             return ()
         before = known[0] if known else early
@@ -130,7 +133,7 @@ class AdviceCuts(Rule):
         outcome = "is higher than before the first" if is_higher else "has not fallen since"
         return Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="warning" if is_higher else "info",
             sentence=f"The rate has been cut for good {len(steps)} times, last at step "
             f"{steps[-1]:,}, and the loss {outcome}: {format_number(before.value)} before step "

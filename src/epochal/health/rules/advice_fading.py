@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.signals import Signals
 from epochal.health.thresholds import Thresholds
 
@@ -36,28 +36,28 @@ class AdviceFading(Rule):
         # The phase may waver for a while where a plateau begins.
         self.release = limits.advice_fading_points
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
         limits, signals = self.thresholds.machine, self._signals
-        if not signals.observe(seen, context) or seen.step is None:
+        if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
-        faded = self._fresh() or self._lasting(seen, context)
+        faded = self._fresh() or self._lasting(observation, context)
         if faded is None:
             # Later on both halves of the norms lie on the plateau: what was said stays said.
             if signals.phase != "plateau":
-                yield Verdict(subject, holds=False)
+                yield Verdict(subject, active=False)
             return
         since, left = faded
         if left > limits.advice_fading_share or not signals.rate_is_high(limits.advice_lr_share):
             return
         yield Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="info",
             sentence=f"The loss stopped falling at step {since:,} while the gradients "
             f"shrank to {100 * left:.0f} % of what they were: the training runs out of signal.",
-            steps=(since, seen.step),
+            steps=(since, observation.step),
             evidence={"norm_change": left, "points": signals.phase_points},
             advice="Look for saturated outputs, too strong weight decay or a loss scaled down; if "
             "the training data is learned by heart, stop or add data.",
@@ -74,7 +74,7 @@ class AdviceFading(Rule):
         left = signals.norm_change(points, apart=limits.advice_fading_apart)
         return None if left is None else (signals.phase_step, left)
 
-    def _lasting(self, seen: Seen, context: Context) -> tuple[int, float] | None:
+    def _lasting(self, observation: Observation, context: Context) -> tuple[int, float] | None:
         """Where a plateau that was found began, and what is left of the norms before it."""
         plateau = context.open.get(("plateau", context.role_names.get("loss", "loss")))
         if plateau is None or plateau.steps is None or not self._signals.has_converged:
@@ -83,6 +83,6 @@ class AdviceFading(Rule):
         left = self._signals.norm_since(plateau.steps[0], points)
         return None if left is None else (plateau.steps[0], left)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew."""
         self._signals.forget()

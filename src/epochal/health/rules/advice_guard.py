@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ class AdviceGuard(Rule):
         self._cut_at: int | None = None
         self._use: tuple[int, float] | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge when a cut and a figure of the experts lie close together."""
         limits = self.thresholds.machine
-        step, subject = seen.step, context.role_names.get(_ROLE, _ROLE)
-        if seen.kind == "event":
-            if seen.record.get("name") != "lr-cut":
+        step, subject = observation.step, context.role_names.get(_ROLE, _ROLE)
+        if observation.kind == "event":
+            if observation.record.get("name") != "lr-cut":
                 return ()
-            at = seen.record.get("at_step", step)
+            at = observation.record.get("at_step", step)
             self._cut_at = at if isinstance(at, int) else context.step
         else:
-            use = seen.values.get(_UTILIZATION)
+            use = observation.values.get(_UTILIZATION)
             if use is not None and step is not None and math.isfinite(use):
                 self._use = (step, use)
         if self._cut_at is None:
@@ -53,10 +53,10 @@ class AdviceGuard(Rule):
                 return (self._described(subject, self._cut_at, self._use[1]),)
         if step is not None and step > self._cut_at + limits.advice_cooldown:
             self._cut_at = None
-            return (Verdict(subject, holds=False),)
+            return (Verdict(subject, active=False),)
         return ()
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget a cut that is void."""
         self._cut_at = self._use = None
 
@@ -64,7 +64,7 @@ class AdviceGuard(Rule):
     def _described(subject: str, at: int, use: float) -> Verdict:
         return Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="info",
             sentence=f"The rate was cut at step {at:,} while only {100 * use:.0f} % of the experts "
             "were in use: the jump may come from the routing.",

@@ -9,8 +9,8 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import times
 
@@ -43,19 +43,22 @@ class AdviceRateRoom(Rule):
         self._is_over = False
         self._said_at: int | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Follow the warm-up; judge once, when it has ended."""
         limits = self.thresholds.machine
-        loss, lr = seen.roles.get("loss"), seen.roles.get("lr", context.last.get("lr"))
-        if seen.step is None or loss is None or lr is None or not math.isfinite(loss):
+        loss, lr = (
+            observation.roles.get("loss"),
+            observation.roles.get("lr", context.last.get("lr")),
+        )
+        if observation.step is None or loss is None or lr is None or not math.isfinite(loss):
             return ()
         subject = context.role_names.get(_ROLE, _ROLE)
         if self._said_at is not None:
-            return self._close(subject, seen.step)
+            return self._close(subject, observation.step)
         if self._is_over:
             return ()
         self._losses.append(loss)
-        norm = seen.roles.get("norm")
+        norm = observation.roles.get("norm")
         if norm is not None and math.isfinite(norm):
             self._norms.append(norm)
         if self._lr is None or lr > self._lr * (1 + 1e-9):
@@ -68,10 +71,10 @@ class AdviceRateRoom(Rule):
         self._is_over = True
         if self._rising < 2 * limits.advice_room_points or not self._has_room():
             return ()
-        self._said_at = seen.step
-        return (self._described(subject, seen.step),)
+        self._said_at = observation.step
+        return (self._described(subject, observation.step),)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew: a resumed run may warm up again."""
         self._forget()
 
@@ -79,7 +82,7 @@ class AdviceRateRoom(Rule):
         if self._said_at is None or step < self._said_at + self.thresholds.machine.advice_cooldown:
             return ()
         self._said_at = None
-        return (Verdict(subject, holds=False),)
+        return (Verdict(subject, active=False),)
 
     def _has_room(self) -> bool:
         limits = self.thresholds.machine
@@ -106,7 +109,7 @@ class AdviceRateRoom(Rule):
         fall = 100 * (1 - now / before)
         return Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="info",
             sentence=f"The warm-up ended at step {step:,} while the loss was falling by "
             f"{fall:.0f} % per {points} points, faster and faster: the rate could have risen "

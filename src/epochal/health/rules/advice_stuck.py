@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.signals import Signals
 from epochal.health.thresholds import Thresholds
 
@@ -35,16 +35,16 @@ class AdviceStuck(Rule):
         self._points = 0
         self._first_lr = 0.0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
         limits, signals = self.thresholds.machine, self._signals
-        if not signals.observe(seen, context) or seen.step is None:
+        if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
         plateau = context.open.get(("plateau", subject))
         if plateau is None or signals.lr is None:
             self._points = 0
-            yield Verdict(subject, holds=False)
+            yield Verdict(subject, active=False)
             return
         if abs(signals.lr - self._first_lr) > limits.advice_lr_moved * self._first_lr:
             self._points, self._first_lr = 0, signals.lr
@@ -55,18 +55,18 @@ class AdviceStuck(Rule):
         change = signals.norm_change(limits.advice_flat_points) if is_stuck else None
         if change is None or abs(change - 1) > limits.advice_flat_share:
             return
-        since = plateau.steps[0] if plateau.steps is not None else seen.step
+        since = plateau.steps[0] if plateau.steps is not None else observation.step
         left = signals.norm_since(since, limits.advice_flat_points)
         if left is not None and left <= limits.advice_fading_share:
-            yield Verdict(subject, holds=False)  # they have faded, and that is other advice
+            yield Verdict(subject, active=False)  # they have faded, and that is other advice
             return
         yield Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="info",
             sentence=f"The loss has not moved since step {since:,}, {self._size(left, change)}, "
             f"and the learning rate stays at {format_number(signals.lr)}.",
-            steps=(since, seen.step),
+            steps=(since, observation.step),
             evidence={
                 "lr": signals.lr,
                 "peak_lr": signals.peak_lr,
@@ -83,7 +83,7 @@ class AdviceStuck(Rule):
             return f"the gradients are still {100 * size:.0f} % of what they were before"
         return "the gradients are as large as before"
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew."""
         self._signals.forget()
         self._points = 0

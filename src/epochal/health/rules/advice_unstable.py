@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.signals import Signals
 from epochal.health.thresholds import Thresholds
 
@@ -29,31 +29,31 @@ class AdviceUnstable(Rule):
         self.cooldown_steps = thresholds.machine.advice_cooldown
         self._signals = Signals(points=2 * thresholds.machine.advice_flat_points)
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
         limits, signals = self.thresholds.machine, self._signals
-        if not signals.observe(seen, context) or seen.step is None:
+        if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
         routing = [rule for rule in _ROUTING_RULES if context.has_open(rule)]
         if signals.phase not in ("diverging", "unstable") or not routing:
-            yield Verdict(subject, holds=False)
+            yield Verdict(subject, active=False)
             return
         change = signals.norm_change(limits.advice_flat_points)
         if change is None or change < limits.advice_rise_factor:
             return
         yield Verdict(
             subject,
-            holds=True,
+            active=True,
             sentence=f"The training has been {signals.phase} since step {signals.phase_step:,}, "
             f"gradients have grown {change:.1f} times, and its experts are badly balanced: the "
             "routers drive it.",
-            steps=(signals.phase_step, seen.step),
+            steps=(signals.phase_step, observation.step),
             evidence={"norm_change": change, "phase": signals.phase, "routing": routing[0]},
             advice="Go back to the last good checkpoint with half the rate for the routers and a "
             "larger z loss; clip gradients.",
         )
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew."""
         self._signals.forget()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -19,15 +19,15 @@ class AlertFailed(Rule):
     kinds: ClassVar[frozenset[str]] = frozenset({"event"})
     tells_growth: ClassVar[bool] = True
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Repeat what the companion says of it."""
-        if seen.record.get("name") != self.name:
+        if observation.record.get("name") != self.name:
             return ()
-        reason = str(seen.record.get("reason") or "alerts cannot be sent").rstrip(".")
+        reason = str(observation.record.get("reason") or "alerts cannot be sent").rstrip(".")
         return (
             Verdict(
                 "alerts",
-                holds=True,
+                active=True,
                 sentence=f"{reason[0].upper()}{reason[1:]}.",
                 advice="Nobody is told of this run there. Check the addresses in alerts= or "
                 "EPOCHAL_ALERTS, and that this machine can reach them.",

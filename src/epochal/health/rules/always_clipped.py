@@ -8,8 +8,8 @@ from statistics import median
 
 from epochal.format import format_number
 from epochal.health.context import Context
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import percent, times
 
@@ -31,9 +31,9 @@ class AlwaysClipped(Rule):
         self._ratios: deque[float] = deque(maxlen=thresholds.curves.clipped_window)
         self._count = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest steps."""
-        norm, clipped = seen.roles.get("norm"), seen.values.get(_CLIPPED)
+        norm, clipped = observation.roles.get("norm"), observation.values.get(_CLIPPED)
         if norm is None or clipped is None or not (norm >= 0 and clipped >= 0):
             return ()
         self._ratios.append(norm / clipped if clipped > 0 else 1.0)
@@ -64,6 +64,6 @@ class AlwaysClipped(Rule):
             ),
         )
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew: a resumed run may clip otherwise."""
         self._ratios.clear()

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from epochal.format import format_duration
 from epochal.health.context import Context
+from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 _SUBJECT = "clock"
@@ -37,48 +37,55 @@ class ClockAnomaly(Rule):
         self._streams: dict[Stream, float] = {}
         self._gaps: dict[str, Recent] = {}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the time from the writer's last record to this one."""
-        subject = _SUBJECT if seen.rank <= 0 else f"{_SUBJECT} (rank {seen.rank})"
-        back = self._note_stream(seen)
+        subject = _SUBJECT if observation.rank <= 0 else f"{_SUBJECT} (rank {observation.rank})"
+        back = self._note_stream(observation)
         if back > self.thresholds.curves.clock_back_s:
-            self._forget(seen.writer)
-            self._newest[seen.writer] = seen.t
-            return (self._backward(subject, back, seen),)
-        newest = self._newest.get(seen.writer)
-        self._newest[seen.writer] = seen.t if newest is None else max(newest, seen.t)
+            self._forget(observation.writer)
+            self._newest[observation.writer] = observation.t
+            return (self._backward(subject, back, observation),)
+        newest = self._newest.get(observation.writer)
+        self._newest[observation.writer] = (
+            observation.t if newest is None else max(newest, observation.t)
+        )
         if newest is None:
             return ()
-        gap = seen.t - newest
-        gaps = self._gaps.setdefault(seen.writer, Recent(200))
-        verdict = self._forward(subject, gap, gaps, seen)
-        if not verdict.holds and gap >= 0:
+        gap = observation.t - newest
+        gaps = self._gaps.setdefault(observation.writer, Recent(200))
+        verdict = self._forward(subject, gap, gaps, observation)
+        if not verdict.active and gap >= 0:
             gaps.push(gap)
         return (verdict,)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Between two attempts any time may pass."""
         self._newest.clear()
         self._streams.clear()
 
-    def _note_stream(self, seen: Seen) -> float:
+    def _note_stream(self, observation: Observation) -> float:
         """How far a record's time lies before the last one of its kind and names."""
-        stream = (seen.writer, seen.kind, next(iter(seen.values), None), len(seen.values))
-        last = self._streams.pop(stream, seen.t)
+        stream = (
+            observation.writer,
+            observation.kind,
+            next(iter(observation.values), None),
+            len(observation.values),
+        )
+        last = self._streams.pop(stream, observation.t)
         if len(self._streams) >= _MOST_STREAMS:
             del self._streams[next(iter(self._streams))]
-        self._streams[stream] = seen.t
-        return last - seen.t
+        self._streams[stream] = observation.t
+        return last - observation.t
 
     def _forget(self, writer: str) -> None:
         """After the clock was set no older time says anything."""
         self._streams = {key: t for key, t in self._streams.items() if key[0] != writer}
 
-    def _forward(self, subject: str, gap: float, gaps: Recent, seen: Seen) -> Verdict:
+    def _forward(self, subject: str, gap: float, gaps: Recent, observation: Observation) -> Verdict:
         thresholds = self.thresholds.curves
         if len(gaps) < thresholds.step_least or gap < thresholds.clock_ahead_s:
             return Verdict(subject, False)
-        known_s = seen.values.get("train/duration_ms", 0.0) / 1000
+        known_s = observation.values.get("train/duration_ms", 0.0) / 1000
         usual = max(gaps.highest(), known_s)
         if gap < thresholds.clock_ahead_ratio * gaps.median() or gap < 5 * usual:
             return Verdict(subject, False)
@@ -86,14 +93,14 @@ class ClockAnomaly(Rule):
             subject,
             True,
             "warning",
-            f"{format_duration(gap)} passed before step {seen.step or 0:,}, where "
+            f"{format_duration(gap)} passed before step {observation.step or 0:,}, where "
             f"{format_duration(gaps.median())} is usual: the machine slept, or its clock was set.",
             evidence={"gap_s": gap, "usual_s": gaps.median()},
             advice="Rates and times left across the gap are wrong; nothing else is.",
         )
 
-    def _backward(self, subject: str, back: float, seen: Seen) -> Verdict:
-        where = f" at step {seen.step:,}" if seen.step is not None else ""
+    def _backward(self, subject: str, back: float, observation: Observation) -> Verdict:
+        where = f" at step {observation.step:,}" if observation.step is not None else ""
         return Verdict(
             subject,
             True,

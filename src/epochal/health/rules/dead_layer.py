@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
-from epochal.health.ailing import Ailing
 from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, may_hold_layers, named
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
+from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -26,24 +26,24 @@ class DeadLayer(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         needed = thresholds.machine.dead_samples
-        self._without_gradient = Ailing(needed=needed)
-        self._silent = Ailing(needed=needed)
+        self._without_gradient = StreakCounter(needed=needed)
+        self._silent = StreakCounter(needed=needed)
         self._step = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge a watched step; other records hold none of the series."""
-        if seen.step is None or not may_hold_layers(seen):
+        if observation.step is None or not may_hold_layers(observation):
             return
-        self._step = seen.step
-        gradients = GRADIENT_NORMS.of(seen.values)
-        zeros = ACTIVATION_ZEROS.of(seen.values)
+        self._step = observation.step
+        gradients = GRADIENT_NORMS.of(observation.values)
+        zeros = ACTIVATION_ZEROS.of(observation.values)
         # With one layer there is no other to tell a dead layer from a vanished gradient by.
         if len(gradients) > 1:
             yield from self._judge_gradients(gradients)
         if zeros:
             yield from self._judge_activations(zeros)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Count anew."""
         self._without_gradient.forget()
         self._silent.forget()
@@ -66,7 +66,7 @@ class DeadLayer(Rule):
         since = self._without_gradient.since(layers[0])
         return Verdict(
             GRADIENT_NORMS.name(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"No gradient has reached {named(layers)} since step {since:,}: "
             "what gets none does not learn.",
             steps=(since, self._step),
@@ -81,7 +81,7 @@ class DeadLayer(Rule):
         least = 100 * self.thresholds.machine.dead_activation_zeros
         return Verdict(
             ACTIVATION_ZEROS.name(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"The output of {named(layers)} has been more than {least:.1f} % zeros since "
             f"step {since:,}: its units are dead.",
             steps=(since, self._step),

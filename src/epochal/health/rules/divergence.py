@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.setback import Setback
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of, times
@@ -37,7 +37,7 @@ class Divergence(Rule):
         self._rise = Rise(points=thresholds.curves.divergence_points)
         self._setback = Setback(thresholds.curves)
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the loss."""
         curve = context.fresh.get("loss")
         if curve is None:
@@ -58,7 +58,7 @@ class Divergence(Rule):
             return (Verdict(curve.name, False),)
         return (self._rose(curve),)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """The best level is looked for again in what is left."""
         self._rise.forget()
         self._setback.forget()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from epochal.health.context import Context
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import percent
 
@@ -27,15 +27,17 @@ class EvalAtChance(Rule):
         self.patience = thresholds.curves.chance_evals
         self._in_percent: set[str] = set()
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge every accuracy of an evaluation."""
-        names = [n for n in seen.values if is_accuracy(n) and is_evaluation(n, seen.kind)]
+        names = [
+            n for n in observation.values if is_accuracy(n) and is_evaluation(n, observation.kind)
+        ]
         classes = num_classes(context.config) if names else None
         if classes is None:
             return ()
         verdicts: list[Verdict] = []
         for name in names:
-            value = seen.values[name]
+            value = observation.values[name]
             self._in_percent |= {name} if value > 1 else set()
             accuracy = value / 100 if name in self._in_percent else accuracy_of(value, classes)
             if accuracy is not None:

@@ -12,9 +12,9 @@ from epochal.health.context import Context
 from epochal.health.curve import is_usable
 from epochal.health.evaluations import is_evaluation, is_quality
 from epochal.health.line_fit import fit_line
+from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 
@@ -47,12 +47,14 @@ class EvalFlat(Rule):
         self._last_held: dict[str, int] = {}
         self._bands: dict[str, _Band] = {}  # of what is said to wander
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge every metric of an evaluation."""
         verdicts: list[Verdict] = []
         met: list[str] = []
-        for name, value in seen.values.items():
-            if not (is_usable(value) and is_quality(name) and is_evaluation(name, seen.kind)):
+        for name, value in observation.values.items():
+            if not (
+                is_usable(value) and is_quality(name) and is_evaluation(name, observation.kind)
+            ):
                 continue
             values = self._values.get(name)
             if values is None:
@@ -70,7 +72,7 @@ class EvalFlat(Rule):
                 verdicts.append(self._unless_just_said(verdict, context))
         return verdicts
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """A resumed run evaluates some steps again, with the same result."""
         self._values.clear()
         self._bands.clear()
@@ -93,7 +95,7 @@ class EvalFlat(Rule):
     def _unless_just_said(self, verdict: Verdict, context: Context) -> Verdict:
         """A metric of few digits stands still now and then: not said again for a while."""
         name, count = verdict.subject, self._counts[verdict.subject]
-        if not verdict.holds:
+        if not verdict.active:
             return verdict
         last = self._last_held.get(name)
         is_open = context.is_open(self.name, name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from epochal.health.ailing import Ailing
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -13,8 +12,9 @@ from epochal.health.layer_series import (
     may_hold_layers,
     named,
 )
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
+from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -34,21 +34,21 @@ class FrozenLayer(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         needed = thresholds.machine.frozen_samples
-        self._unchanged = Ailing(needed=needed)
-        self._without_gradient = Ailing(needed=needed)
+        self._unchanged = StreakCounter(needed=needed)
+        self._without_gradient = StreakCounter(needed=needed)
         self._norms: dict[str, float] = {}
         self._step = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge a watched step by its update ratios, else by the norms of the weights."""
-        if seen.step is None or not may_hold_layers(seen):
+        if observation.step is None or not may_hold_layers(observation):
             return
-        moves = UPDATE_RATIOS.of(seen.values) or self._moves(seen.values)
+        moves = UPDATE_RATIOS.of(observation.values) or self._moves(observation.values)
         # When nothing moves the rate is zero or the loop does not step: no matter of layers.
         if not moves or not any(moves.values()):
             return
-        self._step = seen.step
-        gradients = GRADIENT_NORMS.of(seen.values)
+        self._step = observation.step
+        gradients = GRADIENT_NORMS.of(observation.values)
         for layer, move in moves.items():
             gradient = gradients.get(layer)
             stands = move == 0
@@ -58,7 +58,7 @@ class FrozenLayer(Rule):
         if gradients:
             yield from self._without_gradient.verdicts(WEIGHT_NORMS.name, self._describe_chosen)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Count anew."""
         self._unchanged.forget()
         self._without_gradient.forget()
@@ -75,7 +75,7 @@ class FrozenLayer(Rule):
         since = self._unchanged.since(layers[0])
         return Verdict(
             UPDATE_RATIOS.name(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"The weights of {named(layers)} have not changed since step {since:,}, "
             "although they get a gradient.",
             steps=(since, self._step),
@@ -88,7 +88,7 @@ class FrozenLayer(Rule):
         since = self._without_gradient.since(layers[0])
         return Verdict(
             WEIGHT_NORMS.name(layers[0]),
-            holds=True,
+            active=True,
             severity="info",
             sentence=f"{named(layers)} gets no gradient and has not changed since step {since:,}.",
             steps=(since, self._step),

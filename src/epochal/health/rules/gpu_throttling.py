@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from epochal.format import format_duration
 from epochal.health.finding import Severity
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.thresholds_machine import MachineThresholds
 from epochal.record import finite
@@ -59,51 +59,51 @@ class GpuThrottling(Rule):
         super().__init__(thresholds)
         self._gpus: dict[tuple[int, str], _Gpu] = {}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge a GPU's record; an event only tells when a cap began."""
-        record = seen.record
-        if seen.kind == "event":
+        record = observation.record
+        if observation.kind == "event":
             if record.get("name") == "gpu-throttle":
-                gpu = self._gpu(seen)
+                gpu = self._gpu(observation)
                 word = _word(record.get("throttle"))
                 if word and not gpu.word:
-                    gpu.since = seen.t
+                    gpu.since = observation.t
                 gpu.word = word
             return ()
         word = _word(record.get("throttle"))
         clock, greatest = _clock(record, "clock"), _clock(record, "max_clock")
         if clock is None:
             return ()
-        return self._judge(seen, self._gpu(seen), word, clock, greatest)
+        return self._judge(observation, self._gpu(observation), word, clock, greatest)
 
-    def _gpu(self, seen: Seen) -> _Gpu:
-        key = (seen.rank, f"{seen.writer}/{seen.record.get('id', 0)}")
+    def _gpu(self, observation: Observation) -> _Gpu:
+        key = (observation.rank, f"{observation.writer}/{observation.record.get('id', 0)}")
         return self._gpus.setdefault(key, _Gpu())
 
     def _judge(
-        self, seen: Seen, gpu: _Gpu, word: str, clock: float, greatest: float | None
+        self, observation: Observation, gpu: _Gpu, word: str, clock: float, greatest: float | None
     ) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        subject = f"gpu/{seen.record.get('id', 0)}/clock"
-        use = finite(seen.record.get("gpu_util"))
+        subject = f"gpu/{observation.record.get('id', 0)}/clock"
+        use = finite(observation.record.get("gpu_util"))
         works = use is None or use >= limits.throttle_min_util_pct
         if not word:
             if works:
                 gpu.clocks.append(clock)
             gpu.word, gpu.since = "", None
-            yield Verdict(subject, holds=False)
+            yield Verdict(subject, active=False)
             return
         if not works:
             return
-        covered_s = finite(seen.record.get("interval_s")) or 0.0
-        gpu.since = seen.t - covered_s if gpu.since is None else gpu.since
+        covered_s = finite(observation.record.get("interval_s")) or 0.0
+        gpu.since = observation.t - covered_s if gpu.since is None else gpu.since
         gpu.word = word
         usual = _usual(gpu.clocks, limits)
         if not _costs(word, clock, greatest, usual, limits):
             gpu.clocks.append(clock)
-            yield Verdict(subject, holds=False)
-        elif seen.t - gpu.since >= limits.throttle_lasting_s:
-            verdict = _described(subject, seen, word, clock, usual or greatest, gpu.since)
+            yield Verdict(subject, active=False)
+        elif observation.t - gpu.since >= limits.throttle_lasting_s:
+            verdict = _described(subject, observation, word, clock, usual or greatest, gpu.since)
             # From the beginning on it may be all that the board can do with dense work.
             is_known = word == _POWER and not _fell(clock, usual, limits)
             yield verdict._replace(severity="info") if is_known else verdict
@@ -147,9 +147,14 @@ def _fell(clock: float, usual: float | None, limits: MachineThresholds) -> bool:
 
 
 def _described(
-    subject: str, seen: Seen, word: str, clock: float, full: float | None, since: float
+    subject: str,
+    observation: Observation,
+    word: str,
+    clock: float,
+    full: float | None,
+    since: float,
 ) -> Verdict:
-    gpu = seen.record.get("id", 0)
+    gpu = observation.record.get("id", 0)
     reason = _REASONS.get(word, "a cap of its driver or board")
     evidence: dict[str, float | int | str] = {"reason": word, "clock_mhz": clock}
     cost = ""
@@ -159,17 +164,17 @@ def _described(
         evidence |= {"full_mhz": full, "lost_pct": round(lost, 1)}
         cost = f" instead of {full:.0f}, {lost:.0f} % less"
         severity = "error" if lost >= 50 else "warning"
-    temperature = finite(seen.record.get("temperature"))
+    temperature = finite(observation.record.get("temperature"))
     heat = ""
     if temperature is not None:
         evidence["temperature"] = temperature
         heat = f" at {temperature:.0f} °C"
     return Verdict(
         subject,
-        holds=True,
+        active=True,
         severity=severity,
         sentence=f"GPU {gpu} is held back by {reason}{heat}: it has run at {clock:.0f} MHz{cost}, "
-        f"for {format_duration(seen.t - since)}.",
+        f"for {format_duration(observation.t - since)}.",
         evidence=evidence,
         advice=_ADVICE.get(word, _OTHER_ADVICE),
     )

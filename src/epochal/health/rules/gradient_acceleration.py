@@ -11,8 +11,8 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.line_fit import fit_line
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
@@ -37,7 +37,7 @@ class GradientAcceleration(Rule):
         super().__init__(thresholds)
         self._lowest: float | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the slope of the newest norms."""
         thresholds = self.thresholds.curves
         curve = context.fresh.get("norm")

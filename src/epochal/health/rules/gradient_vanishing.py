@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
@@ -29,7 +29,7 @@ class GradientVanishing(Rule):
         super().__init__(thresholds)
         self._usual = 0.0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the norm."""
         curve = context.fresh.get("norm")
         if curve is None or len(curve.blocks) < _LEAST_BLOCKS:

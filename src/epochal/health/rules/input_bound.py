@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from statistics import fmean, median
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.record import finite
 
@@ -45,21 +45,21 @@ class InputBound(Rule):
         self._pauses: deque[float] = deque(maxlen=limits.input_pause_records)
         self._last: tuple[int, float] | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge by phases; by telemetry and steps only while there are no phases."""
-        if seen.kind == "phases":
-            return self._see_phases(seen)
-        if seen.kind == "span":
-            return self._see_span(seen)
+        if observation.kind == "phases":
+            return self._see_phases(observation)
+        if observation.kind == "span":
+            return self._see_span(observation)
         if self._num_phases:
             return ()
-        if seen.kind == "system":
-            return self._see_system(seen)
-        if seen.kind == "gpu":
-            return self._see_gpu(seen, context)
-        return self._see_step(seen, context) if seen.rank <= 0 else ()
+        if observation.kind == "system":
+            return self._see_system(observation)
+        if observation.kind == "gpu":
+            return self._see_gpu(observation, context)
+        return self._see_step(observation, context) if observation.rank <= 0 else ()
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew: the first batches of an attempt wait for workers to start."""
         self._num_phases.clear()
         self._first_wait_ms.clear()
@@ -69,66 +69,66 @@ class InputBound(Rule):
 
     # -- timed phases -----------------------------------------------------------------------------
 
-    def _see_span(self, seen: Seen) -> Iterable[Verdict]:
-        duration_ms = finite(seen.record.get("duration_ms"))
-        if seen.record.get("name") == _SPAN and duration_ms is not None:
-            longest = self._first_wait_ms.get(seen.rank, 0.0)
-            self._first_wait_ms[seen.rank] = max(longest, duration_ms)
+    def _see_span(self, observation: Observation) -> Iterable[Verdict]:
+        duration_ms = finite(observation.record.get("duration_ms"))
+        if observation.record.get("name") == _SPAN and duration_ms is not None:
+            longest = self._first_wait_ms.get(observation.rank, 0.0)
+            self._first_wait_ms[observation.rank] = max(longest, duration_ms)
         return ()
 
-    def _see_phases(self, seen: Seen) -> Iterable[Verdict]:
+    def _see_phases(self, observation: Observation) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        count = self._num_phases[seen.rank] = self._num_phases.get(seen.rank, 0) + 1
-        wall_ms, data_ms = finite(seen.record.get("wall_ms")), seen.values.get(_DATA)
-        if wall_ms is None or (count == 1 and not self._is_slow_feed(seen)):
+        count = self._num_phases[observation.rank] = self._num_phases.get(observation.rank, 0) + 1
+        wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
+        if wall_ms is None or (count == 1 and not self._is_slow_feed(observation)):
             return
         if count <= 2:
             # What was guessed before is known from here on.
-            yield from (Verdict(name, holds=False) for name in (_DURATION, *self._use))
+            yield from (Verdict(name, active=False) for name in (_DURATION, *self._use))
         if data_ms is None or wall_ms <= 0:
             return
         share = data_ms / wall_ms
-        subject = _DATA if seen.rank <= 0 else f"{_DATA} of rank {seen.rank}"
+        subject = _DATA if observation.rank <= 0 else f"{_DATA} of rank {observation.rank}"
         if share < limits.input_wait_share:
-            yield Verdict(subject, holds=False)
+            yield Verdict(subject, active=False)
             return
-        whose = "" if seen.rank <= 0 else f" of rank {seen.rank}"
+        whose = "" if observation.rank <= 0 else f" of rank {observation.rank}"
         yield Verdict(
             subject,
-            holds=True,
+            active=True,
             severity="error" if share >= limits.input_wait_grave else "warning",
             sentence=f"{100 * share:.0f} % of each step{whose} is spent waiting for data "
             f"({data_ms:.1f} of {wall_ms:.1f} ms).",
-            steps=_covered(seen),
+            steps=_covered(observation),
             evidence={"data_ms": data_ms, "wall_ms": wall_ms, "share": round(share, 3)},
             advice=_ADVICE,
         )
 
-    def _is_slow_feed(self, seen: Seen) -> bool:
+    def _is_slow_feed(self, observation: Observation) -> bool:
         """Whether the first steps waited for data all along, not only while workers started."""
-        limits, steps = self.thresholds.machine, seen.record.get("steps")
-        wall_ms, data_ms = finite(seen.record.get("wall_ms")), seen.values.get(_DATA)
+        limits, steps = self.thresholds.machine, observation.record.get("steps")
+        wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if not isinstance(steps, int) or steps < limits.input_first_steps:
             return False
         if data_ms is None or wall_ms is None:
             return False
-        started_ms = self._first_wait_ms.get(seen.rank, 0.0)
+        started_ms = self._first_wait_ms.get(observation.rank, 0.0)
         rest_ms = steps * wall_ms - started_ms
         return rest_ms > 0 and steps * data_ms - started_ms >= limits.input_first_share * rest_ms
 
     # -- telemetry --------------------------------------------------------------------------------
 
-    def _see_system(self, seen: Seen) -> Iterable[Verdict]:
-        value = seen.values.get("system/cpu_pct")
+    def _see_system(self, observation: Observation) -> Iterable[Verdict]:
+        value = observation.values.get("system/cpu_pct")
         if value is not None:
             self._cpu.append(value)
         return ()
 
-    def _see_gpu(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def _see_gpu(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        gpu = seen.record.get("id", 0)
+        gpu = observation.record.get("id", 0)
         name = f"gpu/{gpu}/{_UTIL}"
-        value = seen.values.get(name)
+        value = observation.values.get(name)
         # Apple's GPU draws the screen as well, and does not tell whether a training uses it.
         model = context.gpus.get(gpu, {}) if isinstance(gpu, int) else {}
         is_shared = str(model.get("name") or "").startswith("Apple")
@@ -141,28 +141,28 @@ class InputBound(Rule):
         level, cpu = fmean(use), fmean(self._cpu)
         is_hungry = limits.input_gpu_rest_pct < level < limits.input_gpu_util_pct
         if not is_hungry or cpu < limits.input_cpu_pct:
-            yield Verdict(name, holds=False)
+            yield Verdict(name, active=False)
             return
         yield Verdict(
             name,
-            holds=True,
-            sentence=f"GPU {seen.record.get('id', 0)} works {level:.0f} % of the time while the "
-            f"CPUs run at {cpu:.0f} %: the host cannot keep it fed.",
+            active=True,
+            sentence=f"GPU {observation.record.get('id', 0)} works {level:.0f} % of the time while "
+            f"the CPUs run at {cpu:.0f} %: the host cannot keep it fed.",
             evidence={"gpu_util_pct": round(level, 1), "cpu_pct": round(cpu, 1)},
             advice=f"{_ADVICE} Time the phases of a step (run.phase) to see which it is.",
         )
 
     # -- pauses between steps ---------------------------------------------------------------------
 
-    def _see_step(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def _see_step(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         limits = self.thresholds.machine
-        duration_ms, last = seen.values.get(_DURATION), self._last
-        if seen.step is None or duration_ms is None:
+        duration_ms, last = observation.values.get(_DURATION), self._last
+        if observation.step is None or duration_ms is None:
             return
-        self._last = (seen.step, seen.t)
-        if last is None or seen.step <= last[0] or duration_ms <= 0:
+        self._last = (observation.step, observation.t)
+        if last is None or observation.step <= last[0] or duration_ms <= 0:
             return
-        wall_ms = 1000 * (seen.t - last[1]) / (seen.step - last[0])
+        wall_ms = 1000 * (observation.t - last[1]) / (observation.step - last[0])
         if wall_ms <= 0:
             return
         self._pauses.append(1 - duration_ms / wall_ms)
@@ -170,13 +170,13 @@ class InputBound(Rule):
             return
         share = median(self._pauses)
         if share < limits.input_pause_share:
-            yield Verdict(_DURATION, holds=False)
+            yield Verdict(_DURATION, active=False)
             return
         # A clock that does not wait for a GPU measures how long it takes to give it work.
         may_run_ahead = bool(context.gpus or self._use)
         yield Verdict(
             _DURATION,
-            holds=True,
+            active=True,
             severity="info" if may_run_ahead else "warning",
             sentence=f"{100 * share:.0f} % of the time passes between the steps, where a loop "
             "usually waits for data.",
@@ -185,8 +185,8 @@ class InputBound(Rule):
         )
 
 
-def _covered(seen: Seen) -> tuple[int, int] | None:
-    if seen.step is None:
+def _covered(observation: Observation) -> tuple[int, int] | None:
+    if observation.step is None:
         return None
-    steps = seen.record.get("steps")
-    return max(0, seen.step - (steps if isinstance(steps, int) else 1) + 1), seen.step
+    steps = observation.record.get("steps")
+    return max(0, observation.step - (steps if isinstance(steps, int) else 1) + 1), observation.step

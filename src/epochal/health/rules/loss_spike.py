@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, times
 
 
@@ -23,7 +23,7 @@ class LossSpike(Rule):
     every_rank = False
     release = 10
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest loss against those before it."""
         curve = context.fresh.get("loss")
         if curve is None or curve.distance is None:

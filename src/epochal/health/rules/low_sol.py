@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.series.window import RecentMedian
 
@@ -31,10 +31,10 @@ class LowSol(Rule):
         self._recent = RecentMedian(thresholds.machine.sol_window)
         self._count = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge by the median of the last steps, so that pauses do not count."""
         limits = self.thresholds.machine
-        sol = seen.values.get(_SOL)
+        sol = observation.values.get(_SOL)
         if sol is None:
             return
         self._count += 1
@@ -45,11 +45,11 @@ class LowSol(Rule):
         if level is None or self._count < limits.sol_skip + limits.sol_window:
             return
         if level >= limits.sol_share_pct:
-            yield Verdict(_SOL, holds=False)
+            yield Verdict(_SOL, active=False)
             return
         yield Verdict(
             _SOL,
-            holds=True,
+            active=True,
             severity="warning" if level < limits.sol_grave_pct else "info",
             sentence=f"The training runs at {level:.0f} % of the speed of light over the last "
             f"{limits.sol_window} records; from {limits.sol_share_pct:.0f} % on it is good.",
@@ -58,7 +58,7 @@ class LowSol(Rule):
             "kernels. Larger batches, compilation and fused attention help most.",
         )
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Measure anew: a new attempt compiles and warms up again."""
         self._recent = RecentMedian(self.thresholds.machine.sol_window)
         self._count = 0

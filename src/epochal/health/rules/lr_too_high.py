@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.divergence import RATE_AFTER
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 
@@ -31,7 +31,7 @@ class LearningRateTooHigh(Rule):
         super().__init__(thresholds)
         self._rise = Rise(points=thresholds.curves.peak_points)
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the loss."""
         curve = context.fresh.get("loss")
         if curve is None or not self._rise.follow(curve):
@@ -64,7 +64,7 @@ class LearningRateTooHigh(Rule):
             ),
         )
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """The best level is looked for again in what is left."""
         self._rise.forget()
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_bytes, format_duration
 from epochal.health.growth import Growth, GrowthWatch
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -42,46 +42,48 @@ class MemoryCreep(Rule):
         self._began: dict[str, tuple[float, float]] = {}  # when and where what is open began
         self._children: dict[str, float] = {}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take in the figures of one record, each judged for itself."""
-        started = context.started if context.started is not None else seen.t
-        if seen.t - started < self.thresholds.machine.creep_skip_s:
+        started = context.started if context.started is not None else observation.t
+        if observation.t - started < self.thresholds.machine.creep_skip_s:
             return
-        for name, value in seen.values.items():
+        for name, value in observation.values.items():
             if name in _HOST or name.endswith(("/dram_used", "/device")):
-                yield self._judge(seen, name, value, context)
+                yield self._judge(observation, name, value, context)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew: a new attempt is a new process."""
         self._watches.clear()
         self._began.clear()
         self._children.clear()
 
-    def _judge(self, seen: Seen, name: str, value: float, context: Context) -> Verdict:
-        key = f"{seen.rank}/{seen.writer}/{name}"
-        subject = name if seen.rank <= 0 else f"{name} of rank {seen.rank}"
+    def _judge(
+        self, observation: Observation, name: str, value: float, context: Context
+    ) -> Verdict:
+        key = f"{observation.rank}/{observation.writer}/{name}"
+        subject = name if observation.rank <= 0 else f"{name} of rank {observation.rank}"
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = _TwoWindows(self.thresholds)
-        if name == "system/children_rss" and self._has_other_children(key, seen):
+        if name == "system/children_rss" and self._has_other_children(key, observation):
             watch.clear()
         is_open = context.is_open(self.name, subject)
         if not is_open:
             self._began.pop(key, None)
         # What has grown by a share of itself goes on as long as it grows at all: at an even pace
         # a window's rise becomes an ever smaller share.
-        growths = watch.observe(seen.t, value)
+        growths = watch.observe(observation.t, value)
         growth = next((one for one in growths if is_open or self._matters(one)), None)
         if growth is None:
-            return Verdict(subject, holds=False)
+            return Verdict(subject, active=False)
         since, before = self._began.setdefault(key, (growth.since, growth.before))
         if growth.since < since:  # the long window knows more of it
             since, before = self._began[key] = (growth.since, growth.before)
         hourly = 3600 * growth.per_second
         return Verdict(
             subject,
-            holds=True,
-            sentence=f"{_what(name, seen)} grew from {format_bytes(before)} to "
+            active=True,
+            sentence=f"{_what(name, observation)} grew from {format_bytes(before)} to "
             f"{format_bytes(growth.after)} within {format_duration(growth.until - since)}, "
             f"by {format_bytes(hourly)} an hour, without slowing down.",
             evidence={
@@ -96,9 +98,9 @@ class MemoryCreep(Rule):
         limits = self.thresholds.machine
         return growth.rise >= max(limits.creep_min_bytes, limits.creep_share * growth.before)
 
-    def _has_other_children(self, key: str, seen: Seen) -> bool:
+    def _has_other_children(self, key: str, observation: Observation) -> bool:
         """Whether workers came or went, which is no growth."""
-        children = seen.values.get("system/children", 0.0)
+        children = observation.values.get("system/children", 0.0)
         before = self._children.get(key, children)
         self._children[key] = children
         return children != before
@@ -141,12 +143,12 @@ class _TwoWindows:
         self._group.clear()
 
 
-def _what(name: str, seen: Seen) -> str:
-    whose = "" if seen.rank <= 0 else f" of rank {seen.rank}"
+def _what(name: str, observation: Observation) -> str:
+    whose = "" if observation.rank <= 0 else f" of rank {observation.rank}"
     if name == "system/rss":
         return f"The memory of the training process{whose}"
     if name == "system/children_rss":
         return f"The memory of the process's workers{whose}"
     if name.endswith("/dram_used"):
-        return f"The memory in use on GPU {seen.record.get('id', 0)}"
+        return f"The memory in use on GPU {observation.record.get('id', 0)}"
     return f"The device memory {name.removeprefix('memory/').removesuffix('/device')}{whose}"

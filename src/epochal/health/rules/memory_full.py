@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_bytes, format_duration
 from epochal.health.growth import GrowthWatch
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -47,18 +47,21 @@ class MemoryFull(Rule):
         self._growing_since: dict[str, float] = {}
         self._trains_since: float | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the memory that one record tells of."""
-        store = _store(seen)
+        store = _store(observation)
         if store is None:
             return ()
-        key = f"{seen.rank}/{seen.writer}/{store.series}"
+        key = f"{observation.rank}/{observation.writer}/{store.series}"
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = self._watch()
-        if seen.t - self._begun(seen, context) >= self.thresholds.machine.creep_skip_s:
-            watch.push(seen.t, store.used)
-        return (self._judge(key, seen, store, watch),)
+        if (
+            observation.t - self._begun(observation, context)
+            >= self.thresholds.machine.creep_skip_s
+        ):
+            watch.push(observation.t, store.used)
+        return (self._judge(key, observation, store, watch),)
 
     def _watch(self) -> GrowthWatch:
         limits = self.thresholds.machine
@@ -70,42 +73,47 @@ class MemoryFull(Rule):
             lasting=limits.creep_lasting,
         )
 
-    def _begun(self, seen: Seen, context: Context) -> float:
+    def _begun(self, observation: Observation, context: Context) -> float:
         """Since when memory is judged: what fills while data, model and first batches come does not
         go on to, so it begins anew with the first step.
         """
         if self._trains_since is None and context.first_step is not None:
-            self._trains_since = seen.t
+            self._trains_since = observation.t
             for watch in self._watches.values():
                 watch.clear()
         if self._trains_since is not None:
             return self._trains_since
-        return context.started if context.started is not None else seen.t
+        return context.started if context.started is not None else observation.t
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Begin anew: a new attempt is a new process."""
         self._watches.clear()
         self._growing_since.clear()
         self._trains_since = None
 
-    def _judge(self, key: str, seen: Seen, store: _Store, watch: GrowthWatch) -> Verdict:
+    def _judge(
+        self, key: str, observation: Observation, store: _Store, watch: GrowthWatch
+    ) -> Verdict:
         limits = self.thresholds.machine
         growth = watch.growth()
         if growth is None or growth.rise < limits.full_share * store.total:
             self._growing_since.pop(key, None)
-        elif seen.t - self._growing_since.setdefault(key, growth.since) >= limits.full_lasting_s:
+        elif (
+            observation.t - self._growing_since.setdefault(key, growth.since)
+            >= limits.full_lasting_s
+        ):
             left_s = (store.total - store.used) / growth.per_second
             if store.share >= limits.full_from_share and left_s <= limits.full_soon_s:
                 return self._will_be_full(store, left_s, growth.per_second)
-        if seen.kind == "system" and store.share >= limits.full_ram_share:
+        if observation.kind == "system" and store.share >= limits.full_ram_share:
             return self._is_full(store)
-        return Verdict(store.series, holds=False)
+        return Verdict(store.series, active=False)
 
     def _will_be_full(self, store: _Store, left_s: float, per_second: float) -> Verdict:
         is_near = left_s <= self.thresholds.machine.full_very_soon_s
         return Verdict(
             store.series,
-            holds=True,
+            active=True,
             severity="error" if is_near else "warning",
             sentence=f"{store.called} will be full in {format_duration(left_s)}: "
             f"{format_bytes(store.used)} of {format_bytes(store.total)} are used, and "
@@ -124,7 +132,7 @@ class MemoryFull(Rule):
         is_grave = store.share >= self.thresholds.machine.full_ram_grave
         return Verdict(
             store.series,
-            holds=True,
+            active=True,
             severity="error" if is_grave else "warning",
             sentence=f"{store.called} is {100 * store.share:.0f} % full: "
             f"{format_bytes(store.total - store.used)} of {format_bytes(store.total)} are left.",
@@ -134,14 +142,14 @@ class MemoryFull(Rule):
         )
 
 
-def _store(seen: Seen) -> _Store | None:
-    if seen.kind == "system":
+def _store(observation: Observation) -> _Store | None:
+    if observation.kind == "system":
         series, called, total = "system/ram_used", "The machine's memory", "system/ram_total"
     else:
-        prefix = f"gpu/{seen.record.get('id', 0)}"
+        prefix = f"gpu/{observation.record.get('id', 0)}"
         series, total = f"{prefix}/dram_used", f"{prefix}/dram_total"
-        called = f"The memory of GPU {seen.record.get('id', 0)}"
-    used, bound = seen.values.get(series), seen.values.get(total)
+        called = f"The memory of GPU {observation.record.get('id', 0)}"
+    used, bound = observation.values.get(series), observation.values.get(total)
     if used is None or bound is None or bound <= 0:
         return None
     return _Store(series, called, used, bound)

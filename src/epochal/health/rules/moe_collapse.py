@@ -9,8 +9,8 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.health.experts import is_collapsed, layer_loads
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ class MoeCollapse(Rule):
         self._idlest: tuple[str, float] | None = None  # the layer that uses least, and how much
         self._count = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge by the medians of the last records."""
         limits = self.thresholds.machine
-        if seen.kind == "experts":
-            uses = [(load.layer, load.utilization) for load in layer_loads(seen.record)]
+        if observation.kind == "experts":
+            uses = [(load.layer, load.utilization) for load in layer_loads(observation.record)]
             self._idlest = min(uses, key=itemgetter(1), default=None)
             return
-        found = {name: seen.values.get(f"moe/{name}") for name in _FIGURES}
+        found = {name: observation.values.get(f"moe/{name}") for name in _FIGURES}
         if all(value is None for value in found.values()):
             return
         self._count += 1
@@ -60,7 +60,7 @@ class MoeCollapse(Rule):
             return
         yield self._judge(use, self._level("load_imbalance"), self._level("router_entropy"))
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget the last records."""
         for kept in self._recent.values():
             kept.clear()
@@ -73,7 +73,7 @@ class MoeCollapse(Rule):
     def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
         limits = self.thresholds.machine
         if not is_collapsed(use, imbalance=imbalance, entropy=entropy, thresholds=limits):
-            return Verdict(_SUBJECT, holds=False)
+            return Verdict(_SUBJECT, active=False)
         evidence: dict[str, float | int | str] = {"utilization": use}
         parts = []
         if imbalance is not None:
@@ -86,7 +86,7 @@ class MoeCollapse(Rule):
             evidence["worst_layer"], evidence["worst_utilization"] = self._idlest
         return Verdict(
             _SUBJECT,
-            holds=True,
+            active=True,
             severity="error",
             sentence=f"Routing has collapsed: only {100 * use:.0f} % of the experts get tokens, "
             f"{' and '.join(parts)}.",

@@ -10,12 +10,12 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
-from epochal.health.ailing import Ailing
 from epochal.health.experts import LayerLoad, Routing, is_collapsed, layer_loads
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
+from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -60,29 +60,29 @@ class MoeImbalance(Rule):
         self._aux: deque[float] = deque(maxlen=limits.moe_window_min)
         self._least_aux: float | None = None
         self._has_collapsed = False
-        self._layers = Ailing(needed=3)
+        self._layers = StreakCounter(needed=3)
         self._loads: dict[str, LayerLoad] = {}
         self._count = 0
         self._step = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the figures of all layers together, and each layer's load where it is known."""
-        if seen.kind == "experts":
-            self._routing.learn(seen.values, seen.record, context.config)
-            if seen.step is not None:
-                self._step = seen.step
-                yield from self._see_layers(seen)
+        if observation.kind == "experts":
+            self._routing.learn(observation.values, observation.record, context.config)
+            if observation.step is not None:
+                self._step = observation.step
+                yield from self._see_layers(observation)
             return
         names = (_IMBALANCE, _UTILIZATION, _ENTROPY, _AUX_LOSS)
-        found = {name: seen.values[name] for name in names if name in seen.values}
+        found = {name: observation.values[name] for name in names if name in observation.values}
         if not found:
             return
-        self._routing.learn(seen.values, seen.record, context.config)
+        self._routing.learn(observation.values, observation.record, context.config)
         self._count += 1
         if self._count > self.thresholds.machine.moe_skip:
             yield from self._see_figures({k: v for k, v in found.items() if math.isfinite(v)})
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Learn anew what is usual."""
         self._recent.clear()
         self._before.clear()
@@ -101,13 +101,13 @@ class MoeImbalance(Rule):
                 kept.append(found[name])
         if _IMBALANCE in found:
             verdict = self._see_imbalance(found[_IMBALANCE])
-            self._ails = verdict is not None and verdict.holds
+            self._ails = verdict is not None and verdict.active
             verdicts += [verdict] if verdict is not None else []
         use = _level(self._use)
         if _UTILIZATION in found and use is not None:
             verdicts.append(self._judge_use(use))
         if _AUX_LOSS in found:
-            is_told = any(verdict.holds for verdict in verdicts)
+            is_told = any(verdict.active for verdict in verdicts)
             verdicts.append(self._see_aux(found[_AUX_LOSS], is_told=is_told))
         self._has_collapsed = use is not None and is_collapsed(
             use,
@@ -116,7 +116,7 @@ class MoeImbalance(Rule):
             thresholds=self.thresholds.machine,
         )
         if self._has_collapsed:
-            return [Verdict(verdict.subject, holds=False) for verdict in verdicts]
+            return [Verdict(verdict.subject, active=False) for verdict in verdicts]
         return verdicts
 
     def _see_aux(self, aux: float, *, is_told: bool) -> Verdict:
@@ -128,10 +128,10 @@ class MoeImbalance(Rule):
             self._least_aux = usual if least is None else min(least, usual)
         level = median(list(self._aux)[-limits.moe_recent :])
         if is_told or least is None or not 0 < limits.moe_aux_factor * least <= level:
-            return Verdict(_AUX_LOSS, holds=False)
+            return Verdict(_AUX_LOSS, active=False)
         return Verdict(
             _AUX_LOSS,
-            holds=True,
+            active=True,
             sentence=f"The balancing loss is {format_number(level)}, {level / least:.3g} times the "
             f"least it was, {format_number(least)}.",
             evidence={"aux_loss": level, "least": least},
@@ -153,13 +153,13 @@ class MoeImbalance(Rule):
         if level >= (poor * limits.moe_imbalance_release if self._ails else poor):
             return self._poor(level, severity, f"from {poor:.3g} on it is poor")
         if len(self._before) < limits.moe_window_min or level < limits.moe_move_floor:
-            return Verdict(_IMBALANCE, holds=False)
+            return Verdict(_IMBALANCE, active=False)
         usual = median(self._before)
         if level >= limits.moe_doubling * usual:
             return self._poor(level, severity, f"it was {usual:.3g} before")
         if self._climbs():
             return self._poor(level, severity, "it has been rising steadily")
-        return Verdict(_IMBALANCE, holds=False)
+        return Verdict(_IMBALANCE, active=False)
 
     def _climbs(self) -> bool:
         limits = self.thresholds.machine
@@ -180,7 +180,7 @@ class MoeImbalance(Rule):
             bound = f"; {most:.3g} is the most there can be"
         return Verdict(
             _IMBALANCE,
-            holds=True,
+            active=True,
             severity=severity,
             sentence=f"The busiest expert gets {level:.3g} times the mean load: {why}{bound}.",
             evidence=evidence,
@@ -190,10 +190,10 @@ class MoeImbalance(Rule):
     def _judge_use(self, use: float) -> Verdict:
         limits = self.thresholds.machine
         if use >= limits.moe_utilization:
-            return Verdict(_UTILIZATION, holds=False)
+            return Verdict(_UTILIZATION, active=False)
         return Verdict(
             _UTILIZATION,
-            holds=True,
+            active=True,
             severity="error" if use < limits.moe_utilization_grave else "warning",
             sentence=f"{100 * (1 - use):.0f} % of the experts get no tokens at all.",
             evidence={"utilization": use, "healthy_from": limits.moe_utilization},
@@ -202,10 +202,10 @@ class MoeImbalance(Rule):
 
     # -- layer by layer ---------------------------------------------------------------------------
 
-    def _see_layers(self, seen: Seen) -> Iterable[Verdict]:
+    def _see_layers(self, observation: Observation) -> Iterable[Verdict]:
         limits = self.thresholds.machine
         poor, _ = self._routing.bars(limits)
-        for load in layer_loads(seen.record):
+        for load in layer_loads(observation.record):
             self._loads[load.layer] = load
             is_poor = load.imbalance >= poor or load.utilization < limits.moe_utilization_grave
             ails = is_poor and not self._has_collapsed
@@ -216,7 +216,7 @@ class MoeImbalance(Rule):
         load, since = self._loads[layers[0]], self._layers.since(layers[0])
         return Verdict(
             _layer_subject(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"In {named(layers)} expert {load.busiest} takes "
             f"{100 * load.busiest_share:.0f} % of the assignments, and "
             f"{100 * (1 - load.utilization):.0f} % of the experts none, since step {since:,}.",

@@ -12,8 +12,8 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.finding import Severity
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
@@ -51,7 +51,7 @@ class NeverFell(Rule):
         self._fell = False
         self._curve: Curve | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the last third of the run with its first, every so many points."""
         curve = context.fresh.get("loss")
         if curve is None:

@@ -9,8 +9,8 @@ from statistics import median
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
 # Points: the very start, a level that one batch cannot make, and one that a handful cannot.
@@ -30,7 +30,7 @@ class NoWarmup(Rule):
     patience = 2
     release = 10
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the first points of a run."""
         curve = context.fresh.get("loss")
         thresholds = self.thresholds.curves

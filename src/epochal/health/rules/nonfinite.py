@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.finding import Severity
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 # Series that a watched model has one of for every tensor, and the figures of routers, which are all
@@ -49,37 +49,41 @@ class NonFinite(Rule):
         self._tensor: str | None = None  # the first tensor known to be bad, and where
         self._tensors: dict[str, None] = {}  # those known to be bad, in order
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge every value of a record."""
-        if seen.kind == "event":
-            self._note_event(seen.record)
+        if observation.kind == "event":
+            self._note_event(observation.record)
             return ()
-        if all(map(math.isfinite, seen.values.values())):
+        if all(map(math.isfinite, observation.values.values())):
             bad = []
         else:
-            bad = [name for name, value in seen.values.items() if not math.isfinite(value)]
-            self._note_tensor(bad, seen)
-        grouped = _grouped(bad, seen.rank)
-        verdicts = [self._bad(subject, grouped[subject], seen, context) for subject in grouped]
+            bad = [name for name, value in observation.values.items() if not math.isfinite(value)]
+            self._note_tensor(bad, observation)
+        grouped = _grouped(bad, observation.rank)
+        verdicts = [
+            self._bad(subject, grouped[subject], observation, context) for subject in grouped
+        ]
         if self._in_row:
-            verdicts.extend(self._recovered(seen, grouped))
-        self._note_finite(seen)
+            verdicts.extend(self._recovered(observation, grouped))
+        self._note_finite(observation)
         return verdicts
 
     # -- what was seen ----------------------------------------------------------------------------
 
-    def _note_finite(self, seen: Seen) -> None:
+    def _note_finite(self, observation: Observation) -> None:
         """Remember the last number of each series that is not one of a tensor's."""
-        rank, step, last = seen.rank, seen.step, self._last
-        for name, value in seen.values.items():
+        rank, step, last = observation.rank, observation.step, self._last
+        for name, value in observation.values.items():
             if math.isfinite(value) and not name.startswith(_FAMILIES):
                 last[name if rank <= 0 else _subject(name, rank)] = (value, step)
 
-    def _note_tensor(self, bad: list[str], seen: Seen) -> None:
+    def _note_tensor(self, bad: list[str], observation: Observation) -> None:
         tensors = [name for name in bad if name.startswith(_FAMILIES)]
         if tensors and self._tensor is None:
             first = tensors[0]
-            self._tensor = f"{first} (step {seen.step:,})" if seen.step is not None else first
+            self._tensor = (
+                f"{first} (step {observation.step:,})" if observation.step is not None else first
+            )
         self._tensors.update(dict.fromkeys(tensors))
 
     def _note_event(self, record: Mapping[str, object]) -> None:
@@ -91,8 +95,8 @@ class NonFinite(Rule):
 
     # -- what is said -----------------------------------------------------------------------------
 
-    def _recovered(self, seen: Seen, bad: Mapping[str, list[str]]) -> list[Verdict]:
-        found = {_subject(name, seen.rank) for name in seen.values}
+    def _recovered(self, observation: Observation, bad: Mapping[str, list[str]]) -> list[Verdict]:
+        found = {_subject(name, observation.rank) for name in observation.values}
         finite = sorted(subject for subject in self._in_row if subject in found - bad.keys())
         for subject in finite:
             self._in_row[subject] = 0
@@ -100,15 +104,17 @@ class NonFinite(Rule):
             self._tensor, self._tensors = None, {}
         return [Verdict(subject, False) for subject in finite]
 
-    def _bad(self, subject: str, names: list[str], seen: Seen, context: Context) -> Verdict:
+    def _bad(
+        self, subject: str, names: list[str], observation: Observation, context: Context
+    ) -> Verdict:
         in_row = self._in_row[subject] = self._in_row.get(subject, 0) + 1
-        began = self._beginning(subject, seen, context)
+        began = self._beginning(subject, observation, context)
         last = began.last
-        value = seen.values[names[0]]
+        value = observation.values[names[0]]
         word = "NaN" if math.isnan(value) else "infinite"
         where = f" at step {began.step:,}" if began.step is not None else ""
         who = _title(names[0], context)
-        sentence = f"{who} became {word}{where}{_rank(seen.rank)}"
+        sentence = f"{who} became {word}{where}{_rank(observation.rank)}"
         if len(names) > 1:
             sentence += f", with {len(names) - 1:,} more like it"
         if last is not None:
@@ -131,11 +137,11 @@ class NonFinite(Rule):
             advice=_advice(names[0], context),
         )
 
-    def _beginning(self, subject: str, seen: Seen, context: Context) -> _Beginning:
+    def _beginning(self, subject: str, observation: Observation, context: Context) -> _Beginning:
         """Where what is seen now began; a number in between does not end it at once."""
         began = self._began.get(subject)
         if began is None or not context.is_open(self.name, subject):
-            began = self._began[subject] = _Beginning(seen.step, self._last.get(subject))
+            began = self._began[subject] = _Beginning(observation.step, self._last.get(subject))
         began.records += 1
         return began
 

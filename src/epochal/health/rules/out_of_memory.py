@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_bytes
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.record import Record, finite
 
@@ -31,43 +31,46 @@ class OutOfMemory(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._newest: dict[str, Seen] = {}  # by device, what no record has come after
+        self._newest: dict[str, Observation] = {}  # by device, what no record has come after
         self._steps: dict[str, tuple[int, int]] = {}
         self._times: dict[str, int] = {}
         self._since: dict[str, int] = {}  # records since, of what is open
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take in an error; judge with what is written after it."""
-        if seen.kind == "event":
-            if seen.record.get("name") == EVENT:
-                self._take(seen, context)
+        if observation.kind == "event":
+            if observation.record.get("name") == EVENT:
+                self._take(observation, context)
             return ()
         if not self._newest and not self._since:
             return ()
-        if seen.kind == "finish" and seen.record.get("status") not in (None, "finished"):
+        if observation.kind == "finish" and observation.record.get("status") not in (
+            None,
+            "finished",
+        ):
             self._newest.clear()
             return ()
-        return [*self._news(), *(self._over() if seen.kind in _GOES_ON else ())]
+        return [*self._news(), *(self._over() if observation.kind in _GOES_ON else ())]
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget: a new attempt is a new process."""
         for kept in (self._newest, self._steps, self._times):
             kept.clear()
 
-    def _take(self, seen: Seen, context: Context) -> None:
-        device = _device(seen.record, seen.rank)
+    def _take(self, observation: Observation, context: Context) -> None:
+        device = _device(observation.record, observation.rank)
         if not context.is_open(self.name, device) and device not in self._newest:
             self._times[device] = 0
             self._steps.pop(device, None)
-        self._newest[device] = seen
+        self._newest[device] = observation
         self._times[device] = self._times.get(device, 0) + 1
         if context.step is not None:
             first = self._steps.get(device, (context.step, context.step))[0]
             self._steps[device] = (first, context.step)
 
     def _news(self) -> Iterable[Verdict]:
-        for device, seen in self._newest.items():
-            yield self._described(device, seen.record)
+        for device, observation in self._newest.items():
+            yield self._described(device, observation.record)
             self._since[device] = 0
         self._newest.clear()
 
@@ -76,13 +79,13 @@ class OutOfMemory(Rule):
             self._since[device] += 1
             if self._since[device] > _OVER_RECORDS:
                 del self._since[device]
-                yield Verdict(device, holds=False)
+                yield Verdict(device, active=False)
 
     def _described(self, device: str, record: Record) -> Verdict:
         times = self._times.get(device, 1)
         return Verdict(
             device,
-            holds=True,
+            active=True,
             sentence=f"{described(record)}{f', {times} times' if times > 1 else ''}; the training "
             "went on.",
             steps=self._steps.get(device),

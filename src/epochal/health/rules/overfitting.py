@@ -10,8 +10,8 @@ from statistics import median
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 
@@ -41,7 +41,7 @@ class Overfitting(Rule):
         self._evals: list[_Eval] = []
         self._curve: Curve | None = None
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest evaluations beside the training loss."""
         curve, train = context.fresh.get("eval_loss"), context.curves.get("loss")
         if curve is None or train is None or not train.count:
@@ -58,7 +58,7 @@ class Overfitting(Rule):
             return (Verdict(curve.name, False),)
         return (self._verdict(curve, best, since),)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget the evaluations from a step on."""
         if self._curve is not None and self._curve.axis == "step":
             self._evals = [one for one in self._evals if one.position < step]

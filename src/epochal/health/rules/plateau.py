@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
@@ -31,7 +31,7 @@ class Plateau(Rule):
         self.patience = thresholds.curves.plateau_checks
         self.cooldown_steps = thresholds.curves.plateau_cooldown
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
         thresholds = self.thresholds.curves
         curve = context.fresh.get("loss")

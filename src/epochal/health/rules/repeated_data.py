@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.curve import Curve
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import percent, place, steps_of
 
@@ -48,7 +48,7 @@ class RepeatedData(Rule):
         self._boundary = 0
         self._since = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare both sides of the newest end of an epoch: soon, and again over more points."""
         curve = context.curves.get("loss")
         if curve is None or curve.axis != "step":
@@ -60,27 +60,27 @@ class RepeatedData(Rule):
                 self._rates.append(context.rate.latest)
             if (before := self._before.pop(self._since - 1, None)) is not None:
                 verdict = self._judge(curve, context, before)
-        if verdict is None and self._has_turned(seen) and curve.points:
-            is_after = "loss" in context.fresh and seen.kind != "epoch"
+        if verdict is None and self._has_turned(observation) and curve.points:
+            is_after = "loss" in context.fresh and observation.kind != "epoch"
             self._remember(curve, skip=int(is_after))
         return () if verdict is None else (verdict,)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """An epoch that is begun again has not ended."""
         self._epoch = None
         self._before.clear()
 
-    def _has_turned(self, seen: Seen) -> bool:
+    def _has_turned(self, observation: Observation) -> bool:
         """Whether an epoch ended: with its own record, or between this step and the last."""
-        if seen.kind == "epoch":
-            epoch = seen.record.get("epoch")
+        if observation.kind == "epoch":
+            epoch = observation.record.get("epoch")
         else:
-            along = seen.values.get(_EPOCH)
+            along = observation.values.get(_EPOCH)
             epoch = math.floor(along) if along is not None and math.isfinite(along) else None
         if not isinstance(epoch, int):
             return False
         before, self._epoch = self._epoch, epoch
-        return epoch >= 1 and (seen.kind == "epoch" if before is None else epoch > before)
+        return epoch >= 1 and (observation.kind == "epoch" if before is None else epoch > before)
 
     def _remember(self, curve: Curve, *, skip: int) -> None:
         thresholds = self.thresholds.curves
@@ -99,7 +99,7 @@ class RepeatedData(Rule):
         if self._was_rate_cut(context):
             return Verdict(curve.name, False)
         verdict = self._verdict(curve, before)
-        if verdict.holds:
+        if verdict.active:
             self._before.clear()
         return verdict
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
 from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers
+from epochal.health.observation import Observation
 from epochal.health.rank_table import RankTable
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.thresholds_machine import MachineThresholds
 
@@ -73,21 +73,23 @@ class ReplicaDrift(Rule):
         self._levels: deque[float] = deque(maxlen=thresholds.machine.drift_window)
         self._has_shares = True
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Put the record beside those of the other ranks at its step, and judge a complete row."""
-        if seen.step is None or seen.rank < 0 or len(context.ranks) < 2:
+        if observation.step is None or observation.rank < 0 or len(context.ranks) < 2:
             return
-        for name, value in self._equals(seen, context):
-            row = self._norms.setdefault(name, _Equal()).table.push(seen.step, seen.rank, value)
+        for name, value in self._equals(observation, context):
+            row = self._norms.setdefault(name, _Equal()).table.push(
+                observation.step, observation.rank, value
+            )
             if row is not None:
-                yield self._judge_norm(name, seen.step, row)
-        loss = seen.roles.get("loss")
+                yield self._judge_norm(name, observation.step, row)
+        loss = observation.roles.get("loss")
         if loss is not None:
-            row = self._losses.push(seen.step, seen.rank, loss)
+            row = self._losses.push(observation.step, observation.rank, loss)
             if row is not None:
                 yield from self._judge_losses(context.role_names["loss"], row)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Learn anew: a new attempt starts from equal weights."""
         self._norms.clear()
         self._losses.clear()
@@ -95,11 +97,11 @@ class ReplicaDrift(Rule):
             kept.clear()
 
     @staticmethod
-    def _equals(seen: Seen, context: Context) -> Iterable[tuple[str, float]]:
+    def _equals(observation: Observation, context: Context) -> Iterable[tuple[str, float]]:
         for role in ("norm", "loss"):
-            if role in seen.roles:
-                yield context.role_names[role], seen.roles[role]
-        layers = WEIGHT_NORMS.of(seen.values) if may_hold_layers(seen) else {}
+            if role in observation.roles:
+                yield context.role_names[role], observation.roles[role]
+        layers = WEIGHT_NORMS.of(observation.values) if may_hold_layers(observation) else {}
         for layer, norm in layers.items():
             yield WEIGHT_NORMS.name(layer), norm
 
@@ -110,10 +112,10 @@ class ReplicaDrift(Rule):
         figure = self._norms[name]
         rank, apart = _farthest(row)
         if not figure.observe(step, spread, self.thresholds.machine):
-            return Verdict(name, holds=False)
+            return Verdict(name, active=False)
         return Verdict(
             name,
-            holds=True,
+            active=True,
             severity="error",
             sentence=f"The ranks have drifted apart: {name} was the same on all of them and has "
             f"differed since step {figure.since:,}, by {100 * spread:.2g} % now; rank {rank} has "
@@ -147,7 +149,9 @@ class ReplicaDrift(Rule):
         for rank, move in moves.items():
             subject = f"{name} of rank {rank}"
             is_far = rank == farthest and self._is_far(move)
-            yield self._left(subject, rank, move, size) if is_far else Verdict(subject, holds=False)
+            yield (
+                self._left(subject, rank, move, size) if is_far else Verdict(subject, active=False)
+            )
 
     def _size_of(self, row: Mapping[int, float]) -> float:
         """What distances are shares of: the loss, as its noise shrinks with it; 1 if it may be 0.
@@ -173,7 +177,7 @@ class ReplicaDrift(Rule):
         apart, at_first = move.now * size, move.at_first * size
         return Verdict(
             subject,
-            holds=True,
+            active=True,
             sentence=f"Rank {rank} drifts away from the others: its loss is on average "
             f"{format_number(abs(apart))} {more} theirs over the last "
             f"{self.thresholds.machine.drift_window} records; where it stood at first that would "

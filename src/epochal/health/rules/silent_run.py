@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_duration
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.series.window import RecentMedian
 
@@ -37,25 +37,25 @@ class SilentRun(Rule):
         self._cpu_pct: float | None = None
         self._use: dict[str, float] = {}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Learn how often the training speaks; judge by the time of the companion's records."""
-        if seen.writer.startswith(_COMPANION):
-            self._note_machine(seen)
-            return self._judge(seen.t)
-        if seen.rank > 0:
+        if observation.writer.startswith(_COMPANION):
+            self._note_machine(observation)
+            return self._judge(observation.t)
+        if observation.rank > 0:
             return ()
-        if seen.kind in ("run", "resume", "finish"):
-            self._begin(has_ended=seen.kind == "finish")
-            self._last = seen.t
+        if observation.kind in ("run", "resume", "finish"):
+            self._begin(has_ended=observation.kind == "finish")
+            self._last = observation.t
         else:
-            self._hear(seen)
-        return (Verdict("", holds=False),) if (self.name, "") in context.open else ()
+            self._hear(observation)
+        return (Verdict("", active=False),) if (self.name, "") in context.open else ()
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
         """Judge by the clock."""
         return self._judge(now)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Learn anew."""
         self._begin(has_ended=False)
 
@@ -66,24 +66,24 @@ class SilentRun(Rule):
         self._last = None
         self._has_ended = has_ended
 
-    def _hear(self, seen: Seen) -> None:
-        if self._last is not None and seen.t > self._last:
-            gap_s = seen.t - self._last
+    def _hear(self, observation: Observation) -> None:
+        if self._last is not None and observation.t > self._last:
+            gap_s = observation.t - self._last
             # Records of one moment (a step, its histograms) are one word.
             self._gaps.push(gap_s)
             self._longest = max(self._longest, gap_s)
-        self._last = seen.t if self._last is None else max(self._last, seen.t)
-        self._last_step = seen.step if seen.step is not None else self._last_step
+        self._last = observation.t if self._last is None else max(self._last, observation.t)
+        self._last_step = observation.step if observation.step is not None else self._last_step
         self._num_records += 1
         self._has_ended = False
 
-    def _note_machine(self, seen: Seen) -> None:
-        if seen.kind == "system":
-            self._cpu_pct = seen.values.get("system/process_cpu_pct")
-        elif seen.kind == "gpu":
-            use = seen.values.get(f"gpu/{seen.record.get('id', 0)}/gpu_util")
+    def _note_machine(self, observation: Observation) -> None:
+        if observation.kind == "system":
+            self._cpu_pct = observation.values.get("system/process_cpu_pct")
+        elif observation.kind == "gpu":
+            use = observation.values.get(f"gpu/{observation.record.get('id', 0)}/gpu_util")
             if use is not None:
-                self._use[f"{seen.writer}/{seen.record.get('id', 0)}"] = use
+                self._use[f"{observation.writer}/{observation.record.get('id', 0)}"] = use
 
     def _judge(self, now: float) -> Iterable[Verdict]:
         limits = self.thresholds.machine
@@ -103,7 +103,7 @@ class SilentRun(Rule):
         last = "" if self._last_step is None else f" (the last was of step {self._last_step:,})"
         yield Verdict(
             "",
-            holds=True,
+            active=True,
             severity="warning" if silent_s >= self._warning_s() else "info",
             sentence=f"Nothing has been logged for {format_duration(silent_s)}{last}; usually a "
             f"record comes every {format_duration(usual)}.{self._machine()}",

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from epochal.health.context import Context
+from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 _SUBJECT = "step"
@@ -54,28 +54,28 @@ class StepAnomaly(Rule):
         self._leaps = _Tally()
         self._returns = _Tally()
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the stride from the last step to this one."""
-        if seen.step is None or "loss" not in seen.roles:
+        if observation.step is None or "loss" not in observation.roles:
             return ()
         thresholds = self.thresholds.curves
-        last, self._last = self._last, seen.step
+        last, self._last = self._last, observation.step
         if last is None:
             return ()
-        stride = seen.step - last
+        stride = observation.step - last
         self._repeats = self._repeats + 1 if stride == 0 else 0
         if stride < 0 or self._repeats >= thresholds.step_repeats:
             if stride < 0 or self._repeats == thresholds.step_repeats:
-                self._returns.note(last, seen.step)
+                self._returns.note(last, observation.step)
             return (self._backward(),)
         if self._leapt(stride):
-            self._leaps.note(last, seen.step)
+            self._leaps.note(last, observation.step)
             return (self._forward(),)
         if stride > 0:
             self._strides.push(float(stride))
         return ()
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """A resumed run goes back by right."""
         self._last = None
         for tally in (self._leaps, self._returns):

@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.record import finite
 from epochal.series.window import RecentMedian
@@ -37,41 +37,43 @@ class Straggler(Rule):
         self._work: dict[str, dict[int, RecentMedian]] = {"phases": {}, "step": {}}
         self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take in one rank's time; judge when the rank has given several new ones."""
-        work_ms = self._work_ms(seen)
-        if work_ms is None or seen.rank < 0:
+        work_ms = self._work_ms(observation)
+        if work_ms is None or observation.rank < 0:
             return ()
         limits = self.thresholds.machine
-        ranks, counts = self._work[seen.kind], self._counts[seen.kind]
-        if seen.rank not in ranks:
-            is_phases = seen.kind == "phases"
+        ranks, counts = self._work[observation.kind], self._counts[observation.kind]
+        if observation.rank not in ranks:
+            is_phases = observation.kind == "phases"
             size = limits.straggler_phases if is_phases else limits.straggler_window
-            ranks[seen.rank] = RecentMedian(size)
-        ranks[seen.rank].push(work_ms)
-        count = counts[seen.rank] = counts.get(seen.rank, 0) + 1
-        every = limits.straggler_min if seen.kind == "step" else 1
+            ranks[observation.rank] = RecentMedian(size)
+        ranks[observation.rank].push(work_ms)
+        count = counts[observation.rank] = counts.get(observation.rank, 0) + 1
+        every = limits.straggler_min if observation.kind == "step" else 1
         # Phases are means over many steps already, and the surer of the two.
-        if count % every or (seen.kind == "step" and self._work["phases"]):
+        if count % every or (observation.kind == "step" and self._work["phases"]):
             return ()
         if len(ranks) < 2 or min(counts.get(rank, 0) for rank in ranks) < every:
             return ()
-        return (self._judge(seen.rank, {rank: _level(kept) for rank, kept in ranks.items()}),)
+        return (
+            self._judge(observation.rank, {rank: _level(kept) for rank, kept in ranks.items()}),
+        )
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Measure anew: a new attempt may have other machines."""
         for kind in ("phases", "step"):
             self._work[kind].clear()
             self._counts[kind].clear()
 
     @staticmethod
-    def _work_ms(seen: Seen) -> float | None:
-        if seen.kind == "step":
-            return seen.values.get(_DURATION)
-        wall_ms = finite(seen.record.get("wall_ms"))
+    def _work_ms(observation: Observation) -> float | None:
+        if observation.kind == "step":
+            return observation.values.get(_DURATION)
+        wall_ms = finite(observation.record.get("wall_ms"))
         if wall_ms is None:
             return None
-        return wall_ms - seen.values.get(_SYNC, 0.0)
+        return wall_ms - observation.values.get(_SYNC, 0.0)
 
     def _judge(self, rank: int, levels: Mapping[int, float]) -> Verdict:
         limits = self.thresholds.machine
@@ -81,11 +83,11 @@ class Straggler(Rule):
         bar = max(limits.straggler_share * usual, usual + limits.straggler_deviations * spread)
         subject = f"rank {rank}"
         if usual <= 0 or own <= bar:
-            return Verdict(subject, holds=False)
+            return Verdict(subject, active=False)
         more = 100 * (own / usual - 1)
         return Verdict(
             subject,
-            holds=True,
+            active=True,
             sentence=f"Rank {rank} takes {format_number(own)} ms a step where the other ranks take "
             f"{format_number(usual)}: all wait for it, {more:.0f} % longer.",
             evidence={"rank": rank, "own_ms": own, "usual_ms": usual, "ranks": len(levels)},

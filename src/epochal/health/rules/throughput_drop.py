@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_count
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -48,21 +48,21 @@ class ThroughputDrop(Rule):
         self._usual: deque[float] = deque(maxlen=thresholds.machine.throughput_baseline)
         self._forget()
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one record against the usual throughput."""
-        if seen.step is None:
+        if observation.step is None:
             return
-        value = self._speed(seen, seen.step, context)
+        value = self._speed(observation, observation.step, context)
         if value is None:
             return
         self._skipped += 1
         if self._skipped <= self.thresholds.machine.throughput_skip:
             return
-        self._push(_Speed(seen.t, seen.step, value, value < self._bar))
+        self._push(_Speed(observation.t, observation.step, value, value < self._bar))
         if self._median > 0:
             yield self._verdict()
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Learn anew what is usual: a resumed run may have another machine or batch."""
         self._forget()
 
@@ -78,8 +78,8 @@ class ThroughputDrop(Rule):
 
     # -- what is measured -------------------------------------------------------------------------
 
-    def _speed(self, seen: Seen, step: int, context: Context) -> float | None:
-        source, value = self._reading(seen, step, context)
+    def _speed(self, observation: Observation, step: int, context: Context) -> float | None:
+        source, value = self._reading(observation, step, context)
         if value is None or not math.isfinite(value) or value <= 0:
             return None
         if source != self._source:
@@ -87,16 +87,18 @@ class ThroughputDrop(Rule):
             self._source = source
         return value
 
-    def _reading(self, seen: Seen, step: int, context: Context) -> tuple[str, float | None]:
+    def _reading(
+        self, observation: Observation, step: int, context: Context
+    ) -> tuple[str, float | None]:
         role = context.role_names.get("throughput")
         if role is not None:
-            return role, seen.roles.get("throughput")
-        duration_ms = seen.values.get(_DURATION)
+            return role, observation.roles.get("throughput")
+        duration_ms = observation.values.get(_DURATION)
         if duration_ms is not None:
             return _DURATION, 1000 / duration_ms if duration_ms > 0 else None
         if self._source == _DURATION:
             return self._source, None
-        return "", self._pace(step, seen.t)
+        return "", self._pace(step, observation.t)
 
     def _pace(self, step: int, t: float) -> float | None:
         """Steps per second since the last record with an earlier step."""
@@ -152,7 +154,7 @@ class ThroughputDrop(Rule):
             self._is_down = share >= (limits.throughput_slow_share if is_long else 1.0)
         if not self._is_down:
             self._since = None
-            return Verdict(self._source, holds=False)
+            return Verdict(self._source, active=False)
         if self._since is None:
             self._since = self._onset()
         return self._described(self._since)
@@ -180,7 +182,7 @@ class ThroughputDrop(Rule):
         less = 100 * (1 - now / usual)
         return Verdict(
             self._source,
-            holds=True,
+            active=True,
             sentence=f"Throughput fell by {less:.0f} %, from {_shown(usual)} to {_shown(now)} "
             f"{self._unit()}, at step {since:,}.",
             steps=(since, self._recent[-1].step),

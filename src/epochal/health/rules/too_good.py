@@ -16,8 +16,8 @@ from epochal.health.evaluations import (
     is_perplexity,
     num_classes,
 )
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
 from epochal.health.thresholds import Thresholds
 from epochal.health.words import percent
 
@@ -47,28 +47,28 @@ class TooGood(Rule):
         super().__init__(thresholds)
         self._counts: Counter[str] = Counter()
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the first evaluations."""
         verdicts: list[Verdict] = []
         if context.is_resumed:
             return verdicts
         loss_name = context.role_names.get("eval_loss")
-        for name, value in seen.values.items():
-            if not is_evaluation(name, seen.kind):
+        for name, value in observation.values.items():
+            if not is_evaluation(name, observation.kind):
                 continue
             if not math.isfinite(value) or (name != loss_name and not is_accuracy(name)):
                 continue
             self._counts[name] += 1
             if self._counts[name] > self.thresholds.curves.too_good_evals:
                 continue
-            steps = _steps_so_far(seen, context)
+            steps = _steps_so_far(observation, context)
             if name == loss_name:
-                verdict = self._loss(name, value, seen, context)
+                verdict = self._loss(name, value, observation, context)
             else:
                 accuracy = accuracy_of(value, num_classes(context.config))
                 verdict = self._accuracy(name, accuracy, steps)
             # Good later on neither opens a finding nor clears the one of an earlier evaluation.
-            if not verdict.holds or self._is_early(name, steps, is_loss=name == loss_name):
+            if not verdict.active or self._is_early(name, steps, is_loss=name == loss_name):
                 verdicts.append(verdict)
         return verdicts
 
@@ -96,7 +96,7 @@ class TooGood(Rule):
             advice=_ADVICE,
         )
 
-    def _loss(self, name: str, value: float, seen: Seen, context: Context) -> Verdict:
+    def _loss(self, name: str, value: float, observation: Observation, context: Context) -> Verdict:
         train = context.curves.get("loss")
         if train is None or train.start is None or train.start <= 0 or train.lowest <= 0:
             return Verdict(name, False)
@@ -106,7 +106,10 @@ class TooGood(Rule):
         if value > bar or train.points[-1][1] > start or self._took_its_time(train, value):
             return Verdict(name, False)
         now = train.recent_level(10)
-        if not _is_cross_entropy(seen, context) and value > thresholds.too_good_of_train * now:
+        if (
+            not _is_cross_entropy(observation, context)
+            and value > thresholds.too_good_of_train * now
+        ):
             return Verdict(name, False)
         return Verdict(
             name,
@@ -132,15 +135,15 @@ class TooGood(Rule):
         return halfway > self.thresholds.curves.too_good_halfway * now and value > now / 10
 
 
-def _steps_so_far(seen: Seen, context: Context) -> int | None:
+def _steps_so_far(observation: Observation, context: Context) -> int | None:
     """How many steps the run has made; None where its records do not count them."""
-    if seen.step is None or context.first_step is None:
+    if observation.step is None or context.first_step is None:
         return None
-    return seen.step - context.first_step + 1
+    return observation.step - context.first_step + 1
 
 
-def _is_cross_entropy(seen: Seen, context: Context) -> bool:
+def _is_cross_entropy(observation: Observation, context: Context) -> bool:
     """Whether a loss is one of classes or tokens, which data set a floor to."""
-    if num_classes(context.config) is not None or "eval_tokens" in seen.record:
+    if num_classes(context.config) is not None or "eval_tokens" in observation.record:
         return True
-    return any(is_accuracy(name) or is_perplexity(name) for name in seen.values)
+    return any(is_accuracy(name) or is_perplexity(name) for name in observation.values)

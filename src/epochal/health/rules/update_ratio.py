@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
-from epochal.health.ailing import Ailing
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
     UPDATE_RATIOS,
@@ -15,8 +14,9 @@ from epochal.health.layer_series import (
     may_hold_layers,
     named,
 )
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
+from epochal.health.streak_counter import StreakCounter
 from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
@@ -40,38 +40,40 @@ class UpdateRatio(Rule):
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         needed = thresholds.machine.update_samples
-        self._large = Ailing(needed=needed)
-        self._small = Ailing(needed=needed)
-        self._lagging = Ailing(needed=needed)
+        self._large = StreakCounter(needed=needed)
+        self._small = StreakCounter(needed=needed)
+        self._lagging = StreakCounter(needed=needed)
         self._ratios: Mapping[str, float] = {}
         self._usual = 0.0
         self._peak_lr = 0.0
         self._step = 0
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge a watched step."""
         lr = context.last.get("lr")
         self._peak_lr = max(self._peak_lr, lr or 0.0)
-        if seen.step is None or not may_hold_layers(seen):
+        if observation.step is None or not may_hold_layers(observation):
             return
-        ratios = UPDATE_RATIOS.of(seen.values)
+        ratios = UPDATE_RATIOS.of(observation.values)
         if not ratios:
             return
-        self._step, self._ratios = seen.step, ratios
-        weighty = self._weighty(ratios, WEIGHT_NORMS.of(seen.values))
+        self._step, self._ratios = observation.step, ratios
+        weighty = self._weighty(ratios, WEIGHT_NORMS.of(observation.values))
         for layer in ratios:
             ails = layer in weighty and ratios[layer] > self.thresholds.machine.update_ratio_high
             self._large.note(layer, ails=ails, step=self._step)
         yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
-        yield from self._judge_small(seen, lr, context)
+        yield from self._judge_small(observation, lr, context)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Count anew."""
         self._large.forget()
         self._small.forget()
         self._lagging.forget()
 
-    def _judge_small(self, seen: Seen, lr: float | None, context: Context) -> Iterable[Verdict]:
+    def _judge_small(
+        self, observation: Observation, lr: float | None, context: Context
+    ) -> Iterable[Verdict]:
         limits = self.thresholds.machine
         moving = {layer: ratio for layer, ratio in self._ratios.items() if ratio > 0}
         begun = self._step - (context.first_step or 0) >= limits.update_skip_steps
@@ -81,7 +83,7 @@ class UpdateRatio(Rule):
         is_small = self._usual < limits.update_ratio_low
         self._small.note(_ALL, ails=is_small and self._is_near_peak(lr), step=self._step)
         yield from self._small.verdicts(str, self._describe_small)
-        gradients = GRADIENT_NORMS.of(seen.values)
+        gradients = GRADIENT_NORMS.of(observation.values)
         for layer, ratio in moving.items():
             lags = not is_small and ratio < limits.update_ratio_layer_low
             ails = lags and gradients.get(layer, 1.0) > 0
@@ -106,7 +108,7 @@ class UpdateRatio(Rule):
         since, ratio = self._large.since(layers[0]), self._ratios.get(layers[0], 0.0)
         return Verdict(
             UPDATE_RATIOS.name(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"Each step changes {named(layers)} by more than a tenth of its weights' norm "
             f"({100 * ratio:.0f} % now), since step {since:,}.",
             steps=(since, self._step),
@@ -119,7 +121,7 @@ class UpdateRatio(Rule):
         since, ratio = self._lagging.since(layers[0]), self._ratios.get(layers[0], 0.0)
         return Verdict(
             UPDATE_RATIOS.name(layers[0]),
-            holds=True,
+            active=True,
             sentence=f"{named(layers)} hardly changes: its update is {format_number(ratio)} of its "
             f"norm a step, the median layer's {format_number(self._usual)}, since step {since:,}.",
             steps=(since, self._step),
@@ -132,7 +134,7 @@ class UpdateRatio(Rule):
         since = self._small.since(layers[0])
         return Verdict(
             _ALL,
-            holds=True,
+            active=True,
             sentence=f"Steps hardly change the weights: the update is {format_number(self._usual)} "
             f"of their norm in the median layer, since step {since:,}.",
             steps=(since, self._step),

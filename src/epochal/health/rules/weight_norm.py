@@ -9,10 +9,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from epochal.format import format_number
-from epochal.health.ailing import Ailing
 from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers, named
+from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.seen import Seen
+from epochal.health.streak_counter import StreakCounter
 from epochal.health.strides import PACES, StridedPast
 from epochal.health.thresholds import Thresholds
 
@@ -50,8 +50,8 @@ class WeightNorm(Rule):
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._growing = Ailing(needed=1)
-        self._fading = Ailing(needed=1)
+        self._growing = StreakCounter(needed=1)
+        self._fading = StreakCounter(needed=1)
         self._pasts: dict[str, StridedPast] = {}
         # What was found at each pace stands until it is judged at that pace again.
         self._found: dict[tuple[str, int], str] = {}
@@ -61,31 +61,33 @@ class WeightNorm(Rule):
         self._step = 0
         self._largest: dict[int, float] = {}
 
-    def see(self, seen: Seen, context: Context) -> Iterable[Verdict]:
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge a record that holds norms of weights."""
-        if seen.step is None or not may_hold_layers(seen):
+        if observation.step is None or not may_hold_layers(observation):
             return
-        lr = seen.roles.get("lr", context.last.get("lr", 0.0))
+        lr = observation.roles.get("lr", context.last.get("lr", 0.0))
         warms_up, self._peak_lr = lr > self._peak_lr > 0, max(lr, self._peak_lr)
-        norms = {WEIGHT_NORMS.name(n): norm for n, norm in WEIGHT_NORMS.of(seen.values).items()}
-        whole = {n: v for n, v in seen.values.items() if n in _WHOLE and math.isfinite(v)}
+        norms = {
+            WEIGHT_NORMS.name(n): norm for n, norm in WEIGHT_NORMS.of(observation.values).items()
+        }
+        whole = {n: v for n, v in observation.values.items() if n in _WHOLE and math.isfinite(v)}
         if not norms and not whole:
             return
-        self._step = seen.step
-        self._note_largest(seen.step, max(norms.values(), default=0.0))
+        self._step = observation.step
+        self._note_largest(observation.step, max(norms.values(), default=0.0))
         for name, norm in (*norms.items(), *whole.items()):
             self._judge(name, norm, is_whole=name in whole, warms_up=warms_up)
         yield from self._growing.verdicts(str, self._describe_growth)
         yield from self._fading.verdicts(str, self._describe_fall)
 
-    def cut(self, step: int, context: Context) -> None:
+    def forget_from(self, step: int, context: Context) -> None:
         """Forget the norms that are void."""
         self._growing.forget()
         self._fading.forget()
         self._found.clear()
         self._largest = {at: norm for at, norm in self._largest.items() if at < step}
         for past in self._pasts.values():
-            past.cut(step)
+            past.forget_from(step)
 
     def _note_largest(self, step: int, norm: float) -> None:
         """Remember how large norms were: what doubles must not be too small beside itself."""
@@ -121,7 +123,7 @@ class WeightNorm(Rule):
         move = self._moves[names[0]]
         return Verdict(
             names[0],
-            holds=True,
+            active=True,
             sentence=f"The weights of {named(_layers(names))} grow without slowing down: norm "
             f"{format_number(move.before)} at step {move.step:,}, {format_number(move.now)} at "
             f"step {self._step:,}.",
@@ -135,7 +137,7 @@ class WeightNorm(Rule):
         move = self._moves[names[0]]
         return Verdict(
             names[0],
-            holds=True,
+            active=True,
             sentence=f"The weights of {named(_layers(names))} fade away: norm "
             f"{format_number(move.now)} at step {self._step:,}, "
             f"{100 * move.now / move.before:.0f} % of the {format_number(move.before)} it was.",

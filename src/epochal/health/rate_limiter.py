@@ -18,7 +18,7 @@ _DENSE = frozenset({"step", "metrics", "moe"})
 _BURST = 4
 
 
-class Sieve:
+class RateLimiter:
     """Decides record by record; a stride at most doubles at a time, so that rules can follow."""
 
     __slots__ = ("_lanes",)
@@ -26,7 +26,7 @@ class Sieve:
     def __init__(self) -> None:
         self._lanes: dict[Any, _Lane] = {}
 
-    def passes(self, record: Record, kind: str, rank: int) -> bool:
+    def accept(self, record: Record, kind: str, rank: int) -> bool:
         """Whether a record is to be judged."""
         if kind not in _DENSE or "nonfinite" in record:
             return True

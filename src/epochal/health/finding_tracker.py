@@ -15,7 +15,7 @@ _LEAST_STEPS = 100.0
 _LEAST_S = 100.0
 
 
-class Docket:
+class FindingTracker:
     """What is known of one rule and one subject: verdicts in a row, and the finding if one is open.
 
     It opens after ``patience`` verdicts that hold, and closes after ``release`` that do not; after
@@ -45,9 +45,9 @@ class Docket:
         self._last_t = 0.0
         self._closed_at: int | None = None
 
-    def hear(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
+    def update(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
         """Take in a verdict; what it returns was just opened, closed or made graver."""
-        if not verdict.holds:
+        if not verdict.active:
             return self._hear_clear(t)
         self._clear = 0
         self._holding += 1
@@ -77,7 +77,7 @@ class Docket:
             return replace(finding, steps=steps)
         return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
 
-    def said_again(self, *, is_over: bool) -> Finding | None:
+    def renotify(self, *, is_over: bool) -> Finding | None:
         """The finding, where it has grown to several times what was said; any growth at the end."""
         told, grown = self.finding, self.grown
         if told is None or grown is None:
@@ -92,7 +92,7 @@ class Docket:
         self.finding = replace(grown, t=self._last_t)
         return self.finding
 
-    def cut(self, step: int, *, t: float) -> Finding | None:
+    def forget_from(self, step: int, *, t: float) -> Finding | None:
         """A new attempt takes over at ``step``: close what began there or after."""
         self._holding = self._clear = 0
         if self._closed_at is not None and self._closed_at >= step:
@@ -161,58 +161,58 @@ class Docket:
         return step < self._closed_at + self._rule.cooldown_steps
 
 
-class Dockets:
+class FindingTrackers:
     """The dockets of all rules and subjects, and the findings that are open."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._dockets: dict[tuple[str, str], Docket] = {}
+        self._trackers: dict[tuple[str, str], FindingTracker] = {}
 
     def knows(self, rule: Rule, subject: str) -> bool:
         """Whether a rule's fault was ever seen in a subject: otherwise all-clear tells nothing."""
-        return (rule.name, subject) in self._dockets
+        return (rule.name, subject) in self._trackers
 
-    def hear(self, rule: Rule, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
+    def update(self, rule: Rule, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
         """Take in one verdict of a rule."""
         key = (rule.name, verdict.subject)
-        docket = self._dockets.get(key)
-        if docket is None:
-            if not verdict.holds:
+        tracker = self._trackers.get(key)
+        if tracker is None:
+            if not verdict.active:
                 return None
-            docket = self._dockets[key] = Docket(rule)
-        news = docket.hear(verdict, step=step, t=t)
+            tracker = self._trackers[key] = FindingTracker(rule)
+        news = tracker.update(verdict, step=step, t=t)
         if news is not None:
-            self._keep(key, docket)
+            self._keep(key, tracker)
         return news
 
     def grown(self) -> list[Finding]:
         """The open findings as far as they have come, the oldest first."""
-        found = (self._dockets[key].grown for key in self._context.open)
+        found = (self._trackers[key].grown for key in self._context.open)
         return [finding for finding in found if finding is not None]
 
-    def said_again(self, *, is_over: bool) -> list[Finding]:
+    def renotify(self, *, is_over: bool) -> list[Finding]:
         """The open findings that have grown so much that they are to be said again."""
         news: list[Finding] = []
         for key in list(self._context.open):
-            docket = self._dockets[key]
-            finding = docket.said_again(is_over=is_over)
+            tracker = self._trackers[key]
+            finding = tracker.renotify(is_over=is_over)
             if finding is not None:
-                self._keep(key, docket)
+                self._keep(key, tracker)
                 news.append(finding)
         return news
 
-    def cut(self, step: int, *, t: float) -> list[Finding]:
+    def forget_from(self, step: int, *, t: float) -> list[Finding]:
         """Close what began at ``step`` or after; what it returns was closed."""
         closed: list[Finding] = []
-        for key, docket in self._dockets.items():
-            news = docket.cut(step, t=t)
+        for key, tracker in self._trackers.items():
+            news = tracker.forget_from(step, t=t)
             if news is not None:
-                self._keep(key, docket)
+                self._keep(key, tracker)
                 closed.append(news)
         return closed
 
-    def _keep(self, key: tuple[str, str], docket: Docket) -> None:
-        if docket.finding is None:
+    def _keep(self, key: tuple[str, str], tracker: FindingTracker) -> None:
+        if tracker.finding is None:
             self._context.open.pop(key, None)
         else:
-            self._context.open[key] = docket.finding
+            self._context.open[key] = tracker.finding

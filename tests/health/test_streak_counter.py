@@ -1,18 +1,18 @@
 from collections.abc import Sequence
 
-from epochal.health.ailing import Ailing
 from epochal.health.rule import Verdict
+from epochal.health.streak_counter import StreakCounter
 
 
-def judge(ailing: Ailing) -> list[tuple[str, bool, str]]:
+def judge(ailing: StreakCounter) -> list[tuple[str, bool, str]]:
     def describe(names: Sequence[str]) -> Verdict:
-        return Verdict(names[0], holds=True, sentence=" ".join(names))
+        return Verdict(names[0], active=True, sentence=" ".join(names))
 
-    return [(v.subject, v.holds, v.sentence) for v in ailing.verdicts(str, describe)]
+    return [(v.subject, v.active, v.sentence) for v in ailing.verdicts(str, describe)]
 
 
 def test_a_part_ails_after_samples_in_a_row() -> None:
-    ailing = Ailing(needed=2)
+    ailing = StreakCounter(needed=2)
     ailing.note("a", ails=True, step=1)
     assert judge(ailing) == []
     ailing.note("a", ails=True, step=2)
@@ -21,7 +21,7 @@ def test_a_part_ails_after_samples_in_a_row() -> None:
 
 
 def test_the_one_that_is_named_stays_named_while_it_ails() -> None:
-    ailing = Ailing(needed=1)
+    ailing = StreakCounter(needed=1)
     ailing.note("b", ails=True, step=1)
     judge(ailing)
     ailing.note("a", ails=True, step=2)
@@ -31,7 +31,7 @@ def test_the_one_that_is_named_stays_named_while_it_ails() -> None:
 
 
 def test_all_clear_is_said_once() -> None:
-    ailing = Ailing(needed=1)
+    ailing = StreakCounter(needed=1)
     ailing.note("a", ails=True, step=1)
     judge(ailing)
     ailing.note("a", ails=False, step=2)

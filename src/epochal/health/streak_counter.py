@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from epochal.health.rule import Verdict
 
 
-class Ailing:
+class StreakCounter:
     """Counts for how many samples in a row each part has ailed, and which one a finding names.
 
     The one that is named stays the same for as long as it ails, so that the finding does.
@@ -48,7 +48,7 @@ class Ailing:
         """
         names = self.names()
         if self._lead is not None and self._lead not in names:
-            yield Verdict(subject(self._lead), holds=False)
+            yield Verdict(subject(self._lead), active=False)
             self._lead = None
         if self._lead is None and names:
             self._lead = names[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from epochal.record import Record
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """One record: where and when it stands, its numbers by series name and by role.
 
     ``values`` has every scalar, those that are not finite as floats; ``roles`` has the loss,

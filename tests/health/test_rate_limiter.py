@@ -1,14 +1,14 @@
 from epochal.health.engine import Health
-from epochal.health.sieve import MOST_A_SECOND, Sieve
+from epochal.health.rate_limiter import MOST_A_SECOND, RateLimiter
 
 
 def passed(rate: float, *, seconds: int = 10, names: tuple[str, ...] = ("loss",)) -> int:
-    sieve = Sieve()
+    limiter = RateLimiter()
     records = [
         {"log": "metrics", "t": 1000 + i / rate, "step": i, "m": dict.fromkeys(names, 1.0)}
         for i in range(int(rate * seconds))
     ]
-    return sum(sieve.passes(record, "metrics", 0) for record in records)
+    return sum(limiter.accept(record, "metrics", 0) for record in records)
 
 
 def test_a_run_of_ordinary_speed_passes_whole() -> None:
@@ -21,27 +21,27 @@ def test_a_flood_is_thinned_to_the_limit() -> None:
 
 
 def test_records_of_one_moment_are_thinned_as_well() -> None:
-    sieve = Sieve()
+    limiter = RateLimiter()
     record = {"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}
-    assert sum(sieve.passes(record, "metrics", 0) for _ in range(100_000)) < 5000
+    assert sum(limiter.accept(record, "metrics", 0) for _ in range(100_000)) < 5000
 
 
 def test_what_is_rare_or_not_finite_passes() -> None:
-    sieve = Sieve()
+    limiter = RateLimiter()
     for i in range(50_000):
-        sieve.passes({"log": "metrics", "t": 5.0, "step": i, "m": {"loss": 1.0}}, "metrics", 0)
-    assert sieve.passes({"log": "metrics", "t": 5.0, "m": {"val/loss": 1.0}}, "metrics", 0)
-    assert sieve.passes({"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}, "metrics", 1)
+        limiter.accept({"log": "metrics", "t": 5.0, "step": i, "m": {"loss": 1.0}}, "metrics", 0)
+    assert limiter.accept({"log": "metrics", "t": 5.0, "m": {"val/loss": 1.0}}, "metrics", 0)
+    assert limiter.accept({"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}, "metrics", 1)
     nan = {"log": "metrics", "t": 5.0, "m": {"loss": None}, "nonfinite": {"loss": "nan"}}
-    assert sieve.passes(nan, "metrics", 0)
-    assert sieve.passes({"log": "event", "t": 5.0, "name": "x"}, "event", 0)
+    assert limiter.accept(nan, "metrics", 0)
+    assert limiter.accept({"log": "event", "t": 5.0, "name": "x"}, "event", 0)
 
 
 def test_a_flood_that_ends_passes_whole_again() -> None:
-    sieve = Sieve()
+    limiter = RateLimiter()
     for i in range(5000):
-        sieve.passes({"log": "step", "t": 10 + i / 5000, "step": i}, "step", 0)
-    slow = [sieve.passes({"log": "step", "t": 20.0 + i, "step": i}, "step", 0) for i in range(40)]
+        limiter.accept({"log": "step", "t": 10 + i / 5000, "step": i}, "step", 0)
+    slow = [limiter.accept({"log": "step", "t": 20.0 + i, "step": i}, "step", 0) for i in range(40)]
     assert all(slow[20:])
 
 
