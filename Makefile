@@ -5,15 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check check-web format bench web docs clean FORCE
+.PHONY: help demo test test-fast check check-web format bench web docs clean FORCE
 
 help:
-	@echo "make demo    a small training, watched (about 20 s)"
-	@echo "make test    every test"
-	@echo "make check   format, lint, types, layers, sizes"
-	@echo "make bench   our costs beside the peers', printed as ratios"
-	@echo "make web     build the page (needs Node)"
-	@echo "make docs    regenerate the parts of the docs that are printed by the program"
+	@echo "make demo        a small training, live in the browser (about 20 s); ARGS=--open opens it"
+	@echo "make test        every test"
+	@echo "make test-fast   the tests that are quick, in about a minute"
+	@echo "make check       format, lint, types, layers, sizes"
+	@echo "make bench       our costs beside the peers', printed as ratios"
+	@echo "make web         build the page (needs Node)"
+	@echo "make docs        regenerate the parts of the docs that are printed by the program"
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Epochal needs Python 3.10 or newer; none was found on PATH."; exit 1; }
@@ -47,10 +48,13 @@ web/dist/index.html: web/node_modules/.installed FORCE
 FORCE:
 
 demo: $(VENV)/.base
-	$(BIN)/epochal demo
+	$(BIN)/epochal demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -35,6 +35,39 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Left out by `make test-fast`: browsers, real trainings, whatever loads torch or starts processes.
+# A test elsewhere that takes more than a second on a quiet machine is marked `slow` itself.
+_SLOW = (
+    *("benchmarks_health", "companion", "conformance", "crash", "e2e", "recipes", "torch"),
+    *("health/test_any_records.py", "health/test_consequences.py", "health/test_rate_jump.py"),
+    *("health/test_real_models.py", "health/test_sieve.py", "run/test_exit_hooks.py"),
+    *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
+    *("server/test_cursor.py", "store/test_damaged_files.py", "store/test_sealed.py"),
+    *("test_monitor_models.py", "tui/test_screen.py"),
+)
+_STARTS_PROCESSES = ("subprocess", "multiprocessing")
+
+
+def _is_slow_place(path: Path) -> bool:
+    place = path.relative_to(Path(__file__).parent).as_posix()
+    return place in _SLOW or place.partition("/")[0] in _SLOW
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even load what would be left out: some of it loads torch."""
+    is_left_out = config.option.markexpr == "not slow" and _is_slow_place(collection_path)
+    return True if is_left_out else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that are slow by where they are, or by what their module imports."""
+    for item in items:
+        module = getattr(item, "module", None)
+        starts_processes = any(hasattr(module, name) for name in _STARTS_PROCESSES)
+        if starts_processes or _is_slow_place(item.path):
+            item.add_marker(pytest.mark.slow)
+
+
 class StartRun(Protocol):
     def __call__(self, name: str = ..., **arguments: Any) -> Run: ...
 
