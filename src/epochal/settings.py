@@ -20,7 +20,8 @@
     EPOCHAL_TOKEN      the token a server that other machines can reach asks for
     EPOCHAL_VERBOSITY  0-4 or quiet, normal, verbose, debug, trace
 
-Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read here too.
+CI, NO_COLOR and launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read
+here too.
 """
 
 from __future__ import annotations
@@ -162,6 +163,12 @@ def child_environment(package_root: Path) -> dict[str, str]:
 def no_colours(environ: Mapping[str, str] | None = None) -> bool:
     """Whether NO_COLOR asks for text without colours."""
     return bool((os.environ if environ is None else environ).get("NO_COLOR"))
+
+
+def is_ci(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether CI says that nobody is looking: continuous integration sets it."""
+    value = (os.environ if environ is None else environ).get("CI", "")
+    return value.strip().lower() not in {*_FALSE, ""}
 
 
 def environment_verbosity(environ: Mapping[str, str] | None = None) -> str | None:

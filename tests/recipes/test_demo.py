@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shlex
 import socket
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+import epochal
 from epochal.cli.main import COMMANDS, main
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.reader import PartReader
@@ -21,7 +27,7 @@ from epochal.recipes.demo.every_kind.loop import ODD_NAMES
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.recipes.demo.model import Adam, Model, Shape, clip
 from epochal.recipes.demo.pictures import colour_matrix
-from epochal.recipes.demo.training import FAST, WATCHED, learning_rate, train
+from epochal.recipes.demo.training import FAST, WATCHED, Trainer, learning_rate, train
 from epochal.record import KINDS, Record, scalars_of
 
 
@@ -253,21 +259,78 @@ def test_a_second_made_up_run_gets_a_folder_of_its_own(tmp_path: Path) -> None:
     assert len(ids) == 2
 
 
-def suggested(output: str) -> list[list[str]]:
-    lines = [line.strip() for line in output.splitlines() if line.startswith("  epochal ")]
-    return [shlex.split(line.split("   ")[0])[1:] for line in lines]
+def suggested(output: str) -> list[str]:
+    lines = output.split("Next:\n")[1].split("\n\n")[0].splitlines()
+    return [line.strip().split("   ")[0] for line in lines]
 
 
-def test_the_command_says_what_to_do_next_and_that_works(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert main(["demo", "--fast", "--dir", str(tmp_path / "some runs")]) == 0
-    commands = suggested(capsys.readouterr().out)
-    assert {"show", "tail", "export"} <= {words[0] for words in commands} <= set(COMMANDS)
-    for words in commands:
-        if words[0] != "serve":  # which does not return
-            assert main(words) == 0
+def findings_of(folder: Path) -> list[tuple[str, str, list[int]]]:
+    with epochal.open(folder.parent.parent) as runs:
+        view = runs.run(str(folder)).view
+        told = {entry.record["id"]: entry.record for entry in view.findings(most=None)}
+    return [(one["rule"], one["severity"], one["steps"]) for one in told.values()]
+
+
+def test_it_finds_the_damaged_batches_and_nothing_else(trained: Path) -> None:
+    damaged = Trainer(FAST, seed=1).damaged_steps
+    assert findings_of(trained) == [("loss-spike", "warning", [damaged[0], damaged[-1]])]
+
+
+def test_the_time_of_a_step_is_all_of_it(trained: Path) -> None:
+    """Else a busy machine would look like a loop that waits for its data."""
+    steps = list(records(trained, kind="step"))
+    per_epoch = len(steps) // FAST.num_epochs
+    middle = steps[1 : per_epoch // 2]
+    wall_ms = 1000 * (middle[-1]["t"] - middle[0]["t"])
+    assert sum(step["duration_ms"] for step in middle[1:]) == pytest.approx(wall_ms, rel=0.5)
+
+
+def epochal_demo(folder: Path, *words: str, **variables: str) -> tuple[list[str], dict[str, str]]:
+    """The command as it was installed, and an environment in which nothing of ours is on PATH."""
+    program = Path(sys.executable).parent / "epochal"
+    plain = {k: v for k, v in os.environ.items() if k not in ("CI", "VIRTUAL_ENV")}
+    own = {"PATH": "/usr/bin:/bin", "EPOCHAL_COMPANION": "0", "EPOCHAL_GIT": "0"}
+    return [str(program), "demo", *words], {**plain, **own, **variables}
+
+
+def test_the_commands_that_it_ends_with_work_as_they_are_printed(tmp_path: Path) -> None:
+    command, environment = epochal_demo(tmp_path, "--fast", "--dir", "some runs", CI="1")
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "Live page" not in done.stdout
+    *lines, archive = suggested(done.stdout)
+    assert (tmp_path / archive).read_text().startswith("<!doctype html>")
+    for line in lines:
+        if " serve " not in line:  # which does not return
+            subprocess.run(line, shell=True, env=environment, cwd=tmp_path, check=True)
+    assert {shlex.split(line)[1] for line in lines} <= set(COMMANDS)
+
+
+def test_on_a_terminal_the_page_is_served_first_and_stays_until_enter(tmp_path: Path) -> None:
+    command, environment = epochal_demo(tmp_path, "--fast")
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = read_until(ours, "Press Enter to end.")
+    url = re.search(r"Live page: (http://127\.0\.0\.1:\d+/)", shown)
+    assert url is not None
+    assert shown.index("Live page: ") < shown.index(":: step")
+    with urllib.request.urlopen(url[1]) as answer:
+        assert b"Epochal" in answer.read()
+    assert process.poll() is None
+    os.write(ours, b"\n")
+    assert process.wait(30) == 0
+    os.close(ours)
+
+
+def read_until(descriptor: int, words: str) -> str:
+    text = b""
+    while words.encode() not in text:
+        text += os.read(descriptor, 65536)
+    return text.decode("utf-8", "replace")
 
 
 def test_the_command_names_the_run_for_programs(

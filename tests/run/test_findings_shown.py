@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from epochal.invocation import invocation
+
 PROGRAM = """
 import sys, time, epochal
 run = epochal.init("p", "a", dir=sys.argv[1], line_every_s=60)
@@ -31,13 +33,13 @@ def said(folder: Path, *kind: str) -> str:
 
 def test_the_last_line_counts_what_was_found(tmp_path: Path) -> None:
     last = said(tmp_path, "nan").splitlines()[-1]
-    assert last == f"epochal: 1 error was found: epochal doctor {tmp_path / 'p' / 'a'}"
+    assert last == f"epochal: 1 error was found: {invocation()} doctor {tmp_path / 'p' / 'a'}"
 
 
 def test_a_run_that_is_over_before_its_companion_looks_is_told_as_well(tmp_path: Path) -> None:
     lines = said(tmp_path, "nan", "hurried").splitlines()
     assert sum("The loss became NaN at step 21" in line for line in lines) == 1
-    assert lines[-1] == f"epochal: 1 error was found: epochal doctor {tmp_path / 'p' / 'a'}"
+    assert lines[-1] == f"epochal: 1 error was found: {invocation()} doctor {tmp_path / 'p' / 'a'}"
 
 
 def test_nothing_is_said_where_nothing_was_found(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from epochal.settings import export_verbosity
 
 # What it is called, and what it does; the module of the same name is loaded when it is used.
 COMMANDS: Mapping[str, str] = {
-    "demo": "train a small model and record it",
+    "demo": "train a small model, live in the browser, and record it",
     "ls": "list runs",
     "show": "show one run: status, configuration, metrics",
     "tail": "print a run's latest records, and follow it",

@@ -8,12 +8,14 @@ the companion has not come to its end looks at its own records then.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.errors import FormatError
 from epochal.health.finding import Finding
+from epochal.invocation import invocation
 from epochal.journal.layout import FINDINGS, LOOP, PartName
 from epochal.journal.reader import PartReader, read_part
 from epochal.record import Record
@@ -74,9 +76,8 @@ class FindingsShown:
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
         if said:
             were = "was" if len(severities) == 1 else "were"
-            self._run.console.line(
-                f"epochal: {' and '.join(said)} {were} found: epochal doctor {self._run.dir}"
-            )
+            command = f"{invocation()} doctor {shlex.quote(str(self._run.dir))}"
+            self._run.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
 
     def _is_short(self) -> bool:
         """Whether this process has written little enough to be looked at in a moment."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,22 +20,26 @@ from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, cl
 from epochal.recipes.demo.pictures import colour_matrix, draw_layers
 from epochal.run.run import Run
 
-_LARGEST_NORM = 0.5
+_LARGEST_NORM = 1.0
 _TEMPERATURE = 0.6
 _SECONDS_BETWEEN_LINES = 0.4
+# Planted for ``epochal doctor`` to find: at this share of the training so many batches in a row
+# have the answers of other examples, as if a piece of the data were damaged.
+_DAMAGED_AT = 0.65
+_NUM_DAMAGED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How long and how large a training is."""
 
-    num_epochs: int = 8
-    train_sentences: int = 400
+    num_epochs: int = 5
+    train_sentences: int = 640
     eval_sentences: int = 40
     batch_size: int = 256
     hidden: int = 160
     lr: float = 0.006
-    warmup_steps: int = 40
+    warmup_steps: int = 80
     sample_length: int = 150
     # A fast machine waits until a step has taken this long, so that there is something to watch.
     pace_s: float = 0.028
@@ -52,7 +56,8 @@ FAST = Plan(
     lr=0.015,
     warmup_steps=10,
     sample_length=60,
-    pace_s=0.0,
+    # Below a hundred steps a second every one of them is judged.
+    pace_s=0.012,
 )
 
 
@@ -66,6 +71,10 @@ class Examples:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def of(self, chosen: Codes) -> Examples:
+        """Some of them, by their places."""
+        return Examples(self.contexts[chosen], self.targets[chosen])
+
 
 def train(
     plan: Plan,
@@ -73,8 +82,12 @@ def train(
     seed: int = 0,
     directory: str | Path | None = None,
     verbosity: Verbosity | None = None,
+    on_start: Callable[[Monitor], object] | None = None,
 ) -> Run:
-    """Train the model of the plan once, recorded under ``directory``; gives the finished run."""
+    """Train the model of the plan once, recorded under ``directory``; gives the finished run.
+
+    ``on_start`` is called with the monitor before the first step.
+    """
     trainer = Trainer(plan, seed=seed)
     with Monitor(
         plan.num_epochs,
@@ -84,10 +97,13 @@ def train(
         dir=directory,
         config={**asdict(plan), **asdict(trainer.model.shape), "seed": seed},
         tags=["demo"],
-        notes="A small character model learns sentences. Every number is of a real training.",
+        notes="A small character model learns sentences. Every number is of a real training; three"
+        " batches in a row are damaged on purpose, for `epochal doctor` to find.",
         line_every_s=_SECONDS_BETWEEN_LINES,
         verbosity=verbosity,
     ) as monitor:
+        if on_start is not None:
+            on_start(monitor)
         trainer.run_all(monitor)
     return monitor.run
 
@@ -110,6 +126,7 @@ class Trainer:
         self._optimizer = Adam(self.model.parameters)
         self._gradients: Parameters = {}
         self._losses: list[float] = []
+        self._step_began = 0.0
 
     @property
     def steps_per_epoch(self) -> int:
@@ -121,17 +138,24 @@ class Trainer:
         """Steps of the whole training."""
         return self.plan.num_epochs * self.steps_per_epoch
 
+    @property
+    def damaged_steps(self) -> range:
+        """The steps whose batches are damaged on purpose."""
+        first = round(_DAMAGED_AT * self.num_steps)
+        return range(first, first + _NUM_DAMAGED)
+
     def run_all(self, monitor: Monitor) -> None:
         """Train from the first step to the last: epochs go to the monitor, the rest to its run."""
         run = monitor.run
         self._describe(run)
         self._evaluate(run, step=0)
         for epoch in range(self.plan.num_epochs):
-            began = time.monotonic()
+            began = self._step_began = time.monotonic()
             for step, batch in self._batches(epoch):
                 self._step(run, step=step, batch=batch)
                 if step % self.steps_per_epoch == self.steps_per_epoch // 2:
                     self._evaluate(run, step=step)
+                    self._step_began = time.monotonic()
             seconds = time.monotonic() - began
             metrics, sample = self._end_epoch(run, step=(epoch + 1) * self.steps_per_epoch)
             monitor.log(epoch, seconds, metrics)
@@ -161,16 +185,22 @@ class Trainer:
         order = self._rng.permutation(len(self._train))
         for place in range(self.steps_per_epoch):
             chosen = order[place * self.plan.batch_size :][: self.plan.batch_size]
-            batch = Examples(self._train.contexts[chosen], self._train.targets[chosen])
-            yield epoch * self.steps_per_epoch + place + 1, batch
+            step = epoch * self.steps_per_epoch + place + 1
+            yield step, self._damaged(step, self._train.of(chosen))
+
+    def _damaged(self, step: int, batch: Examples) -> Examples:
+        is_damaged = step in self.damaged_steps
+        return Examples(batch.contexts, batch.targets[::-1]) if is_damaged else batch
 
     def _step(self, run: Run, *, step: int, batch: Examples) -> None:
-        began = time.monotonic()
         measured = self.model.measure_with_gradients(batch.contexts, batch.targets)
         self._gradients, norm = clip(measured.gradients, largest_norm=_LARGEST_NORM)
         lr = learning_rate(step, plan=self.plan, num_steps=self.num_steps)
         self._optimizer.step(self._gradients, lr=lr)
-        seconds = time.monotonic() - began
+        time.sleep(max(0.0, self.plan.pace_s - (time.monotonic() - self._step_began)))
+        # From the end of the last step to the end of this one: also what recording it took.
+        now = time.monotonic()
+        seconds, self._step_began = now - self._step_began, now
         self._losses.append(measured.loss)
         run.log_step(
             step,
@@ -183,7 +213,6 @@ class Trainer:
             norm_clipped=min(norm, _LARGEST_NORM),
             metrics={"accuracy": measured.accuracy},
         )
-        time.sleep(max(0.0, self.plan.pace_s - seconds))
 
     def _evaluate(self, run: Run, *, step: int) -> tuple[float, float]:
         began = time.monotonic()
