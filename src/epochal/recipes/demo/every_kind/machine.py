@@ -34,7 +34,8 @@ def write_telemetry(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
 def _seen(scribe: Scribe, attempt: Attempt, *, seed: int) -> list[Record]:
     """What the companion notes when it happens, in the order of time."""
     if attempt is not story.FIRST:
-        return [timing.timeline_record(attempt, began=scribe.at(0.0), seed=seed)]
+        alive: Record = {"log": "heartbeat", "t": scribe.at(attempt.begins_s)}
+        return [alive, timing.timeline_record(attempt, began=scribe.at(0.0), seed=seed)]
     changes = (("thermal cap", "no cap"), ("no cap", "thermal cap"))
     found = []
     for step, (word, was) in zip((story.HOT_STEPS[0], story.HOT_STEPS[-1]), changes, strict=True):
