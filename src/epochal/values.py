@@ -113,7 +113,7 @@ def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
         raise ValueTypeError(
             f"metric {name!r} holds {size} values: log one number, or use log_histogram for many."
         )
-    if not wait and is_device_tensor(value):
+    if not wait and is_device_tensor(value) and not value.is_complex():
         return value.reshape(())  # type: ignore[no-any-return]
     for read in ("item", "__float__"):
         reader = getattr(value, read, None)

@@ -285,10 +285,11 @@ def test_a_histogram_takes_every_type(start_run: StartRun, dtype: torch.dtype) -
 def test_what_is_no_number_on_a_gpu_is_left_out(start_run: StartRun) -> None:
     run = start_run()
     run.log({"c": torch.ones(3, device="cuda", dtype=torch.complex64), "ok": 1.0})
-    run.log({"e": torch.empty(0, device="cuda"), "ok": 2.0})
+    run.log({"e": torch.empty(0, device="cuda"), "i": torch.tensor(1j, device="cuda"), "ok": 2.0})
     run.finish()
     assert values_of(run, "ok") == [1.0, 2.0]
     assert len(histograms_of(run)) == 0
+    assert set(run.values.counts("value-dropped")) == {"c", "e", "i"}
 
 
 class Event:

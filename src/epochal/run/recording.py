@@ -163,7 +163,7 @@ class RecordingRun(IdentifiedRun):
             return
         if line is None:
             kind = record.get("log")
-            wrong = ValueTypeError(f"a {kind} record cannot be stored: {error}")
+            wrong = ValueTypeError(f"a {kind} record cannot be stored: {error}.")
             self.values.drop(f"({kind} record)", record, wrong, then="It is stored as texts.")
             record = plain_json(record)
             line = encode(record)
