@@ -28,8 +28,8 @@ import torch
 
 import epochal
 from benchmarks.gpt2_overhead import interval
-from epochal.archive import write_archive
 from epochal.errors import MetricNotFoundError
+from epochal.exports.archive import write_archive
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.command import main as gpt2_command
 from epochal.recipes.gpt2.flags import Flags

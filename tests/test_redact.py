@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import epochal
-from epochal.archive import write_archive
 from epochal.cli.main import main
 from epochal.errors import UsageError
+from epochal.exports.archive import write_archive
 from epochal.journal.layout import RunFolder, read_json
 from epochal.redact import REDACTED, Redactor, checked_redactor
 from tests.conftest import StartRun

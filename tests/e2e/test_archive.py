@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from epochal.archive import write_archive
 from epochal.cli.main import main
+from epochal.exports.archive import write_archive
 from epochal.page.loader import load_page
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun

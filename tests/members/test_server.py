@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.routing import Mount, Route
+from starlette.routing import Route
 
 import epochal
 from epochal.health.catalogue import RULES
-from epochal.server.routes import routes
+from epochal.server.endpoints import routes
 from epochal.store import local_run
 from epochal.store.diagnosis import Diagnosis
 from tests.members.faults import RAISING, hanging
@@ -32,12 +32,12 @@ def run_id(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def table() -> list[Route | Mount]:
+def table() -> list[Route]:
     return routes()
 
 
 def endpoints() -> list[str]:
-    return [route.path for route in routes() if isinstance(route, Route)]
+    return [route.path for route in routes()]
 
 
 @every_fault
@@ -68,9 +68,7 @@ def test_an_endpoint_that_fails_answers_500_and_the_others_go_on(
 _JSON = {"content-type": "application/json"}
 
 
-def _breakable(
-    route: Route | Mount, broken: dict[str, bool], fault: Callable[..., Any]
-) -> Route | Mount:
+def _breakable(route: Route, broken: dict[str, bool], fault: Callable[..., Any]) -> Route:
     assert isinstance(route, Route)
     endpoint, path = route.endpoint, route.path
 

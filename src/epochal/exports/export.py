@@ -42,7 +42,7 @@ FORMATS: Mapping[str, str] = {
     "json": "epochal.exports.array",
     "log": "epochal.exports.log",
     "plain": "epochal.exports.plain",
-    "html": "epochal.exports.html",
+    "html": "epochal.exports.archive",
     "svg": "epochal.exports.svg",
 }
 PICTURES: Mapping[str, str] = {"png": "epochal.exports.png"}

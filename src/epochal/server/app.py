@@ -18,9 +18,9 @@ from epochal.guard import Guard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
 from epochal.server.broadcaster import POLL_S, Broadcaster
+from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
-from epochal.server.routes import routes
 from epochal.server.state import ExportFormat, ServerState, server_guard
 from epochal.store.store import MetricNotFoundError, Store
 

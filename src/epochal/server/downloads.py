@@ -14,13 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.server.handlers import run_id_of
-from epochal.server.responses import body_response, error_response
+from epochal.server.params import str_param
+from epochal.server.responses import body_response, error_response, run_id_of
 from epochal.server.state import ExportFormat, ServerState, server_state
 from epochal.store.answers import RunInfo
 from epochal.store.store import RunView
 
 MAX_BLOB_BYTES = 256 * 1024 * 1024
+FORMAT = str_param("format", note="one of `RunDetail.exports`")
+RUN = str_param("run", note="the newest running run, else the newest")
 _CHUNK_BYTES = 256 * 1024
 # Types that a browser shows; anything else is a download.
 _INLINE_TYPES = frozenset(
@@ -67,14 +69,14 @@ async def graph_svg(request: Request) -> Response:
 
 async def export(request: Request) -> Response:
     """``…/export?format=``: a run as a file, written for each download."""
-    parts, run_id = server_state(request), run_id_of(request)
-    name = request.query_params.get("format", "")
-    chosen = parts.exports.get(name)
+    state, run_id = server_state(request), run_id_of(request)
+    name = FORMAT(request) or ""
+    chosen = state.exports.get(name)
     if chosen is None:
-        known = ", ".join(parts.exports) or "none on this server"
+        known = ", ".join(state.exports) or "none on this server"
         raise UsageError(f"format={name[:40]!r} is not known: use one of {known}.")
-    info = await parts.reader.query_run(run_id, lambda run: run.info)
-    file = await parts.reader.call(lambda: _written(parts, info, chosen))
+    info = await state.reader.query_run(run_id, lambda run: run.info)
+    file = await state.reader.call(lambda: _written(state, info, chosen))
     return StreamingResponse(
         _chunks(file),
         media_type=chosen.media_type,
@@ -88,7 +90,7 @@ async def export(request: Request) -> Response:
 
 async def run_or_current(request: Request) -> str:
     """The id in ``run=``; else the newest running run, else the newest run."""
-    run_id, reader = request.query_params.get("run"), server_state(request).reader
+    run_id, reader = RUN(request), server_state(request).reader
     return await reader.query(reader.catalog.current) if run_id is None else run_id
 
 
@@ -105,10 +107,10 @@ def _blob(run: RunView, file: str) -> tuple[bytes, str] | OSError | None:
     raise RunNotFoundError(f"this run has no blob {file!r}.")
 
 
-def _written(parts: ServerState, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
+def _written(state: ServerState, info: RunInfo, chosen: ExportFormat) -> IO[bytes]:
     """Write the export to a temporary file, with its own store so that others are not blocked."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the response
-    store = parts.open_store()
+    store = state.open_store()
     try:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         # A file of another tracker may hold several runs; a folder of ours is quicker to find.

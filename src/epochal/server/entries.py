@@ -1,80 +1,95 @@
-"""Answers with records that are not numbers: texts, histograms, findings, the log, raw records."""
+"""Entries: records that are not numbers, such as texts, histograms, findings and log lines."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from epochal.server import params, wire
+from epochal.server import wire
 from epochal.server.cursor import format_cursors, format_position, parse_cursors
-from epochal.server.handlers import run_id_of, run_response
+from epochal.server.params import bool_param, int_param, ranks_param, str_param, str_params
+from epochal.server.responses import run_id_of, run_response
 from epochal.server.updates import entry_row
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
-MAX_ENTRIES = 5000
-DEFAULT_ENTRIES = 500
-MAX_RECORDS = 10_000
-TIMELINE_KINDS = ("timeline", "span")
 LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
 
-Choose = Callable[[RunView, int | None], list[Entry]]
+NAME = str_param("name")
+RANK = ranks_param()
+KIND = str_params("kind", most=64)
+LIMIT = int_param("limit", default=500, most=5000, note="500, at most 5000")
+OFFSET = int_param("offset", default=0, most=10**9)
+SPREAD = bool_param("spread", note="1: evenly over all steps")
+SINCE = str_params("since", most=64)
+RECORD_LIMIT = int_param("limit", default=1000, most=10_000, note="1000, at most 10,000")
 
 
-async def histograms(request: Request) -> Response:
-    """``…/histograms``: of one ``name`` or of all; ``spread=1`` picks them evenly over steps."""
-    return await _entries(request, lambda run, rank: run.entries("histogram", rank=rank))
+@dataclass(frozen=True, slots=True)
+class EntrySource:
+    """Which records an endpoint lists, and which of them an archive keeps where space is short.
+
+    ``evenly`` keeps entries of each name and rank evenly over steps, ``newest`` the newest,
+    ``all`` every one, and ``files`` those whose blob has room.
+    """
+
+    kinds: tuple[str, ...]
+    is_by_rank: bool = True
+    keep: Literal["evenly", "newest", "all", "files"] = "evenly"
+
+    def read(
+        self,
+        run: RunView,
+        *,
+        rank: int | None = None,
+        kinds: Sequence[str] = (),
+        is_complete: bool = False,
+    ) -> list[Entry]:
+        """The entries of one rank by step, or of all ranks by time.
+
+        Findings are computed from a bounded number of records unless ``is_complete``; faults of
+        Epochal itself follow them.
+        """
+        if self.is_by_rank:
+            return run.entries(*self.kinds, rank=rank)
+        if self.kinds == ("finding",):
+            found = run.findings(most=None) if is_complete else run.findings()
+            return [*found, *run.internal_errors()]
+        chosen = [kind for kind in self.kinds if not kinds or kind in kinds]
+        found = run.entries(*chosen, rank=None) if chosen else []
+        return sorted(found, key=lambda entry: entry.t or 0.0)
 
 
-async def texts(request: Request) -> Response:
-    """``…/texts``: text samples."""
-    return await _entries(request, lambda run, rank: run.entries("text", rank=rank))
+def entries_handler(source: EntrySource) -> Callable[[Request], Awaitable[Response]]:
+    """A handler that returns the newest ``limit`` entries before the newest ``offset``."""
 
+    async def entries(request: Request) -> Response:
+        name, offset, limit = NAME(request), OFFSET(request), LIMIT(request)
+        spread, ranks, kinds = SPREAD(request), RANK(request), KIND(request)
 
-async def blobs(request: Request) -> Response:
-    """``…/blobs``: images and other blobs; their bytes are at ``…/blob/{file}``."""
-    return await _entries(request, lambda run, rank: run.entries("blob", rank=rank))
+        def query(run: RunView) -> wire.EntryList:
+            found = source.read(run, rank=ranks[0] if ranks else None, kinds=kinds)
+            names = Counter(entry.name for entry in found if entry.name is not None)
+            chosen = [entry for entry in found if name in (None, entry.name)]
+            shown = _spread(chosen, limit) if spread else _newest(chosen, offset, limit)
+            rows = [entry_row(entry) for entry in shown]
+            return wire.EntryList(rows, dict(names), total=len(chosen), offset=offset)
 
+        return await run_response(request, query)
 
-async def findings(request: Request) -> Response:
-    """``…/findings``: what the health rules found, of all ranks, by time; then our own faults."""
-    return await _entries(request, lambda run, _: [*run.findings(), *run.internal_errors()])
-
-
-async def graph(request: Request) -> Response:
-    """``…/graph``: pictures of the model, the newest last."""
-    return await _entries(request, lambda run, _: by_time(run, "graph"))
-
-
-async def experts(request: Request) -> Response:
-    """``…/experts``: how much each expert of each layer had to do, by step."""
-    return await _entries(request, lambda run, rank: run.entries("experts", rank=rank))
-
-
-async def phases(request: Request) -> Response:
-    """``…/phases``: where the time of steps went, by step."""
-    return await _entries(request, lambda run, rank: run.entries("phases", rank=rank))
-
-
-async def timeline(request: Request) -> Response:
-    """``…/timeline``: long phases and samples around slow stretches, of all ranks, by time."""
-    return await _entries(request, lambda run, _: by_time(run, *TIMELINE_KINDS))
-
-
-async def log(request: Request) -> Response:
-    """``…/log``: epochs, evaluations, messages, events and findings of all ranks, by time."""
-    kinds = params.texts(request, "kind", most=len(LOG_KINDS)) or LOG_KINDS
-    return await _entries(request, lambda run, _: by_time(run, *kinds))
+    return entries
 
 
 async def records(request: Request) -> Response:
     """``…/records``: raw records after ``since``, in file order."""
-    limit = params.whole(request, "limit", default=1000, most=MAX_RECORDS)
-    since = parse_cursors(params.texts(request, "since", most=64))
+    limit = RECORD_LIMIT(request)
+    since = parse_cursors(SINCE(request))
     run_id = run_id_of(request)
 
     def query(run: RunView) -> wire.RecordPage:
@@ -87,39 +102,19 @@ async def records(request: Request) -> Response:
     return await run_response(request, query)
 
 
-async def _entries(request: Request, choose: Choose) -> Response:
-    """The newest ``limit`` entries before the newest ``offset``, in their order."""
-    name = params.text(request, "name")
-    offset = params.whole(request, "offset", default=0, most=10**9)
-    limit = params.whole(request, "limit", default=DEFAULT_ENTRIES, most=MAX_ENTRIES)
-    spread = params.flag(request, "spread")
-    ranks = params.ranks(request)
-
-    def query(run: RunView) -> wire.EntryList:
-        found = choose(run, ranks[0] if ranks else None)
-        names = Counter(entry.name for entry in found if entry.name is not None)
-        chosen = [entry for entry in found if name in (None, entry.name)]
-        shown = _spread(chosen, limit) if spread else _newest(chosen, offset, limit)
-        rows = [entry_row(entry) for entry in shown]
-        return wire.EntryList(rows, dict(names), total=len(chosen), offset=offset)
-
-    return await run_response(request, query)
-
-
 def _newest(entries: Sequence[Entry], offset: int, limit: int) -> Sequence[Entry]:
     end = max(len(entries) - offset, 0)
     return entries[max(end - limit, 0) : end]
 
 
 def _spread(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
-    """At most ``limit`` entries, evenly apart, the first and the last among them."""
-    if len(entries) <= limit or limit == 0:
-        return entries[:limit] if limit == 0 else entries
-    last = len(entries) - 1
-    steps = max(limit - 1, 1)
-    return [entries[last - last * back // steps] for back in range(limit - 1, -1, -1)]
+    """At most ``limit`` entries, evenly apart, including the first and the last."""
+    return [entries[place] for place in evenly(len(entries), limit)]
 
 
-def by_time(run: RunView, *kinds: str) -> list[Entry]:
-    """Entries of all ranks, the oldest first."""
-    return sorted(run.entries(*kinds, rank=None), key=lambda entry: entry.t or 0.0)
+def evenly(count: int, limit: int) -> Sequence[int]:
+    """At most ``limit`` indices below ``count``, evenly apart, including the first and the last."""
+    if count <= limit:
+        return range(count)
+    last, steps = count - 1, max(limit - 1, 1)
+    return [last - last * back // steps for back in range(limit - 1, -1, -1)]

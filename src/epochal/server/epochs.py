@@ -1,4 +1,4 @@
-"""Epochs in the shape of the first dashboard: ``/events`` and ``/api/history``.
+"""Epochs in the format of the first dashboard: ``/events`` and ``/api/history``.
 
 Each epoch is an object of ``epoch`` (from 1), ``total``, ``duration`` and ``eta`` in seconds,
 ``metrics``, ``resources`` and ``gpus``; what is not known is left out.

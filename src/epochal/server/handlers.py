@@ -1,4 +1,4 @@
-"""Answers about runs and their series, and the one thing that can be changed: labels."""
+"""Handlers of the page, of runs and of their series, and of changes of labels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 from starlette.requests import Request
@@ -14,9 +14,27 @@ from starlette.responses import Response
 
 import epochal
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
-from epochal.server import params, wire
+from epochal.server import wire
 from epochal.server.cursor import format_cursors
-from epochal.server.responses import body_response, error_response, etag_of, is_known, json_response
+from epochal.server.params import (
+    bool_param,
+    choice_param,
+    float_param,
+    int_param,
+    ranks_param,
+    required_param,
+    str_param,
+    str_params,
+)
+from epochal.server.responses import (
+    body_response,
+    error_response,
+    etag_of,
+    json_response,
+    matches_etag,
+    run_id_of,
+    run_response,
+)
 from epochal.server.rows import labels_row, run_detail, run_row
 from epochal.server.series_body import SeriesBlock, series_block, series_body
 from epochal.server.state import server_state
@@ -24,15 +42,26 @@ from epochal.store.along import place
 from epochal.store.answers import Labels
 from epochal.store.store import RunView
 
-MAX_ROWS = 10_000
-MAX_RUNS = 1000
-MAX_NAMES = 64
 MAX_SERIES = 4000
-MAX_PIXELS = 20_000
 MAX_BODY_BYTES = 64 * 1024
-DEFAULT_PIXELS = 1000
-X_KINDS: Sequence[wire.XKind] = get_args(wire.XKind)
-AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
+_X_KINDS: Sequence[wire.XKind] = get_args(wire.XKind)
+_AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
+
+QUERY = str_param("query")
+ORDER = str_param("order")
+OFFSET = int_param("offset", default=0, most=10**9)
+LIMIT = int_param("limit", default=100, most=10_000, note="100, at most 10,000")
+WITH_CONFIG = bool_param("config", note="1: with the config of each run")
+SUMMARIES = str_params("summary", most=64, note="a name, or `role:loss`")
+WITH_SUMMARIES = bool_param("summary", default=True, note="0: without summaries of metrics")
+NAMES = required_param("name", most=64)
+RUNS = required_param("run", most=1000)
+RANKS = ranks_param()
+X = choice_param("x", _X_KINDS, typescript="XKind")
+AXIS = choice_param("axis", _AXES, typescript="AxisName")
+LO = float_param("lo")
+HI = float_param("hi")
+PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
 
 
 async def page(request: Request) -> Response:
@@ -42,29 +71,25 @@ async def page(request: Request) -> Response:
 
 
 async def health(request: Request) -> Response:
-    """``/healthz``: who answers here."""
-    parts = server_state(request)
+    """``/healthz``: identifies the server."""
+    state = server_state(request)
     return await json_response(
         request,
         wire.Health(
             service="epochal",
             version=epochal.__version__,
             pid=os.getpid(),
-            folders=parts.folders,
-            streams=parts.broadcaster.num_streams,
-            faults=parts.num_faults,
+            folders=state.folders,
+            streams=state.broadcaster.num_streams,
+            faults=state.num_faults,
         ),
     )
 
 
 async def runs(request: Request) -> Response:
-    """``/api/runs``: one page of the list."""
-    text, order = params.text(request, "query"), params.text(request, "order")
-    offset = params.whole(request, "offset", default=0, most=10**9)
-    limit = params.whole(request, "limit", default=100, most=MAX_ROWS)
-    with_config = params.flag(request, "config")
-    summaries = params.texts(request, "summary", most=MAX_NAMES)
-
+    """``/api/runs``: one page of the list of runs."""
+    text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
+    with_config, summaries = WITH_CONFIG(request), SUMMARIES(request)
     reader = server_state(request).reader
 
     def query() -> wire.RunList:
@@ -80,29 +105,29 @@ async def runs(request: Request) -> Response:
 
 
 async def run(request: Request) -> Response:
-    """``/api/runs/{id}``: everything about one run but its points and entries."""
-    with_summaries = params.flag(request, "summary", default=True)
-    parts = server_state(request)
+    """``/api/runs/{id}``: one run without its points and entries."""
+    with_summaries = WITH_SUMMARIES(request)
+    exports = list(server_state(request).exports)
 
     def query(view: RunView) -> wire.RunDetail:
-        return run_detail(view, exports=list(parts.exports), with_summaries=with_summaries)
+        return run_detail(view, exports=exports, with_summaries=with_summaries)
 
     return await run_response(request, query)
 
 
 async def config(request: Request) -> Response:
-    """``/api/runs/{id}/config``: what a run was configured with."""
+    """``/api/runs/{id}/config``: the config of a run."""
     return await run_response(request, lambda view: dict(view.config))
 
 
 async def change_labels(request: Request) -> Response:
-    """``PATCH /api/runs/{id}/labels``: what is given is replaced, the rest stays."""
+    """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        return error_response(415, "labels are changed with a body of application/json.")
+        return error_response(415, "the body must be application/json.")
     too_large = error_response(
         413,
-        f"labels have at most {MAX_BODY_BYTES} bytes.",
-        headers={"connection": "close"},  # what else is sent is not read
+        f"the body must have at most {MAX_BODY_BYTES} bytes.",
+        headers={"connection": "close"},  # the rest of the body is not read
     )
     length = request.headers.get("content-length", "0")
     if not length.isdigit() or int(length) > MAX_BODY_BYTES:
@@ -115,7 +140,7 @@ async def change_labels(request: Request) -> Response:
     try:
         change = msgspec.json.decode(body, type=wire.LabelsChange)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return error_response(400, f"these are not labels: {error}.")
+        return error_response(400, f"the body is not a valid change of labels: {error}.")
 
     def query(view: RunView) -> wire.Labels | OSError:
         try:
@@ -126,13 +151,13 @@ async def change_labels(request: Request) -> Response:
 
     stored = await server_state(request).reader.query_run(run_id_of(request), query)
     if isinstance(stored, OSError):
-        return error_response(409, f"the labels could not be stored: {stored.strerror or stored}.")
+        return error_response(409, f"the labels could not be saved: {stored.strerror or stored}.")
     return await json_response(request, stored)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _RunBlocks:
-    """What one run has of the series asked for: by name, and where it was read to."""
+    """The requested series of one run by name, and the position it was read to."""
 
     position: str | None
     blocks: Mapping[str, Sequence[SeriesBlock]] = field(default_factory=dict)
@@ -140,18 +165,14 @@ class _RunBlocks:
 
 
 async def series(request: Request) -> Response:
-    """``/api/series``: points of some series of many runs, as ``spec/wire.md`` lays them out."""
-    names = params.needed(request, "name", most=MAX_NAMES)
-    run_ids = params.needed(request, "run", most=MAX_RUNS)
-    ranks = params.ranks(request)
-    x = params.choice(request, "x", X_KINDS, default=None) or "step"
-    axis = params.choice(request, "axis", AXES, default=None)
-    lo, hi = params.number(request, "lo"), params.number(request, "hi")
-    pixels = params.whole(request, "pixels", default=DEFAULT_PIXELS, most=MAX_PIXELS)
+    """``/api/series``: points of some series of many runs, in the layout of ``spec/wire.md``."""
+    names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
+    x, axis = X(request) or "step", AXIS(request)
+    lo, hi, pixels = LO(request), HI(request), PIXELS(request)
     if lo is not None and hi is not None and lo > hi:
         raise UsageError(f"lo={lo} must not be above hi={hi}.")
     if len(names) * len(run_ids) * len(ranks or (0,)) > MAX_SERIES:
-        raise UsageError(f"more than {MAX_SERIES} series in one request: ask for fewer at once.")
+        raise UsageError(f"more than {MAX_SERIES} series in one request: request fewer at once.")
     reader = server_state(request).reader
 
     def blocks_of(run_id: str, run: RunView) -> _RunBlocks:
@@ -162,40 +183,40 @@ async def series(request: Request) -> Response:
                 try:
                     points = run.series(name, rank=rank, axis=axis)
                 except (MetricNotFoundError, FormatError) as error:
-                    told = wire.Missing(run_id, name, rank, str(error))
-                    missing.setdefault(name, []).append(told)
+                    absent = wire.Missing(run_id, name, rank, str(error))
+                    missing.setdefault(name, []).append(absent)
                 else:
                     placed = place(run, points, x=x)
                     one = series_block(run_id, placed, pixels=pixels, lo=lo, hi=hi)
                     blocks.setdefault(name, []).append(one)
         return _RunBlocks(_position(run_id, run), blocks, missing)
 
-    async def ask_all(query: Callable[[str, RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
-        async def ask(run_id: str) -> _RunBlocks:
+    async def query_all(query: Callable[[str, RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
+        async def query_one(run_id: str) -> _RunBlocks:
             try:
                 return await reader.query_run(run_id, lambda run: query(run_id, run))
             except EpochalError as error:
-                told = {name: [wire.Missing(run_id, name, 0, str(error))] for name in names}
-                return _RunBlocks(None, missing=told)
+                missing = {name: [wire.Missing(run_id, name, 0, str(error))] for name in names}
+                return _RunBlocks(None, missing=missing)
 
-        found = await asyncio.gather(*map(ask, run_ids))
+        found = await asyncio.gather(*map(query_one, run_ids))
         return dict(zip(run_ids, found, strict=True))
 
     def tag_of(found: Mapping[str, _RunBlocks]) -> str:
         return etag_of(request.url.query.encode(), msgspec.json.encode(_positions(found)))
 
     if "if-none-match" in request.headers:
-        # Points are read only where the browser does not hold them.
-        tag = tag_of(await ask_all(lambda run_id, run: _RunBlocks(_position(run_id, run))))
-        if is_known(request, tag):
+        # Points are read only where the client does not have them.
+        tag = tag_of(await query_all(lambda run_id, run: _RunBlocks(_position(run_id, run))))
+        if matches_etag(request, tag):
             return await body_response(request, b"", media_type=wire.SERIES_MEDIA_TYPE, tag=tag)
-    found = await ask_all(blocks_of)
+    found = await query_all(blocks_of)
 
     def body() -> bytes:
         by_name = [(name, one) for name in names for one in found.values()]
         return series_body(
-            [series_block for name, one in by_name for series_block in one.blocks.get(name, ())],
-            missing=[told for name, one in by_name for told in one.missing.get(name, ())],
+            [block for name, one in by_name for block in one.blocks.get(name, ())],
+            missing=[each for name, one in by_name for each in one.missing.get(name, ())],
             positions=_positions(found),
         )
 
@@ -203,17 +224,6 @@ async def series(request: Request) -> Response:
     return await body_response(
         request, encoded, media_type=wire.SERIES_MEDIA_TYPE, tag=tag_of(found)
     )
-
-
-async def run_response(request: Request, query: Callable[[RunView], Any]) -> Response:
-    """What a question about the run in a request's path comes to, as JSON."""
-    found = await server_state(request).reader.query_run(run_id_of(request), query)
-    return await json_response(request, found)
-
-
-def run_id_of(request: Request) -> str:
-    """The id in a request's path."""
-    return str(request.path_params["run_id"])
 
 
 def _position(run_id: str, run: RunView) -> str:
@@ -225,7 +235,7 @@ def _positions(found: Mapping[str, _RunBlocks]) -> dict[str, str]:
 
 
 def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[int]:
-    """The ranks that have a series; rank 0 where none has, so that it is told missing."""
+    """The ranks that have a series; rank 0 where none has, to be reported as missing."""
     for metric in run.metrics():
         if metric.name == name and axis in (None, metric.axis):
             return metric.ranks

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
 from epochal.server import wire
-from epochal.server.handlers import run_id_of, run_response
+from epochal.server.responses import run_id_of, run_response
 from epochal.server.state import server_state
-from epochal.server.state_changes import StateChanges, ThrottleChange
+from epochal.server.state_changes import StateChangeCache, StateChanges, ThrottleChange
 from epochal.store.along import place
 from epochal.store.answers import Entry, Series
 from epochal.store.store import RunView
@@ -47,6 +47,11 @@ async def marks(request: Request) -> Response:
     """``…/marks``: restarts, epochs, checkpoints, phases and throttled GPUs."""
     cache, run_id = server_state(request).state_changes, run_id_of(request)
     return await run_response(request, lambda run: marks_of(run, cache.read(run, run_id)))
+
+
+def run_marks(run: RunView) -> wire.MarkList:
+    """Every mark of a run that is read once."""
+    return marks_of(run, StateChangeCache().read(run, run.info.id))
 
 
 def marks_of(run: RunView, changes: StateChanges) -> wire.MarkList:

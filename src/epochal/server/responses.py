@@ -1,17 +1,25 @@
-"""Bodies as responses: entity tags, compression where it helps, and errors as one sentence."""
+"""Responses with entity tags, gzip where it helps, and errors as one sentence.
+
+Starlette's ``GZipMiddleware`` compresses in the event loop, which a series of 100 MB would block
+for seconds, and it compresses images again. Here large bodies are compressed in a thread, and a
+body that does not shrink is sent as it is. Starlette has no entity tags for computed bodies.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from epochal.server.state import server_state
 from epochal.server.wire import Problem
+from epochal.store.store import RunView
 
 MAX_JSON_BYTES = 64 * 1024 * 1024
 _MIN_GZIP_BYTES = 1024
@@ -19,12 +27,25 @@ _LARGE = 256 * 1024
 
 
 async def json_response(request: Request, value: Any, *, status: int = 200) -> Response:
-    """A JSON body; nan and infinities in it are null."""
+    """A JSON body; nan and infinities become null."""
     body = msgspec.json.encode(value)
     if len(body) > MAX_JSON_BYTES:
-        sentence = f"the answer would have more than {MAX_JSON_BYTES} bytes: ask for less at once."
+        sentence = (
+            f"the response would have more than {MAX_JSON_BYTES} bytes: request less at once."
+        )
         return error_response(413, sentence)
     return await body_response(request, body, media_type="application/json", status=status)
+
+
+async def run_response(request: Request, query: Callable[[RunView], Any]) -> Response:
+    """The result of a query of the run in a request's path, as JSON."""
+    found = await server_state(request).reader.query_run(run_id_of(request), query)
+    return await json_response(request, found)
+
+
+def run_id_of(request: Request) -> str:
+    """The run id in a request's path."""
+    return str(request.path_params["run_id"])
 
 
 async def body_response(
@@ -36,12 +57,12 @@ async def body_response(
     status: int = 200,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """A body that the browser may keep as long as its tag stands; ``tag`` defaults to its hash."""
+    """A body with an entity tag, by default its hash; 304 where the client has this version."""
     tag = etag_of(body) if tag is None else tag
-    kept = {"etag": tag, "cache-control": "private, no-cache", "vary": "accept-encoding"}
-    kept.update(headers or {})
-    if is_known(request, tag):
-        return Response(status_code=304, headers=kept)
+    sent_headers = {"etag": tag, "cache-control": "private, no-cache", "vary": "accept-encoding"}
+    sent_headers.update(headers or {})
+    if matches_etag(request, tag):
+        return Response(status_code=304, headers=sent_headers)
     if len(body) >= _MIN_GZIP_BYTES and _accepts_gzip(request):
         if len(body) < _LARGE:
             compressed = _compress(body)
@@ -49,8 +70,8 @@ async def body_response(
             compressed = await asyncio.to_thread(_compress, body)
         if len(compressed) < 0.9 * len(body):
             body = compressed
-            kept["content-encoding"] = "gzip"
-    return Response(body, status_code=status, media_type=media_type, headers=kept)
+            sent_headers["content-encoding"] = "gzip"
+    return Response(body, status_code=status, media_type=media_type, headers=sent_headers)
 
 
 def etag_of(*parts: bytes) -> str:
@@ -61,16 +82,16 @@ def etag_of(*parts: bytes) -> str:
     return f'W/"{digest.hexdigest()}"'
 
 
-def is_known(request: Request, tag: str) -> bool:
-    """Whether the browser holds the body of this tag already."""
-    params = request.headers.get("if-none-match", "")
-    return request.method in ("GET", "HEAD") and tag in (one.strip() for one in params.split(","))
+def matches_etag(request: Request, tag: str) -> bool:
+    """Whether the client already has the body with this tag."""
+    given = request.headers.get("if-none-match", "")
+    return request.method in ("GET", "HEAD") and tag in (one.strip() for one in given.split(","))
 
 
 def error_response(
     status: int, sentence: str, *, headers: dict[str, str] | None = None
 ) -> Response:
-    """An error as the client sees it."""
+    """An error as a ``Problem`` body."""
     return Response(
         msgspec.json.encode(Problem(sentence)),
         status_code=status,

@@ -10,16 +10,23 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from epochal.errors import UsageError
-from epochal.server import params
 from epochal.server.broadcaster import MAX_STREAMS, Subscription, encode_event
 from epochal.server.cursor import Cursors, parse_cursors
+from epochal.server.params import Param, bool_param, ranks_param, str_params
 from epochal.server.responses import error_response
 from epochal.server.state import server_state
 from epochal.server.updates import UpdateFilter
 from epochal.server.wire import ResetEvent
 
-MAX_RUNS = 256
-MAX_NAMES = 512
+RUNS = str_params("run", most=256)
+NAMES = str_params("name", most=512)
+RANKS = ranks_param()
+KINDS = str_params("kind", most=64)
+LIVE = bool_param("live", note="1: with readings of the machines")
+# A cursor has a limit of its own, and one that is invalid resets the stream.
+SINCE = Param(
+    "since", lambda query: query.getlist("since"), "readonly string[]", is_repeatable=True
+)
 _HEADERS = {
     "cache-control": "no-store",
     "content-type": "text/event-stream; charset=utf-8",
@@ -73,13 +80,11 @@ async def events(request: Request) -> Response:
         sentence = f"{MAX_STREAMS} event streams are already open."
         return error_response(503, sentence, headers={"retry-after": "10"})
     subscription = Subscription(
-        runs=params.texts(request, "run", most=MAX_RUNS),
+        runs=RUNS(request),
         update_filter=UpdateFilter(
-            names=params.texts(request, "name", most=MAX_NAMES),
-            ranks=params.ranks(request),
-            kinds=params.texts(request, "kind", most=64),
+            names=NAMES(request), ranks=RANKS(request), kinds=KINDS(request)
         ),
-        live=params.flag(request, "live"),
+        live=LIVE(request),
     )
     since, is_known = _since(request)
     listener = await broadcaster.subscribe(subscription, since)
@@ -98,7 +103,7 @@ async def events(request: Request) -> Response:
 
 def _since(request: Request) -> tuple[Cursors | None, bool]:
     """The client's position, None without one; False beside it for one that is invalid."""
-    given = [*request.query_params.getlist("since"), request.headers.get("last-event-id", "")]
+    given = [*SINCE(request), request.headers.get("last-event-id", "")]
     given = [one for one in given if one]
     try:
         return (parse_cursors(given) if given else None), True

@@ -19,18 +19,6 @@ XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
 AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
 MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]
-# What entries are asked for by; each is an address below a run's.
-EntryKind = Literal[
-    "histograms",
-    "texts",
-    "blobs",
-    "findings",
-    "graph",
-    "log",
-    "experts",
-    "phases",
-    "timeline",
-]
 StateName = Literal[
     "waiting",
     "running",
@@ -350,20 +338,19 @@ class Knots(msgspec.Struct, frozen=True):
 
 
 class ArchiveBody(msgspec.Struct, frozen=True):
-    """What a saved page holds, in its element ``epochal-archive``; everything by a run's id.
+    """The data of an archive, in its element ``epochal-archive``.
 
     ``made`` is when it was saved. ``runs`` has ``config`` and the summaries of the headline roles.
-    ``series`` are series bodies along steps, in base64, as they are or compressed with gzip;
-    ``axes`` translates steps to other axes. ``blobs`` are ``data:`` addresses by file.
+    ``responses`` are those of the endpoints of a run, by run id and endpoint name. ``series`` are
+    series bodies along steps, in base64, plain or compressed with gzip; ``axes`` converts steps to
+    other axes. ``blobs`` are ``data:`` URLs by run id and file.
     """
 
     wire: int
     made: float
     runs: RunList
-    details: dict[str, RunDetail]
     axes: dict[str, dict[XKind, Knots]]
-    marks: dict[str, MarkList]
-    entries: dict[str, dict[EntryKind, EntryList]]
+    responses: dict[str, dict[str, Any]]
     blobs: dict[str, dict[str, str]]
     series: list[str]
 
@@ -396,18 +383,11 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
     "heartbeat": HeartbeatEvent,
 }
 
-# Every type that travels on its own; what they hold is found from here.
-BODIES: tuple[type[msgspec.Struct], ...] = (
-    RunList,
-    RunDetail,
-    Labels,
+# Types that are not the response of an endpoint; those are found in the endpoint table.
+OTHER_BODIES: tuple[type[msgspec.Struct], ...] = (
     LabelsChange,
-    EntryList,
-    MarkList,
-    RecordPage,
     SeriesHeader,
     Problem,
-    Health,
     ArchiveBody,
     *EVENTS.values(),
 )

@@ -127,7 +127,8 @@ function FullChart({ page }: { readonly page: Page }): JSX.Element {
   );
 }
 
-export const chartsPanel: Panel = {
+export const panel: Panel = {
+  order: 20,
   id: "charts",
   title: "Charts",
   shortcut: "c",

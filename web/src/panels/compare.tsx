@@ -23,7 +23,7 @@ import type { Panel, PanelProps } from "./panel.ts";
 import "./parts/section.css";
 import "./compare.css";
 
-export const comparePanel: Panel = { id: "compare", title: "Compare", shortcut: "v", component: Compare };
+export const panel: Panel = { order: 30, id: "compare", title: "Compare", shortcut: "v", component: Compare };
 
 const MODES = [
   { value: "table", label: "Table" }, { value: "parallel", label: "Parallel" }, { value: "scatter", label: "Scatter" },

@@ -16,7 +16,7 @@ import { Section } from "./parts/section.tsx";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-export const configPanel: Panel = { id: "config", title: "Config", shortcut: "n", component: Config };
+export const panel: Panel = { order: 130, id: "config", title: "Config", shortcut: "n", component: Config };
 
 function Config({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <ConfigOf key={run.id} page={page} run={run} />}</OfFocus>;

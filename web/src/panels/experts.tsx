@@ -28,7 +28,7 @@ const CHART_HEIGHT = 200;
 /** What routers are judged by, first. */
 const MEASURES = ["load_imbalance", "expert_utilization", "max_expert_fraction", "load_cv", "router_entropy", "aux_loss", "z_loss", "router_confidence"];
 
-export const expertsPanel: Panel = { id: "experts", title: "Experts", shortcut: "y", component: Experts };
+export const panel: Panel = { order: 60, id: "experts", title: "Experts", shortcut: "y", component: Experts };
 
 function Experts({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <ExpertsOf key={run.id} page={page} run={run} />}</OfFocus>;
@@ -39,7 +39,7 @@ function ExpertsOf({ page, run }: { readonly page: Page; readonly run: RunRow })
   const newest = useEntries(page, "experts", run.id, { limit: 1 });
   const size = useMemo(() => newest.list?.entries.flatMap((entry) => expertLoadOf(entry) ?? [])[0]?.shares.length ?? null, [newest.list]);
   const limit = size === null ? 0 : Math.max(2, Math.min(MOST_STEPS, Math.floor(MOST_SHARES / size)));
-  const all = useEntries(page, "experts", size === null ? null : run.id, { limit, isSpread: true });
+  const all = useEntries(page, "experts", size === null ? null : run.id, { limit, spread: true });
   const loads = useMemo(() => (all.list?.entries ?? []).flatMap((entry) => expertLoadOf(entry) ?? []), [all.list]);
   const measures = MEASURES.flatMap((name) => page.metrics.value.find((metric) => metric.name === `moe/${name}`) ?? []);
   const isKnown = newest.list !== null && page.details.of(run.id).value !== null;

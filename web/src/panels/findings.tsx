@@ -19,7 +19,7 @@ import "./findings.css";
 
 const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", info: "i" };
 
-export const findingsPanel: Panel = { id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
+export const panel: Panel = { order: 110, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
 
 function Findings({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <FindingsOf page={page} run={run} />}</OfFocus>;

@@ -20,7 +20,7 @@ import "./graph.css";
 const WHOLE: Placement = { scale: 1, x: 0, y: 0 };
 const ZOOM_STEP = 1.25;
 
-export const graphPanel: Panel = { id: "graph", title: "Graph", shortcut: "g", component: Graph };
+export const panel: Panel = { order: 100, id: "graph", title: "Graph", shortcut: "g", component: Graph };
 
 function Graph({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <GraphOf key={run.id} page={page} run={run} />}</OfFocus>;

@@ -27,7 +27,7 @@ import "./histograms.css";
 const MOST_STEPS = 150;
 const HEIGHT = 220;
 
-export const histogramsPanel: Panel = { id: "histograms", title: "Histograms", shortcut: "h", component: Histograms };
+export const panel: Panel = { order: 70, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms };
 
 function Histograms({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</OfFocus>;
@@ -72,7 +72,7 @@ interface HistogramSectionProps {
 
 function HistogramSection({ page, run, name, isBands }: HistogramSectionProps): JSX.Element {
   const [root, isNear] = useNear(page.lazy);
-  const { list } = useEntries(page, "histograms", isNear ? run.id : null, { name, limit: MOST_STEPS, isSpread: true });
+  const { list } = useEntries(page, "histograms", isNear ? run.id : null, { name, limit: MOST_STEPS, spread: true });
   const histograms = useMemo(() => (list?.entries ?? []).flatMap((entry) => distributionOf(entry) ?? []), [list]);
   const num = list?.total ?? 0;
   const note = num === 0 ? undefined : num > histograms.length ? `${histograms.length} of ${formatWhole(num)} steps` : `${num} steps`;

@@ -29,14 +29,14 @@ interface Blob {
   readonly caption: string | null;
 }
 
-export const imagesPanel: Panel = { id: "images", title: "Images", shortcut: "i", component: Images };
+export const panel: Panel = { order: 90, id: "images", title: "Images", shortcut: "i", component: Images };
 
 function Images({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <ImagesOf key={run.id} page={page} run={run} />}</OfFocus>;
 }
 
 function ImagesOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
-  const { list, problem } = useEntries(page, "blobs", run.id, { limit: MOST, isSpread: true });
+  const { list, problem } = useEntries(page, "blobs", run.id, { limit: MOST, spread: true });
   const chosen = page.view.text("image-step");
   const [opened, setOpened] = useState<Blob | null>(null);
   const blobs = useMemo(() => (list?.entries ?? []).flatMap((entry) => blobOf(entry) ?? []), [list]);

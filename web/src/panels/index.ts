@@ -1,32 +1,10 @@
-/** Every panel, in the order of its tab. */
+/** Every panel, in the order of its tab: each file of this folder that exports a `panel`. */
 
-import { chartsPanel } from "./charts.tsx";
-import { comparePanel } from "./compare.tsx";
-import { configPanel } from "./config.tsx";
-import { expertsPanel } from "./experts.tsx";
-import { findingsPanel } from "./findings.tsx";
-import { graphPanel } from "./graph.tsx";
-import { histogramsPanel } from "./histograms.tsx";
-import { imagesPanel } from "./images.tsx";
-import { logPanel } from "./log.tsx";
-import { overviewPanel } from "./overview.tsx";
 import type { Panel } from "./panel.ts";
-import { performancePanel } from "./performance.tsx";
-import { systemPanel } from "./system.tsx";
-import { textPanel } from "./text.tsx";
 
-export const PANELS: readonly Panel[] = [
-  overviewPanel,
-  chartsPanel,
-  comparePanel,
-  performancePanel,
-  systemPanel,
-  expertsPanel,
-  histogramsPanel,
-  textPanel,
-  imagesPanel,
-  graphPanel,
-  findingsPanel,
-  logPanel,
-  configPanel,
-];
+const modules = import.meta.glob<{ readonly panel?: Panel }>("./*.tsx", { eager: true });
+
+export const PANELS: readonly Panel[] = Object.values(modules)
+  .map(({ panel }) => panel)
+  .filter((panel) => panel !== undefined)
+  .sort((one, other) => one.order - other.order);

@@ -33,7 +33,7 @@ const LEAST: Readonly<Record<string, readonly Level[]>> = {
   error: ["error"],
 };
 
-export const logPanel: Panel = { id: "log", title: "Log", shortcut: "l", component: Log };
+export const panel: Panel = { order: 120, id: "log", title: "Log", shortcut: "l", component: Log };
 
 function Log({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <LogOf key={run.id} page={page} run={run} />}</OfFocus>;
@@ -45,7 +45,7 @@ function LogOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
   const search = searchOf(page, "log-find");
   const [limit, setLimit] = useState(FIRST_LINES);
   const kinds = KINDS[kind.value];
-  const { list, problem } = useEntries(page, "log", run.id, { limit, ...(kinds === undefined ? {} : { kinds }) });
+  const { list, problem } = useEntries(page, "log", run.id, { limit, ...(kinds === undefined ? {} : { kind: kinds }) });
   const lines = useMemo(() => (list?.entries ?? []).map(logLine).reverse(), [list]);
   const levels = LEAST[least.value] ?? LEAST["all"]!;
   const shown = lines.filter(({ level, word, text }) => levels.includes(level) && search.matches(`${word} ${text}`));

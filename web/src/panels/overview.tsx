@@ -179,4 +179,4 @@ function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }
   );
 }
 
-export const overviewPanel: Panel = { id: "overview", title: "Overview", shortcut: "o", component: Overview };
+export const panel: Panel = { order: 10, id: "overview", title: "Overview", shortcut: "o", component: Overview };

@@ -1,4 +1,4 @@
-/** What a panel is: one tab of the page. Each is one file of this folder and one line in `panels/index.ts`. */
+/** A panel is one tab of the page: one file of this folder that exports it as `panel`, with its style beside it. */
 
 import type { ComponentType } from "preact";
 
@@ -9,12 +9,14 @@ export interface PanelProps {
 }
 
 export interface Panel {
-  /** Stands in the address as `panel=`; never changes once released. */
+  /** Part of the URL as `panel=`; never changes once released. */
   readonly id: string;
   readonly title: string;
+  /** Where its tab stands: tabs ascend by this number. */
+  readonly order: number;
   /** The key that opens it. */
   readonly shortcut: string;
-  /** Mounted while its tab is open. Reads signals of the page; everything a colleague should see goes through `page.view`. */
+  /** Mounted while its tab is open. Reads signals of the page; state that a shared link restores goes through `page.view`. */
   readonly component: ComponentType<PanelProps>;
   /** A number beside the title; undefined for none. Reads signals. */
   readonly count?: (page: Page) => number | undefined;

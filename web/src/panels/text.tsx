@@ -19,7 +19,7 @@ import "./text.css";
 const MOST_STEPS = 400;
 const MOST_RUNS = 6;
 
-export const textPanel: Panel = { id: "text", title: "Text", shortcut: "t", component: Text };
+export const panel: Panel = { order: 80, id: "text", title: "Text", shortcut: "t", component: Text };
 
 function Text({ page }: PanelProps): JSX.Element {
   return <OfFocus page={page}>{(run) => <TextOf key={run.id} page={page} run={run} />}</OfFocus>;
@@ -44,7 +44,7 @@ function Samples({ page, run, names }: { readonly page: Page; readonly run: RunR
   const chosenStep = page.view.text("text-step");
   const beside = page.view.text("text-beside", "runs");
   const name = names.includes(chosenName.value) ? chosenName.value : (names[0] ?? "");
-  const { list } = useEntries(page, "texts", name === "" ? null : run.id, { name, limit: MOST_STEPS, isSpread: true });
+  const { list } = useEntries(page, "texts", name === "" ? null : run.id, { name, limit: MOST_STEPS, spread: true });
   const steps = useMemo(() => stepsOf(list?.entries ?? []), [list]);
   const wanted = parseStep(chosenStep.value);
   const others = page.runs.shown.value.filter(({ id }) => id !== run.id).slice(0, MOST_RUNS - 1);
@@ -79,7 +79,7 @@ function Samples({ page, run, names }: { readonly page: Page; readonly run: RunR
 /** The same text of another run, at the same step or the last one before it. */
 function OtherSample(props: { readonly page: Page; readonly run: RunRow; readonly name: string; readonly step: number | null; readonly base: string | null }): JSX.Element {
   const { page, run, name, step, base } = props;
-  const { list } = useEntries(page, "texts", run.id, { name, limit: MOST_STEPS, isSpread: true });
+  const { list } = useEntries(page, "texts", run.id, { name, limit: MOST_STEPS, spread: true });
   const steps = useMemo(() => stepsOf(list?.entries ?? []), [list]);
   return <Sample page={page} run={run} entry={entryAt(list?.entries ?? [], stepAtOrBefore(steps, step))} base={base} />;
 }

@@ -7,11 +7,11 @@ import { signal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import { lowerBound } from "../chart/series.ts";
-import { WIRE_VERSION } from "../wire.ts";
-import type { ArchiveBody, EntryList, EntryRow, Knots, RunDetail, RunRow, SeriesHead, XKind } from "../wire.ts";
+import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
+import type { ArchiveBody, EntryKind, EntryList, EntryRow, Knots, RunDetail, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
-import type { Connection, EntriesRequest, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
+import type { Connection, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
 
 export const ARCHIVE_ELEMENT = "epochal-archive";
 
@@ -33,25 +33,32 @@ export function createArchiveSource(body: ArchiveBody): Source {
     answersQueries: false,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
-      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, body.details[row.id])) };
+      return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };
     },
-    async run(id) {
-      const detail = body.details[id];
-      if (detail === undefined) throw new SourceError("This run is not in this file.", 404);
-      return { ...detail, exports: [] };
+    async get(endpoint, run, params) {
+      const response = responsesOf(body, run)[endpoint];
+      if (isEntryKind(endpoint)) return chosenEntries(response as EntryList | undefined, params as EntryParams) as RunResponses[typeof endpoint];
+      if (response === undefined) throw new SourceError("This run is not in this file.", 404);
+      return response;
     },
     series: async (request) => chosen(await parts(), request, body),
-    async entries(kind, run, request = {}) {
-      return chosenEntries(body.entries[run]?.[kind], request);
-    },
-    marks: async (run) => body.marks[run] ?? { marks: [] },
     blobAddress: (run, file) => body.blobs[run]?.[file] ?? "data:,",
     exportAddress: () => null,
     follow: () => ({ want: () => undefined, close: () => undefined }),
   };
 }
 
-/** Details have what every metric amounts to; rows only the headlines. */
+type EntryParams = RunParams[EntryKind] & { readonly rank?: number | "all" | readonly number[]; readonly kind?: readonly string[] };
+
+function isEntryKind(endpoint: string): endpoint is EntryKind {
+  return endpoint in ENTRY_KINDS;
+}
+
+function responsesOf(body: ArchiveBody, run: string): Partial<RunResponses> {
+  return body.responses[run] ?? {};
+}
+
+/** Details have the summary of every metric; rows only the headlines. */
 function withSummaries(row: RunRow, names: readonly string[], detail: RunDetail | undefined): RunRow {
   const summary = { ...row.summary };
   for (const name of names) {
@@ -88,10 +95,10 @@ function firstAxis(parts: readonly SeriesPart[], { run, name, rank }: SeriesHead
   return (["step", "epoch", "time"] as const).find((axis) => axes.includes(axis)) ?? "step";
 }
 
-function along(part: SeriesPart, x: XKind, { axes, details }: ArchiveBody): SeriesPart {
+function along(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
   const { head, data, times } = part;
   if (x === head.x) return part;
-  const created = details[head.run]?.row.created ?? null;
+  const created = responsesOf(body, head.run).run?.row.created ?? null;
   const isTimed = x === "wall" || x === "relative";
   const start = x === "relative" ? created : 0;
   if (isTimed && start !== null) {
@@ -101,7 +108,7 @@ function along(part: SeriesPart, x: XKind, { axes, details }: ArchiveBody): Seri
       return { head: { ...head, x }, data: { ...data, x: at }, times };
     }
   }
-  const knots = head.axis === "step" ? axes[head.run]?.[isTimed ? "wall" : x] : undefined;
+  const knots = head.axis === "step" ? body.axes[head.run]?.[isTimed ? "wall" : x] : undefined;
   if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
   return moved(part, x, (at) => translated(knots, at) - (isTimed ? start! : 0));
 }
@@ -143,19 +150,19 @@ function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
   return { head: { ...head, count: kept.last.length, points: kept.count.reduce((sum, one) => sum + one, 0) }, data: kept, times: null };
 }
 
-function chosenEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, isSpread = false, rank, kinds }: EntriesRequest): EntryList {
+function chosenEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, spread = false, rank, kind }: EntryParams = {}): EntryList {
   const all = (list?.entries ?? []).filter((entry) => (name === undefined || entry.name === name)
-    && (rank === undefined || rank === "all" || entry.rank === rank) && (kinds === undefined || kinds.includes(entry.kind)));
+    && (rank === undefined || rank === "all" || entry.rank === rank) && (kind === undefined || kind.includes(entry.kind)));
   const end = Math.max(0, all.length - offset);
   return {
-    entries: isSpread ? spread(all, limit) : all.slice(Math.max(0, end - limit), end),
+    entries: spread ? spreadOver(all, limit) : all.slice(Math.max(0, end - limit), end),
     names: list?.names ?? {},
     total: all.length,
     offset,
   };
 }
 
-function spread(entries: readonly EntryRow[], limit: number): EntryRow[] {
+function spreadOver(entries: readonly EntryRow[], limit: number): EntryRow[] {
   if (entries.length <= limit) return [...entries];
   return Array.from({ length: limit }, (_, index) => entries[Math.round((index / Math.max(1, limit - 1)) * (entries.length - 1))]!);
 }

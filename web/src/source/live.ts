@@ -1,26 +1,25 @@
-/** Answers from the server that the page was loaded from. Every address is relative, so that a proxy may serve it under any path. */
+/** Responses of the server that the page was loaded from. Every URL is relative, so that a proxy may serve the page under any path. */
 
-import type { EntryList, Labels, LabelsChange, MarkList, Problem, RunDetail, RunList } from "../wire.ts";
+import { PATHS } from "../wire.ts";
+import type { Labels, LabelsChange, Problem, RunList, RunResponses } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createLiveFeed } from "./feed.ts";
 import { SourceError } from "./source.ts";
-import type { EntriesRequest, RunsRequest, SeriesRequest, Source } from "./source.ts";
+import type { RunsRequest, SeriesRequest, Source } from "./source.ts";
 
-type Value = string | number | boolean | undefined;
+type Value = string | number | boolean | undefined | readonly (string | number)[];
 
 export function createLiveSource(): Source {
   const feed = createLiveFeed();
   return {
     connection: feed.connection,
     answersQueries: true,
-    runs: async (request) => (await json(`api/runs?${runsQuery(request)}`)) as RunList,
-    run: async (id) => (await json(`api/runs/${encodeURIComponent(id)}`)) as RunDetail,
-    series: async (request) => decodeSeries(await (await ask(`api/series?${seriesQuery(request)}`)).arrayBuffer()),
-    entries: async (kind, run, request = {}) => (await json(`api/runs/${encodeURIComponent(run)}/${kind}?${entriesQuery(request)}`)) as EntryList,
-    marks: async (run) => (await json(`api/runs/${encodeURIComponent(run)}/marks`)) as MarkList,
-    blobAddress: (run, file) => `api/runs/${encodeURIComponent(run)}/blob/${encodeURIComponent(file)}`,
-    exportAddress: (run, format) => `api/runs/${encodeURIComponent(run)}/export?format=${encodeURIComponent(format)}`,
-    relabel: async (run, change: LabelsChange) => (await json(`api/runs/${encodeURIComponent(run)}/labels`, {
+    runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
+    get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
+    series: async (request) => decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()),
+    blobAddress: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
+    exportAddress: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
+    relabel: async (run, change: LabelsChange) => (await json(pathOf("labels", run), {
       method: "PATCH",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(change),
@@ -29,26 +28,27 @@ export function createLiveSource(): Source {
   };
 }
 
-function runsQuery({ query, order, offset, limit, withConfig, summaries = [] }: RunsRequest): URLSearchParams {
-  return parameters({ query, order, offset, limit, config: withConfig }, { summary: summaries });
+function pathOf(endpoint: keyof typeof PATHS, run: string): string {
+  return PATHS[endpoint].replace("{run}", encodeURIComponent(run));
+}
+
+function runsQuery({ query, order, offset, limit, withConfig, summaries }: RunsRequest): URLSearchParams {
+  return queryOf({ query, order, offset, limit, config: withConfig, summary: summaries });
 }
 
 export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels }: SeriesRequest): URLSearchParams {
-  const rank = ranks === "all" ? ["all"] : (ranks ?? []).map(String);
-  return parameters({ x, axis, lo, hi, pixels }, { name: names, run: runs, rank });
+  return queryOf({ x, axis, lo, hi, pixels, name: names, run: runs, rank: ranks });
 }
 
-function entriesQuery({ name, offset, limit, isSpread, rank, kinds = [] }: EntriesRequest): URLSearchParams {
-  return parameters({ name, offset, limit, spread: isSpread, rank }, { kind: kinds });
-}
-
-function parameters(single: Readonly<Record<string, Value>>, several: Readonly<Record<string, readonly string[]>>): URLSearchParams {
-  const all = new URLSearchParams();
-  for (const [name, value] of Object.entries(single)) {
-    if (value !== undefined) all.set(name, typeof value === "boolean" ? String(Number(value)) : String(value));
+function queryOf(params: Readonly<Record<string, Value>>): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(params)) {
+    if (value === undefined) continue;
+    for (const one of Array.isArray(value) ? (value as readonly (string | number)[]) : [value]) {
+      query.append(name, typeof one === "boolean" ? String(Number(one)) : String(one));
+    }
   }
-  for (const [name, values] of Object.entries(several)) for (const value of values) all.append(name, value);
-  return all;
+  return query;
 }
 
 async function json(address: string, init?: RequestInit): Promise<unknown> {
@@ -61,7 +61,7 @@ async function ask(address: string, init?: RequestInit): Promise<Response> {
     response = await fetch(address, init);
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    throw new SourceError("The server does not answer.", 0);
+    throw new SourceError("The server does not respond.", 0);
   }
   if (!response.ok) throw new SourceError(await sentenceOf(response), response.status);
   return response;
@@ -74,6 +74,6 @@ async function sentenceOf(response: Response): Promise<string> {
   } catch (error) {
     // A proxy's own page, perhaps.
     if (!(error instanceof SyntaxError)) throw error;
-    return `The server answered ${response.status} ${response.statusText}.`;
+    return `The server responded ${response.status} ${response.statusText}.`;
   }
 }

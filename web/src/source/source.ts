@@ -7,7 +7,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import type {
-  AxisName, EntryKind, EntryList, EntryRow, Labels, LabelsChange, LiveEvent, MarkList, Missing, Points, ResetEvent, RunDetail, RunList, RunRow, RunsEvent, SeriesHead, XKind,
+  AxisName, EntryRow, Labels, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, XKind,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -48,17 +48,6 @@ export interface SeriesAnswer {
   readonly missing: readonly Missing[];
   /** How far each run had been read. */
   readonly positions: Readonly<Record<string, string>>;
-}
-
-export interface EntriesRequest {
-  readonly name?: string;
-  readonly offset?: number;
-  readonly limit?: number;
-  /** Evenly over all steps, instead of the newest. */
-  readonly isSpread?: boolean;
-  readonly rank?: number | "all";
-  /** Of the log only: the kinds of record. */
-  readonly kinds?: readonly string[];
 }
 
 /** What one run recorded between two positions. */
@@ -105,10 +94,9 @@ export interface Source {
   /** Whether `runs` chooses by a query; a saved page cannot. */
   readonly answersQueries: boolean;
   runs(request: RunsRequest): Promise<RunList>;
-  run(id: string): Promise<RunDetail>;
+  /** The response of an endpoint of one run; the endpoint table of the server declares them. */
+  get<Endpoint extends RunEndpoint>(endpoint: Endpoint, run: string, params?: RunParams[Endpoint]): Promise<RunResponses[Endpoint]>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
-  entries(kind: EntryKind, run: string, request?: EntriesRequest): Promise<EntryList>;
-  marks(run: string): Promise<MarkList>;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobAddress(run: string, file: string): string;
   /** Address of a whole run as a file; null where there is no server to make it. */

@@ -2,8 +2,9 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import type { EntriesRequest, SeriesPart } from "../source/source.ts";
-import type { EntryKind, EntryList } from "../wire.ts";
+import type { SeriesPart } from "../source/source.ts";
+import { ENTRY_KINDS } from "../wire.ts";
+import type { EntryKind, EntryList, RunParams } from "../wire.ts";
 import type { CellRequest } from "./book.ts";
 import type { Page } from "./page.ts";
 
@@ -16,23 +17,11 @@ export interface Entries {
 const NOTHING: Entries = { list: null, problem: null };
 const AGAIN_MS = 1000;
 
-/** The record kinds whose arrival changes an answer; the log takes what it is asked for. */
-const KINDS: Readonly<Record<EntryKind, readonly string[]>> = {
-  histograms: ["histogram"],
-  texts: ["text"],
-  blobs: ["blob"],
-  findings: ["finding"],
-  graph: ["graph"],
-  experts: ["experts"],
-  phases: ["phases"],
-  timeline: ["timeline", "span"],
-  log: ["message", "event", "epoch", "eval", "resume", "finish", "finding"],
-};
-
 /** Records of a run that are not numbers; asked for again, at most once a second, when more of them were recorded. */
-export function useEntries(page: Page, kind: EntryKind, run: string | null, request: EntriesRequest = {}): Entries {
+export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: string | null, params?: RunParams[Kind]): Entries {
+  const recordKinds: readonly string[] = ENTRY_KINDS[kind];
   const [state, setState] = useState<{ readonly key: string; readonly entries: Entries }>({ key: "", entries: NOTHING });
-  const key = JSON.stringify([kind, run, request]);
+  const key = JSON.stringify([kind, run, params]);
   useEffect(() => {
     if (run === null) return undefined;
     let isOver = false;
@@ -41,7 +30,7 @@ export function useEntries(page: Page, kind: EntryKind, run: string | null, requ
     const ask = (): void => {
       isAsked = true;
       isOutdated = false;
-      page.source.entries(kind, run, request).then(
+      page.source.get(kind, run, params).then(
         (list) => !isOver && setState({ key, entries: { list, problem: null } }),
         (error: unknown) => !isOver && setState((before) => ({
           key, entries: { list: before.key === key ? before.entries.list : null, problem: error instanceof Error ? error.message : String(error) },
@@ -53,7 +42,7 @@ export function useEntries(page: Page, kind: EntryKind, run: string | null, requ
     };
     ask();
     const stop = page.onNews((news) => {
-      const isOurs = (news.type === "records" && news.run === run && news.entries.some((entry) => KINDS[kind].includes(entry.kind)))
+      const isOurs = (news.type === "records" && news.run === run && news.entries.some((entry) => recordKinds.includes(entry.kind)))
         || (news.type === "reset" && (news.run === null || news.run === run));
       if (!isOurs || page.isPaused.peek()) return;
       if (isAsked) isOutdated = true;

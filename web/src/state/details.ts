@@ -27,7 +27,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
   const ask = (run: string, held: Held): void => {
     held.isAsked = true;
     held.isOutdated = false;
-    source.run(run).then(
+    source.get("run", run).then(
       (detail) => {
         held.detail.value = detail;
       },

@@ -46,7 +46,7 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
   const all = signal<readonly Finding[] | null>(null);
   const internalErrors = signal<readonly InternalError[]>([]);
   const ask = (id: string): void => {
-    source.entries("findings", id, { limit: 5000 }).then(
+    source.get("findings", id, { limit: 5000 }).then(
       ({ entries }) => {
         if (run.peek() !== id) return;
         all.value = findingsOf(id, entries.filter(({ kind }) => kind === "finding"));

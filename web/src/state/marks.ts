@@ -34,7 +34,7 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
   const ask = (id: string): void => {
     clearTimeout(timer);
     dueAt = Infinity;
-    source.marks(id).then(
+    source.get("marks", id).then(
       ({ marks }) => {
         if (run.peek() === id) all.value = marks;
       },

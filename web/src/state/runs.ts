@@ -190,7 +190,7 @@ export function createRuns(source: Source, view: View): Runs {
     rows.value = next;
   };
   const addDetails = (id: string): void => {
-    void source.run(id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), reloadSoon);
+    void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), reloadSoon);
   };
   void load();
 

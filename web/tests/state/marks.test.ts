@@ -7,7 +7,7 @@ import type { EntryRow, Mark } from "../../src/wire.ts";
 
 function made(marks: Mark[]): { asked: string[]; source: Source } {
   const asked: string[] = [];
-  return { asked, source: { marks: async (run: string) => (asked.push(run), { marks }) } as unknown as Source };
+  return { asked, source: { get: async (_: string, run: string) => (asked.push(run), { marks }) } as unknown as Source };
 }
 
 function news(...kinds: string[]): News {

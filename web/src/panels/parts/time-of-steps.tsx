@@ -33,7 +33,7 @@ export interface TimeOfStepsProps {
 
 /** The stretches of a run, the newest last; null until they are known. */
 export function usePhaseRecords({ page, run }: TimeOfStepsProps): readonly StepPhases[] | null {
-  const { list } = useEntries(page, "phases", run.id, { limit: MOST_RECORDS, isSpread: true });
+  const { list } = useEntries(page, "phases", run.id, { limit: MOST_RECORDS, spread: true });
   return useMemo(() => (list === null ? null : list.entries.flatMap((entry) => phasesOf(entry) ?? [])), [list]);
 }
 

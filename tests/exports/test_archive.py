@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from epochal.archive import write_archive
 from epochal.errors import UsageError
-from epochal.exports.html import write
+from epochal.exports.archive import write, write_archive
 from epochal.page.loader import load_page
 from epochal.store.local import LocalStore, load_run
 from tests.store.journals import Journal
@@ -81,7 +80,7 @@ def test_it_holds_the_run_and_every_point_of_its_series(tmp_path: Path) -> None:
     Journal(tmp_path, config={"lr": 0.1}).metrics(0, loss=1.5).metrics(1, loss=0.25).finish()
     body = body_of(saved(tmp_path, "x"))
     assert body["runs"]["rows"][0]["config"] == {"lr": 0.1}
-    assert body["details"]["id-x"]["metrics"][0]["summary"]["last"] == 0.25
+    assert body["responses"]["id-x"]["run"]["metrics"][0]["summary"]["last"] == 0.25
     head, columns = series_of(body, "loss")
     assert head["raw"]
     assert columns[:3] == [[0.0, 1.0], [1.5, 0.25], [1001.0, 1002.0]]
@@ -107,7 +106,7 @@ def test_nothing_that_a_user_wrote_leaves_the_data(tmp_path: Path) -> None:
     assert Elements(text).tags == Elements(saved(empty, "x")).tags
     body = body_of(text)
     assert body["runs"]["rows"][0]["config"] == {NASTY: NASTY}
-    assert body["entries"]["id-x"]["texts"]["entries"][0]["record"]["text"] == NASTY
+    assert body["responses"]["id-x"]["texts"]["entries"][0]["record"]["text"] == NASTY
     assert "\u2028" not in Elements(text).data
 
 
@@ -190,7 +189,7 @@ def test_texts_are_thinned_evenly_and_the_log_keeps_its_newest_lines(tmp_path: P
     for step in range(60):
         journal.add({"log": "text", "step": step, "name": "s", "text": f"{step} " + "x" * 9000})
         journal.add({"log": "message", "level": "info", "text": f"line {step}"})
-    entries = body_of(saved(tmp_path, "x", budget_bytes=tight()))["entries"]["id-x"]
+    entries = body_of(saved(tmp_path, "x", budget_bytes=tight()))["responses"]["id-x"]
     steps = [entry["step"] for entry in entries["texts"]["entries"]]
     assert 1 < len(steps) < 60
     assert (steps[0], steps[-1]) == (0, 59)
@@ -202,7 +201,7 @@ def test_a_text_larger_than_the_budget_is_left_out(tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "text", "step": 0, "name": "s", "text": "x" * 900_000})
     journal.add({"log": "text", "step": 0, "name": "small", "text": "kept"})
     body = body_of(saved(tmp_path, "x", budget_bytes=tight()))
-    texts = body["entries"]["id-x"]["texts"]["entries"]
+    texts = body["responses"]["id-x"]["texts"]["entries"]
     assert [entry["name"] for entry in texts] == ["small"]
 
 
@@ -220,7 +219,7 @@ def test_blobs_are_inside_and_the_newest_has_room_first(tmp_path: Path) -> None:
     body = body_of(saved(tmp_path, "x", budget_bytes=tight()))
     assert list(body["blobs"]["id-x"]) == ["2.png"]
     assert body["blobs"]["id-x"]["2.png"].startswith("data:image/png;base64,AAAA")
-    assert [entry["step"] for entry in body["entries"]["id-x"]["blobs"]["entries"]] == [2]
+    assert [entry["step"] for entry in body["responses"]["id-x"]["blobs"]["entries"]] == [2]
 
 
 def test_a_blob_is_an_image_only_if_it_says_a_known_kind(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""Runs as one HTML file: the page with its answers inside; it opens without a server or network.
+"""Writes an archive: runs as one HTML file that opens without a server or network.
 
-Whatever users named or wrote cannot leave the data: it is JSON in an element that browsers do not
-run, with every character that HTML gives a meaning to escaped, under a policy that lets only the
-page's own script run.
+The file is the page with the responses of the endpoint table inside. Text of users cannot become
+code: it is JSON in an element that browsers do not run, with every HTML character escaped. A policy
+allows the page's own script only.
 """
 
 from __future__ import annotations
@@ -11,31 +11,34 @@ import html
 import re
 import time
 from collections.abc import Sequence
-from typing import TextIO
+from pathlib import Path
+from typing import Any, TextIO
 
 import msgspec
 
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_blobs, pack_entries
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, packed
-from epochal.exports.export import Rows
+from epochal.exports.export import Rows, new_file
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
 from epochal.redact import Redactor
 from epochal.server import wire
-from epochal.server.marks import marks_of
-from epochal.server.rows import run_detail, run_row
-from epochal.server.state_changes import StateChangeCache
+from epochal.server.endpoints import ENDPOINTS
+from epochal.server.entries import EntrySource
+from epochal.server.rows import run_row
+from epochal.store.local import load_run
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000
-# Of what the page itself leaves; series take what the others do not need.
+# Shares of the space beside the page; series take the rest.
 _ENTRIES_SHARE = 0.3
 _BLOBS_SHARE = 0.3
-_LEAST_BYTES = 20_000
+_MIN_BUDGET_BYTES = 100_000
+_MIN_BYTES = 20_000
 _HEADLINES = ("role:loss", "role:eval_loss")
 _ELEMENT = "epochal-archive"
-# In JSON these occur inside texts only, where an escape means the same.
+# JSON has these inside strings only, where an escape is equivalent.
 _ESCAPES = (
     (b"<", b"\\u003c"),
     (b">", b"\\u003e"),
@@ -43,6 +46,27 @@ _ESCAPES = (
     ("\u2028".encode(), b"\\u2028"),
     ("\u2029".encode(), b"\\u2029"),
 )
+
+
+def write_archive(
+    runs: str | Path | RunView | Sequence[str | Path | RunView],
+    path: str | Path,
+    *,
+    budget_bytes: int = BUDGET_BYTES,
+) -> None:
+    """Write runs, or run folders, as one HTML file that opens anywhere without a network.
+
+    The file appears when it is complete. Series that would make it larger than ``budget_bytes`` are
+    kept in slices of their first, last, smallest and largest points.
+    """
+    if budget_bytes < _MIN_BUDGET_BYTES:
+        raise UsageError(f"budget_bytes={budget_bytes} must be {_MIN_BUDGET_BYTES} or more.")
+    given = [runs] if isinstance(runs, (str, Path)) or not isinstance(runs, Sequence) else runs
+    if not given:
+        raise UsageError("runs must name at least one run or run folder.")
+    views = [load_run(one) if isinstance(one, (str, Path)) else one for one in given]
+    with new_file(path) as out:
+        write(views, out, budget_bytes=budget_bytes)
 
 
 def write(
@@ -69,7 +93,7 @@ def write(
 
 
 def _around(content: str) -> tuple[str, str, str]:
-    """The page up to its head's content, up to where the data goes, and the rest."""
+    """Split the page at the start of its head and at the end of its body."""
     head = re.search(r"<head[^>]*>", content)
     title = re.search(r"<title>[^<]*</title>\s*", content)
     body_end = content.rfind("</body>")
@@ -102,32 +126,35 @@ def _head(page: Page, runs: Sequence[RunView]) -> str:
 
 
 def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
-    # The newest first, as a server lists them; a run named twice is one run.
+    # The newest first, as the server lists them; a run that is named twice appears once.
     by_id = {run.info.id: run for run in runs}
     chosen = sorted(by_id.values(), key=lambda run: run.info.created or 0.0, reverse=True)
     body = wire.ArchiveBody(
         wire=wire.WIRE_VERSION,
         made=round(time.time(), 3),
         runs=_rows(chosen),
-        details={run.info.id: _detail(run) for run in chosen},
         axes={run.info.id: knots_of(run) for run in chosen},
-        marks={run.info.id: _marks(run) for run in chosen},
-        entries={},
+        responses={run.info.id: _responses(run) for run in chosen},
         blobs={},
         series=[],
     )
-    left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
+    left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     entries = pack_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
     blob_lists, blobs = pack_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
-    for run_id, blob_list in blob_lists.items():
-        entries.setdefault(run_id, {})["blobs"] = blob_list
-    body = msgspec.structs.replace(body, entries=entries, blobs=blobs)
-    left = max(_LEAST_BYTES, budget_bytes - len(_escaped(body)))
+    for run_id, responses in body.responses.items():
+        responses.update(entries.get(run_id, {}), blobs=blob_lists[run_id])
+    body = msgspec.structs.replace(body, blobs=blobs)
+    left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     return _escaped(msgspec.structs.replace(body, series=_series(chosen, budget_bytes=left)))
 
 
-def _marks(run: RunView) -> wire.MarkList:
-    return marks_of(run, StateChangeCache().read(run, run.info.id))
+def _responses(run: RunView) -> dict[str, Any]:
+    """The responses of a run's endpoints by name, without entries."""
+    return {
+        endpoint.name: _redacted(run, endpoint.archive(run))
+        for endpoint in ENDPOINTS
+        if endpoint.archive is not None and not isinstance(endpoint.archive, EntrySource)
+    }
 
 
 def _rows(runs: Sequence[RunView]) -> wire.RunList:
@@ -141,19 +168,20 @@ def _rows(runs: Sequence[RunView]) -> wire.RunList:
     return wire.RunList(rows, total=len(rows), offset=0)
 
 
-def _detail(run: RunView) -> wire.RunDetail:
-    # Where the run lies on this machine means nothing on another one.
+def _redacted(run: RunView, response: msgspec.Struct) -> msgspec.Struct:
+    if not isinstance(response, wire.RunDetail):
+        return response
     redactor = _redactor(run)
     return msgspec.structs.replace(
-        run_detail(run),
-        folder="",
+        response,
+        folder="",  # a path on this machine means nothing on another one
         config=redactor.config(run.config),
         facts=redactor.identity(run.facts),
     )
 
 
 def _redactor(run: RunView) -> Redactor:
-    """For runs that were recorded before secrets were, or come from another tracker."""
+    """Redacts again: other trackers and older versions do not redact what they record."""
     return Redactor(is_on=run.facts.get("redact") is not False)
 
 

@@ -1,0 +1,216 @@
+"""The endpoint table: every endpoint of the server in one row.
+
+The routes of the server, the contents of an archive, ``web/src/wire.ts`` and the table in
+``spec/wire.md`` come from these rows. A response type declared here may stand in any module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from epochal.server import downloads, entries, epochs, handlers, marks, prometheus, stream, wire
+from epochal.server.entries import LOG_KINDS, EntrySource, entries_handler
+from epochal.server.params import Param
+from epochal.server.responses import run_response
+from epochal.server.rows import run_detail
+from epochal.store.store import RunView
+
+Handler = Callable[[Request], Awaitable[Response]]
+RunQuery = Callable[[RunView], msgspec.Struct]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint: ``response`` is its wire type, or a phrase for a body that is not JSON.
+
+    ``archive`` is what an archive holds of each run: the result of a query, the entries of a
+    source, or nothing.
+    """
+
+    name: str
+    path: str
+    response: type[msgspec.Struct] | str
+    handler: Handler
+    summary: str
+    params: tuple[Param[Any], ...] = ()
+    method: Literal["GET", "PATCH"] = "GET"
+    archive: RunQuery | EntrySource | None = None
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether its path names a run and its response is JSON."""
+        return self.path.startswith("/api/runs/{run_id}") and not isinstance(self.response, str)
+
+
+def run_endpoint(
+    name: str, response: type[msgspec.Struct], query: RunQuery, summary: str
+) -> Endpoint:
+    """An endpoint without parameters that returns the result of a query; archives hold it too."""
+
+    async def handler(request: Request) -> Response:
+        return await run_response(request, query)
+
+    path = f"/api/runs/{{run_id}}/{name}"
+    return Endpoint(name, path, response, handler, summary, archive=query)
+
+
+def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
+    """An endpoint that lists records which are not numbers."""
+    params: tuple[Param[Any], ...] = (entries.NAME, entries.LIMIT, entries.OFFSET, entries.SPREAD)
+    if source.is_by_rank:
+        params = (*params, entries.RANK)
+    if len(source.kinds) > 1:
+        params = (*params, entries.KIND)
+    path, handler = f"/api/runs/{{run_id}}/{name}", entries_handler(source)
+    return Endpoint(name, path, wire.EntryList, handler, summary, params, archive=source)
+
+
+_HISTOGRAMS = EntrySource(("histogram",))
+_TEXTS = EntrySource(("text",))
+_BLOBS = EntrySource(("blob",), keep="files")
+_EXPERTS = EntrySource(("experts",))
+_PHASES = EntrySource(("phases",))
+_FINDINGS = EntrySource(("finding",), is_by_rank=False, keep="all")
+_GRAPH = EntrySource(("graph",), is_by_rank=False, keep="newest")
+_TIMELINE = EntrySource(("timeline", "span"), is_by_rank=False, keep="newest")
+_LOG = EntrySource(LOG_KINDS, is_by_rank=False, keep="newest")
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint("page", "/", "HTML", handlers.page, "the page"),
+    Endpoint(
+        "health", "/healthz", wire.Health, handlers.health, "the server's state; needs no token"
+    ),
+    Endpoint(
+        "metrics",
+        "/metrics",
+        "Prometheus text",
+        prometheus.metrics,
+        "latest values and active findings of live runs",
+    ),
+    Endpoint(
+        "runs",
+        "/api/runs",
+        wire.RunList,
+        handlers.runs,
+        "one page of the list of runs",
+        (
+            *(handlers.QUERY, handlers.ORDER, handlers.OFFSET, handlers.LIMIT),
+            *(handlers.WITH_CONFIG, handlers.SUMMARIES),
+        ),
+    ),
+    Endpoint(
+        "series",
+        "/api/series",
+        "series body (§2)",
+        handlers.series,
+        "points of some series of many runs",
+        (
+            *(handlers.NAMES, handlers.RUNS, handlers.RANKS, handlers.X, handlers.AXIS),
+            *(handlers.LO, handlers.HI, handlers.PIXELS),
+        ),
+    ),
+    Endpoint(
+        "events",
+        "/api/events",
+        "event stream (§3)",
+        stream.events,
+        "updates of the list and of some runs",
+        (stream.RUNS, stream.NAMES, stream.RANKS, stream.KINDS, stream.LIVE, stream.SINCE),
+    ),
+    Endpoint(
+        "run",
+        "/api/runs/{run_id}",
+        wire.RunDetail,
+        handlers.run,
+        "one run without its points and entries",
+        (handlers.WITH_SUMMARIES,),
+        archive=run_detail,
+    ),
+    Endpoint("config", "/api/runs/{run_id}/config", "JSON", handlers.config, "the config of a run"),
+    Endpoint(
+        "labels",
+        "/api/runs/{run_id}/labels",
+        wire.Labels,
+        handlers.change_labels,
+        "changes labels; body `LabelsChange`, `application/json`, at most 64 KiB",
+        method="PATCH",
+    ),
+    entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),
+    entries_endpoint("texts", _TEXTS, "text samples by step"),
+    entries_endpoint("blobs", _BLOBS, "images and other files by step; bytes at `blob/{file}`"),
+    entries_endpoint("experts", _EXPERTS, "the load of each expert of each layer, by step"),
+    entries_endpoint("phases", _PHASES, "the time of each phase of a step, by step"),
+    entries_endpoint("findings", _FINDINGS, "findings of all ranks, by time"),
+    entries_endpoint("graph", _GRAPH, "graphs of the model, by time"),
+    entries_endpoint("timeline", _TIMELINE, "timeline samples and spans of all ranks, by time"),
+    entries_endpoint(
+        "log", _LOG, "epochs, evaluations, messages, events and findings of all ranks, by time"
+    ),
+    Endpoint(
+        "marks",
+        "/api/runs/{run_id}/marks",
+        wire.MarkList,
+        marks.marks,
+        "restarts, epochs, checkpoints, phases and throttled GPUs",
+        archive=marks.run_marks,
+    ),
+    Endpoint(
+        "records",
+        "/api/runs/{run_id}/records",
+        wire.RecordPage,
+        entries.records,
+        "raw records in file order",
+        (entries.SINCE, entries.RECORD_LIMIT),
+    ),
+    Endpoint(
+        "blob",
+        "/api/runs/{run_id}/blob/{file}",
+        "bytes",
+        downloads.blob,
+        "the bytes of a blob that a record names",
+    ),
+    Endpoint(
+        "export",
+        "/api/runs/{run_id}/export",
+        "file",
+        downloads.export,
+        "a run as a file",
+        (downloads.FORMAT,),
+    ),
+    Endpoint(
+        "history",
+        "/api/history",
+        "JSON (§5)",
+        epochs.history,
+        "epochs of a run",
+        (downloads.RUN,),
+    ),
+    Endpoint(
+        "epoch_events",
+        "/events",
+        "event stream (§5)",
+        epochs.events,
+        "epochs of a run as they end",
+        (downloads.RUN,),
+    ),
+    Endpoint(
+        "graph_svg",
+        "/graph.svg",
+        "SVG (§5)",
+        downloads.graph_svg,
+        "the newest graph of the model",
+        (downloads.RUN,),
+    ),
+)
+
+
+def routes() -> list[Route]:
+    """The table as Starlette routes."""
+    return [Route(one.path, one.handler, methods=[one.method]) for one in ENDPOINTS]
