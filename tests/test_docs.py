@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal import record, settings
+from epochal import records, settings
 from epochal.cli.main import COMMANDS
 from epochal.cli.main import _parser as main_parser
 from epochal.cli.main import main as epochal_main
@@ -43,9 +43,9 @@ def test_every_test_that_coverage_names_exists() -> None:
 
 
 def test_the_specification_lists_every_kind_and_role() -> None:
-    for kind in record.KINDS:
+    for kind in records.KINDS:
         assert f"| `{kind}` |" in SPEC, kind
-    for role, names in record.ROLE_GUESSES.items():
+    for role, names in records.ROLE_GUESSES.items():
         assert f"| `{role}` | `{' '.join(names)}` |" in SPEC
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import EpochalError, MetricNotFoundError
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
 from epochal.settings import read_settings

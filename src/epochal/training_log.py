@@ -13,7 +13,7 @@ from epochal.console.verbosity import LogVerbosity
 from epochal.errors import UsageError
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run.accepted import ValuePolicy
 from epochal.run.current import OPEN_RUNS
 from epochal.run.phases import Phase

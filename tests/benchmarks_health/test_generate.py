@@ -14,7 +14,7 @@ from benchmarks.health.faults import sicknesses
 from benchmarks.health.faults.planting import DoesNotFit, Sickness
 from benchmarks.health.generate import healthy_cases, sick_case
 from benchmarks.health.strengths import STRENGTHS
-from epochal.record import KINDS
+from epochal.records import KINDS
 
 HALVES = [(half, name) for half in (False, True) for name in families(heldout=half)]
 

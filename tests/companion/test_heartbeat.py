@@ -7,7 +7,7 @@ from epochal.companion.heartbeat import LOOK_EVERY_S, Heartbeat
 from epochal.companion.own_journal import OwnJournal
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
-from epochal.record import HEARTBEAT_EVERY_S
+from epochal.records import HEARTBEAT_EVERY_S
 from tests.doubles.companions import charge_of
 
 

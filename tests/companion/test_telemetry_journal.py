@@ -11,7 +11,7 @@ import pytest
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.telemetry_journal import Telemetry
 from epochal.journal.layout import PartName, RunFolder
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from epochal.segments.seal import seal_part
 from epochal.telemetry.gpu import GpuModel, GpuSample
 from epochal.telemetry.host import HOST_METRICS, HostSample

@@ -16,7 +16,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.imports.foreign import FORMATS, Foreign, open_foreign
 from epochal.imports.gathered import Gathered
 from epochal.journal.line import encode
-from epochal.record import Record
+from epochal.records import Record
 from tests.imports.samples import SAMPLES, opened
 
 by_format = pytest.mark.parametrize("name", FORMATS)

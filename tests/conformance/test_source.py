@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from epochal.errors import UsageError
-from epochal.record import KINDS
+from epochal.records import KINDS
 from epochal.telemetry.amd import AmdSource
 from epochal.telemetry.apple import AppleSource
 from epochal.telemetry.disk import disk_source
@@ -104,7 +104,7 @@ def test_table_names_are_distinct_and_of_a_known_kind(make: Callable[[], Source[
     assert source.kind in KINDS
     if source.metrics is not TORCH_MEMORY_METRICS:  # those go into epochs only
         known = {*KINDS[source.kind].scalars, "throttle"}
-        assert set(names) <= known, "record.py does not know them as series"
+        assert set(names) <= known, "epochal.records does not declare them as series"
     source.close()
 
 

@@ -10,7 +10,7 @@ from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.reader import read_journal
 from epochal.journal.writer import PART_BYTES, JournalWriter
-from epochal.record import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Record
 
 
 def header(part: PartName) -> bytes:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from epochal.record import Record
+from epochal.records import Record
 
 START = 1_700_000_000.0
 

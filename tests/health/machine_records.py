@@ -9,7 +9,7 @@ from typing import Any
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.rule import Rule
-from epochal.record import Record
+from epochal.records import Record
 
 GIB = 1024.0**3
 START = 1_700_000_000.0

@@ -15,7 +15,7 @@ from epochal.guard import Fault, Guard
 from epochal.health.catalogue import RULES
 from epochal.health.engine import Health
 from epochal.health.rule import Rule
-from epochal.record import KINDS, ROLE_GUESSES, Record
+from epochal.records import KINDS, ROLE_GUESSES, Record
 
 SPEC = Path(__file__).parents[2] / "spec" / "journal.md"
 ODD = (math.nan, math.inf, -math.inf, 0.0, -1.0, 1e308, -1e308, 5e-324, 1e-300, 1e12)

@@ -5,7 +5,7 @@ from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.record import Record
+from epochal.records import Record
 
 
 class TooHigh(Rule):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from epochal.imports.foreign import Foreign, open_foreign
 from epochal.imports.gathered import Gathered
-from epochal.record import Record
+from epochal.records import Record
 
 GOLDEN = Path(__file__).with_name("golden")
 TENSORBOARD = GOLDEN / "tensorboard"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.record import Record
+from epochal.records import Record
 from tests.imports.samples import opened, records_in, values_of
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
-from epochal.record import Record
+from epochal.records import Record
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=1, max_size=30)
 

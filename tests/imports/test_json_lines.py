@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.imports.foreign import open_foreign
-from epochal.record import Record
+from epochal.records import Record
 from tests.imports.samples import opened, records_in, values_of
 
 

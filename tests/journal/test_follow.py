@@ -10,7 +10,7 @@ from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.journal.reader import NewerFormatError
-from epochal.record import Record
+from epochal.records import Record
 from tests.doubles.journals import append_step, open_writer
 
 

@@ -10,7 +10,7 @@ import pytest
 from epochal.journal.layout import RunFolder, read_json
 from epochal.journal.line import encode_lines
 from epochal.journal.reader import read_journal
-from epochal.record import KINDS, scalars_of
+from epochal.records import KINDS, scalars_of
 from epochal.store.local import load_run
 
 FORMAT_1 = Path(__file__).parent / "golden" / "format-1"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.journal.line import MetricsRecord, decode, encode, encode_lines, without_surrogates
-from epochal.record import Record, scalars_of
+from epochal.records import Record, scalars_of
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 metrics = st.dictionaries(names, st.floats() | st.integers() | st.booleans(), max_size=8)

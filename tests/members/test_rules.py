@@ -14,7 +14,7 @@ from epochal.health.catalogue import RULES
 from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
 from epochal.health.rule import Rule
-from epochal.record import KINDS, Record
+from epochal.records import KINDS, Record
 from tests.members.faults import ALL, RAISING
 
 METHODS = ("__init__", "observe", "tick", "forget_from", "finish")

@@ -28,7 +28,7 @@ from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.recipes.demo.model import Adam, Model, Shape, clip
 from epochal.recipes.demo.pictures import colour_matrix
 from epochal.recipes.demo.training import FAST, WATCHED, Trainer, learning_rate, train
-from epochal.record import KINDS, Record, scalars_of
+from epochal.records import KINDS, Record, scalars_of
 
 
 @pytest.fixture(scope="module")

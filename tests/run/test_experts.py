@@ -8,7 +8,7 @@ import pytest
 
 from epochal.console.blocks import Segment
 from epochal.errors import UsageError, ValueTypeError
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 

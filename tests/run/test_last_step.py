@@ -5,7 +5,7 @@ import pytest
 
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run import last_step
 from epochal.segments.seal import seal_part
 from tests.conftest import StartRun

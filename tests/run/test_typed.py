@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from epochal.run.run import Run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind

@@ -9,7 +9,7 @@ from typing import Any
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode_json
 from epochal.journal.reader import read_part
-from epochal.record import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Record
 from epochal.segments.read import Segment
 from epochal.segments.seal import SealReport, seal_part
 

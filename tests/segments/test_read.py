@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from epochal.errors import FormatError
-from epochal.record import Record
+from epochal.records import Record
 from epochal.segments.read import Segment
 from epochal.segments.seal import seal_part
 from tests.segments.parts import HEADER, NAME, finished_part, metrics, sealed

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal.line import decode, encode
-from epochal.record import Record, axis_of, scalars_of
+from epochal.records import Record, axis_of, scalars_of
 from epochal.segments import plan
 from epochal.segments.read import Segment
 from tests.segments.parts import (

@@ -14,7 +14,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.process import process_identity
 from epochal.journal.reader import NewerFormatError, PartReader
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 from epochal.segments.finished import sealable_parts
 from epochal.segments.read import Segment
 from epochal.segments.run_records import read_run

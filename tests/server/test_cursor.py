@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.errors import UsageError
-from epochal.record import Position
+from epochal.records import Position
 from epochal.server.cursor import format_cursors, is_within, parse_cursors
 
 WRITERS = st.from_regex(r"[a-z0-9][a-z0-9_-]{0,20}", fullmatch=True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epochal.record import Position
+from epochal.records import Position
 from epochal.server.entries import _spread
 from epochal.store.answers import Entry
 from tests.server.live import Server

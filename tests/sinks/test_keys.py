@@ -1,6 +1,6 @@
 from typing import Any
 
-from epochal.record import Position
+from epochal.records import Position
 from epochal.sinks.keys import keyed_scalars
 from epochal.sinks.sink import Entry
 

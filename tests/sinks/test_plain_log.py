@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.journal.layout import RunFolder
-from epochal.record import Position
+from epochal.records import Position
 from epochal.reporting import PlainLogOptions
 from epochal.sinks.plain_log import PlainLogSink
 from epochal.sinks.sink import Entry, SinkContext

@@ -1,6 +1,6 @@
 from typing import Any
 
-from epochal.record import Position
+from epochal.records import Position
 from epochal.sinks.sink import Entry
 from epochal.sinks.stream import Stream, is_sent
 

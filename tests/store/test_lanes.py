@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from epochal.journal.reader import read_part
-from epochal.record import axis_of, scalars_of
+from epochal.records import axis_of, scalars_of
 from epochal.store.columns import SeriesKey
 from epochal.store.tailed import TailedPart
 from tests.segments.parts import HEADER, NAME, lines, write_part

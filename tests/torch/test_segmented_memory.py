@@ -15,7 +15,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from epochal.torch.memory_account import memory_report
 from epochal.torch.memory_advice import memory_advice
 from epochal.torch.memory_watch import watch_memory

@@ -12,7 +12,7 @@ from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 from epochal.run.capture import MAX_CAPTURED_BYTES
 
 WRITER = "launcher"

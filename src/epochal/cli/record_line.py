@@ -9,7 +9,7 @@ from typing import Any
 from epochal.cli.figures import format_figure
 from epochal.cli.output import one_line
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.record import Position, Record, scalars_of
+from epochal.records import Position, Record, scalars_of
 from epochal.tui.severity import severity_of
 
 _LONGEST_TEXT = 200

@@ -11,7 +11,7 @@ from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import say_json, say_lines
 from epochal.cli.record_line import is_told, record_line, style_of, time_of
 from epochal.errors import UsageError
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.store import RunView
 from epochal.tui.cells import Span
 

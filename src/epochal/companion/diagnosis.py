@@ -21,7 +21,7 @@ from epochal.health.finding import Finding, dedup_key
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.record import Record, moment_of
+from epochal.records import Record, moment_of
 
 # So many that a fast run is kept up with, so few that one look does not hold up telemetry.
 _RECORDS_A_LOOK = 5000

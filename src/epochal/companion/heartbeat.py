@@ -11,7 +11,7 @@ import time
 
 from epochal.companion.cadence import is_due
 from epochal.companion.own_journal import OwnJournal
-from epochal.record import HEARTBEAT_EVERY_S
+from epochal.records import HEARTBEAT_EVERY_S
 
 LOOK_EVERY_S = 5.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from epochal.record import Record
+from epochal.records import Record
 
 Sample = tuple[float, float]  # Unix seconds, percent
 

@@ -14,7 +14,7 @@ from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.journal.line import encode, now
 from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 
 # Smaller than a loop's: sealed, a part is a tenth, and telemetry is written for weeks.
 _PART_BYTES = 8 * 1024 * 1024

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from epochal.record import Record
+from epochal.records import Record
 from epochal.series.window import RecentMedian
 
 STEP_KINDS = frozenset({"step", "metrics"})

@@ -17,7 +17,7 @@ from epochal.companion.idle import Doing, Gap, Sample, cause_of, doing_of, idle_
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.slow_steps import STEP_KINDS, SlowSteps, Stretch
 from epochal.journal.layout import LOOP
-from epochal.record import Record
+from epochal.records import Record
 
 _SOON_S = 0.005
 _BEFORE_S = 2.0

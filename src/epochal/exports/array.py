@@ -8,7 +8,7 @@ from typing import TextIO
 from epochal.exports.export import Rows
 from epochal.journal.array import with_iso_time
 from epochal.journal.line import encode_json
-from epochal.record import Record
+from epochal.records import Record
 from epochal.store.store import RunView
 
 

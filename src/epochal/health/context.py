@@ -11,7 +11,7 @@ from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.health.rate import LearningRate
 from epochal.health.thresholds_curves import CurveThresholds
-from epochal.record import Record
+from epochal.records import Record
 
 # Kinds of which the newest record is kept for rules to look up.
 FACT_KINDS = frozenset({"run", "sol", "gpu-model", "dataset", "epoch", "finish", "resume"})

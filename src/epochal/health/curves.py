@@ -9,7 +9,7 @@ from epochal.health.curve import Curve, is_usable
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
 from epochal.health.thresholds_curves import CurveThresholds
-from epochal.record import Axis
+from epochal.records import Axis
 
 _ROLES = ("loss", "eval_loss", "norm")
 

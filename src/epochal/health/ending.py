@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, Severity, finding_id
 from epochal.health.rules.out_of_memory import described, evidence_of
-from epochal.record import finite
+from epochal.records import finite
 
 BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)

@@ -26,7 +26,7 @@ from epochal.health.rate_limiter import RateLimiter
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import Thresholds
-from epochal.record import Record, finite, scalars_of
+from epochal.records import Record, finite, scalars_of
 
 _LOOP = "loop"
 # A rule takes microseconds for a record: one that takes so long hangs.

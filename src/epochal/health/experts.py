@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.health.thresholds_machine import MachineThresholds
-from epochal.record import Record, finite
+from epochal.records import Record, finite
 
 # Names in the configurations of published models, and plain ones.
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")

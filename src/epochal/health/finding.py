@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from epochal.format import format_bytes, format_number
-from epochal.record import Record, moment_of
+from epochal.records import Record, moment_of
 
 Severity = Literal["info", "warning", "error"]
 State = Literal["open", "closed"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from epochal.record import Record
+from epochal.records import Record
 
 
 class Observation(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.record import Record, finite
+from epochal.records import Record, finite
 
 # Judging a hundred records a second costs about one percent of a core.
 MOST_A_SECOND = 100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from epochal.record import ROLE_GUESSES, Record
+from epochal.records import ROLE_GUESSES, Record
 
 _GUESSED = frozenset(name for guesses in ROLE_GUESSES.values() for name in guesses)
 

@@ -25,7 +25,7 @@ from epochal.imports.rows import STEP_NAMES, TIME_NAMES, RowReader
 from epochal.imports.text_file import TextFile, files_in, identity_of
 from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 _SUFFIXES = frozenset({".csv", ".tsv"})
 _PATTERNS = ("*.csv", "*.tsv", "*/metrics.csv")

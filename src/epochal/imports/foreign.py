@@ -12,8 +12,8 @@ Nothing here writes to the files it reads, and nothing is read before it is aske
 - ``Foreign.runs()`` looks at the folder again; a run that was there before is the same object, with
   its place in its files.
 - ``ForeignRun.read_new()`` hands out what was written since the last call, in batches: points of
-  free metrics as columns, everything else as records of our own kinds (``epochal.record``). What is
-  at the end of a file and not yet whole is left for the next call.
+  free metrics as columns, everything else as records of our own kinds (``epochal.records``). What
+  is at the end of a file and not yet whole is left for the next call.
 - A batch names its attempt. A run that was taken up again at step S begins a new attempt whose
   first record is ``resume`` with ``step`` S, as in a journal of our own.
 - Files only grow while they are read. When ``extent`` has become smaller they were replaced, and
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.guard import Guard
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.imports.foreign import Batch, Extent, ForeignRun, Points
-from epochal.record import Record
+from epochal.records import Record
 
 
 class Column(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from epochal.record import Record
+from epochal.records import Record
 
 _BINS = 64
 _MAX_BINS = 10_000

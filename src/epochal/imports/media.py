@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import mimetypes
 
-from epochal.record import Record
+from epochal.records import Record
 
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",

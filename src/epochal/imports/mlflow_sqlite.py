@@ -18,7 +18,7 @@ from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_point
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 _NAMES = ("mlflow.db", "mlruns.db")
 _TABLES = {

@@ -18,7 +18,7 @@ from epochal.imports.foreign import (
 from epochal.imports.rows import RowReader
 from epochal.imports.text_file import TextFile, identity_of
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 _BATCH_RECORDS = 8192
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from epochal.imports.foreign import Batch, Points
-from epochal.record import Record
+from epochal.records import Record
 
 
 def records_of(batch: Batch) -> Iterator[Record]:

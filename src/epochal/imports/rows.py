@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from epochal.imports.values import plain_number, sort_values, unix_seconds
-from epochal.record import Record
+from epochal.records import Record
 
 STEP_NAMES = ("step", "_step", "global_step", "steps", "iteration", "iter", "train_step", "it")
 TIME_NAMES = ("t", "time", "timestamp", "_timestamp", "wall_time", "wall time", "ts", "datetime")

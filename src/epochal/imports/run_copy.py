@@ -14,7 +14,7 @@ from epochal.imports.values import tamed
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode, encode_lines
 from epochal.journal.writer import JournalWriter
-from epochal.record import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Record
 
 _WRITE_BYTES = 1024 * 1024
 

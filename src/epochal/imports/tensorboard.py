@@ -30,7 +30,7 @@ from epochal.imports.tfevents_event import Event, Tags
 from epochal.imports.tfevents_file import Chunk, EventFile
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 MARK = "tfevents"
 _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")

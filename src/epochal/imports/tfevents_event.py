@@ -19,7 +19,7 @@ from epochal.imports.protobuf import BYTES, FIXED32, FIXED64, VARINT, Field
 from epochal.imports.tfevents_hparams import hparam_records
 from epochal.imports.tfevents_template import SCALARS
 from epochal.imports.tfevents_tensor import Tensor, read_tensor
-from epochal.record import Record
+from epochal.records import Record
 
 _START = 1
 _TEXT_SUFFIX = "/text_summary"  # what the writers of torch and tensorboardX add to a tag

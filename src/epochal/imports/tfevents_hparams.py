@@ -6,7 +6,7 @@ from typing import Any
 
 from epochal.imports import protobuf
 from epochal.imports.protobuf import BYTES, FIXED64, VARINT, Field
-from epochal.record import Record
+from epochal.records import Record
 
 _STATUS = {1: "success", 2: "failure", 3: "running"}
 _MAX_DEPTH = 20

@@ -17,7 +17,7 @@ from epochal.imports.values import json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 _METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
 _BATCH_ROWS = 8192

@@ -11,7 +11,7 @@ import numpy as np
 from epochal.imports.histogram import histogram_record
 from epochal.imports.media import blob_record, media_type_of_name
 from epochal.journal.regular_file import read_regular
-from epochal.record import Record
+from epochal.records import Record
 
 
 def media_records(

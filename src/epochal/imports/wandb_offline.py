@@ -32,7 +32,7 @@ from epochal.imports.wandb_media import media_records
 from epochal.journal.layout import read_json
 from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
-from epochal.record import Record
+from epochal.records import Record
 
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
 _BATCH_RECORDS = 8192

@@ -18,7 +18,7 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.line import decode_json, encode_json
-from epochal.record import Record
+from epochal.records import Record
 
 _END = b"\n]"
 _SPACE = b" \t\r\n"

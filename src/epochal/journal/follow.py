@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
-from epochal.record import Record
+from epochal.records import Record
 
 
 class Batch(NamedTuple):

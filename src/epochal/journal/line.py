@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from epochal.record import Record, word_key
+from epochal.records import Record, word_key
 from epochal.values import split_nonfinite
 
 # How every record starts. Nested objects of users may hold "log" too, but not in this order.

@@ -18,7 +18,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import decode, decode_json
 from epochal.journal.regular_file import regular_only
-from epochal.record import FORMAT_VERSION, Position, Record
+from epochal.records import FORMAT_VERSION, Position, Record
 
 # The event that tells of a part that became shorter while a companion read it.
 JOURNAL_SHORTENED = "journal-shortened"

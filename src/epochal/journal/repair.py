@@ -20,7 +20,7 @@ from epochal.journal.layout import LOOP, PartName, RunFolder, read_json, write_j
 from epochal.journal.process import liveness
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.journal.regular_file import regular_only
-from epochal.record import Record
+from epochal.records import Record
 
 Tail = Literal["torn", "nul"]
 _IDENTITY_FIELDS = (

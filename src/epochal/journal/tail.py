@@ -7,7 +7,7 @@ from pathlib import Path
 
 from epochal.journal.line import decode
 from epochal.journal.regular_file import read_regular
-from epochal.record import Record
+from epochal.records import Record
 
 
 def last_step_in(part: Path) -> int | None:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from epochal.console.stream import printable
 from epochal.errors import EpochalError, UsageError, ValueTypeError
 from epochal.guard import attempt, describe
-from epochal.record import Record
+from epochal.records import Record
 from epochal.values import (
     MOST_BITS,
     Number,

@@ -18,7 +18,7 @@ from epochal.health.finding import Finding
 from epochal.invocation import invocation
 from epochal.journal.layout import FINDINGS, LOOP, PartName
 from epochal.journal.reader import PartReader, read_part
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run.run import Run
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from epochal.journal.layout import (
 from epochal.journal.line import encode, now
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS

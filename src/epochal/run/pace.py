@@ -16,7 +16,7 @@ from epochal.console.lines import epoch_line, eval_line, gap_text, metrics_line,
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.health.phase import PhaseDetector
-from epochal.record import ROLE_GUESSES
+from epochal.records import ROLE_GUESSES
 from epochal.series.eta import Eta
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend, SpikeBaseline

@@ -25,7 +25,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from epochal.errors import ValueTypeError
 from epochal.journal.line import now
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run.span_limit import SpanLimit
 from epochal.run.typed import checked_name
 

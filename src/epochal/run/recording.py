@@ -17,7 +17,7 @@ from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.guard import Guard, attempt
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import MetricsRecord, decode_json, encode, encode_lines, now
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.callbacks import Callbacks
 from epochal.run.identified import IdentifiedRun

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from epochal.journal.line import decode, encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.record import axis_of
+from epochal.records import axis_of
 
 
 class Stepping(Protocol):

@@ -30,7 +30,7 @@ from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
-from epochal.record import Record
+from epochal.records import Record
 from epochal.redact import Redactor
 from epochal.run import notebook, samples
 from epochal.run.accepted import ValuePolicy, shown_text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.layout import RunFolder
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run.accepted import MAX_DEPTH, shown_text
 from epochal.run.typed import checked_name
 from epochal.values import (

@@ -14,7 +14,7 @@ from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
-from epochal.record import KINDS, Record
+from epochal.records import KINDS, Record
 from epochal.run.accepted import CallValues, finite_float
 from epochal.values import Number, single
 

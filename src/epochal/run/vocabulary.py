@@ -14,7 +14,7 @@ from typing import Any
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.journal.line import now
-from epochal.record import KINDS, ROLES, Record
+from epochal.records import KINDS, ROLES, Record
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.values import SAMPLE_SIZE, plain_json

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from epochal.record import KINDS, Axis, axis_of
+from epochal.records import KINDS, Axis, axis_of
 from epochal.segments.contents import SeriesSources, Source
 from epochal.segments.long import LongForm
 from epochal.segments.shape import Path

@@ -9,7 +9,7 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.line import decode_json, encode_json
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.segments.shape import Path, Shape
 
 METADATA_KEY = b"epochal.segment"

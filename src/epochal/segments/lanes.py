@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from epochal.record import Record
+from epochal.records import Record
 from epochal.segments.shape import EXACT_INT, LATEST_S, Shape
 
 _PLAIN = frozenset("ktsfibuo)")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from epochal.record import Axis
+from epochal.records import Axis
 
 # Stands for "none" where 64 bits have no other sign for it; journals hold no such numbers.
 NO_NUMBER = -(2**63)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from epochal.record import Axis, axis_of
+from epochal.records import Axis, axis_of
 from epochal.segments.collect import Bucket, Collected, milliseconds_of
 from epochal.segments.long import LONG_CODES, NO_NUMBER, LongForm, LongKey
 from epochal.segments.shape import NUMBERS, VALUED, Path, Shape, is_flat

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from epochal.errors import FormatError
-from epochal.record import Axis, Record, axis_of
+from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
 from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for

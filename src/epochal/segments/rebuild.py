@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from epochal.journal.line import decode_json
-from epochal.record import Record
+from epochal.records import Record
 from epochal.segments import columns as c
 from epochal.segments.contents import Contents
 from epochal.segments.shape import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import read_part
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.segments.read import Segment
 
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from epochal.record import Record
+from epochal.records import Record
 from epochal.values import nonfinite_word
 
 NUMBERS = frozenset("filbx")

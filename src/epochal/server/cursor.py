@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote
 
 from epochal.errors import UsageError
-from epochal.record import Position
+from epochal.records import Position
 from epochal.store.answers import Cursor
 
 Cursors = Mapping[str, Cursor]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
-from epochal.record import ROLES
+from epochal.records import ROLES
 from epochal.server import wire
 from epochal.server.cursor import format_cursors
 from epochal.server.updates import nonfinite_name

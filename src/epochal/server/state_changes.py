@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from epochal.journal.layout import LOOP
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 

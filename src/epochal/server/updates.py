@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal.journal.layout import rank_of_writer
-from epochal.record import Axis, Position, Record, axis_of, scalars_of
+from epochal.records import Axis, Position, Record, axis_of, scalars_of
 from epochal.server.cursor import format_position, is_within
 from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry, Machine

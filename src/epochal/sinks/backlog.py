@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import PartReader
 from epochal.journal.regular_file import regular_only
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.segments.read import Segment
 from epochal.segments.run_records import every_part
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from epochal.sinks.sink import Entry
 
 MIB = 1024 * 1024

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from epochal.journal.layout import LOOP
-from epochal.record import ROLE_GUESSES, axis_of, scalars_of
+from epochal.records import ROLE_GUESSES, axis_of, scalars_of
 from epochal.reporting import PlainLogOptions
 from epochal.series.plain_kind import plain_kind
 from epochal.sinks.sink import Entry, SinkContext

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 
 
 class SinkUnavailableError(EpochalError):

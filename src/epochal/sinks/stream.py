@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from epochal.journal.layout import LOOP, rank_of_writer
-from epochal.record import Position, Record, axis_of
+from epochal.records import Position, Record, axis_of
 from epochal.sinks.sink import Entry
 
 _TELEMETRY = "telemetry-"

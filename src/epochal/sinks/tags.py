@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from epochal.record import ROLE_GUESSES
+from epochal.records import ROLE_GUESSES
 from epochal.series.goals import guess_goal
 
 _FIXED = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.record import scalars_of
+from epochal.records import scalars_of
 from epochal.reporting import TensorBoardOptions
 from epochal.sinks import summaries
 from epochal.sinks.event_file import EventFile

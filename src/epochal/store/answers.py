@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.record import Axis, Position, Record
+from epochal.records import Axis, Position, Record
 from epochal.series.downsample import Buckets, buckets
 from epochal.series.reduce import Summary, summarise
 from epochal.series.trend import Goal

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.record import Axis, Record, scalars_of
+from epochal.records import Axis, Record, scalars_of
 
 _STEP_LIMIT = 2**63
 # The year 9999, where calendars of most programs end.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.errors import MetricNotFoundError
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric

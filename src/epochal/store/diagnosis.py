@@ -19,7 +19,7 @@ from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
 from epochal.health.engine import Health
 from epochal.health.finding import Finding, dedup_key
 from epochal.journal.layout import FINDINGS, LOOP
-from epochal.record import Position, Record, moment_of
+from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status
 from epochal.store.ending import bad_ending
 from epochal.store.late_findings import late_findings

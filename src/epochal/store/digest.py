@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from epochal.journal.layout import PartName
-from epochal.record import KINDS, Axis, Record, axis_of
+from epochal.records import KINDS, Axis, Record, axis_of
 from epochal.store.columns import NO_STEP, Block, Blocks, Names, seconds, whole_number
 from epochal.store.facts import FACT_KINDS, PartFacts
 from epochal.store.lanes import Lanes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from epochal.errors import UsageError
-from epochal.record import KINDS, Axis, Position, Record
+from epochal.records import KINDS, Axis, Position, Record
 from epochal.store.answers import Cursor, Entry
 from epochal.store.part import DENSE_KINDS, Part
 from epochal.store.places import Candidate, standing

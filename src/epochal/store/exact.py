@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.record import Axis, axis_of, numbers_of
+from epochal.records import Axis, axis_of, numbers_of
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.merge import Cuts, merge
 from epochal.store.part import Part

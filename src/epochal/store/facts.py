@@ -7,7 +7,7 @@ from typing import Any
 
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
-from epochal.record import Axis, Record
+from epochal.records import Axis, Record
 from epochal.store.columns import Origin, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.

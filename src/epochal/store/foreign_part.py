@@ -8,7 +8,7 @@ import numpy as np
 
 from epochal.imports.gathered import GatheredAttempt
 from epochal.journal.layout import LOOP, PartName
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.columns import Piece, SeriesKey
 from epochal.store.digest import PartDigest
 from epochal.store.facts import PartFacts

@@ -12,7 +12,7 @@ from epochal.imports.foreign import Foreign, ForeignRun, Identity, stable_id
 from epochal.imports.gathered import Gathered
 from epochal.imports.values import tamed
 from epochal.journal.layout import PartName, RunFolder
-from epochal.record import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Record
 from epochal.store.answers import Labels, Machine
 from epochal.store.foreign_part import ForeignPart
 from epochal.store.labels import read_labels, write_labels

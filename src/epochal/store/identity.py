@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from epochal.journal.layout import JsonFileError, RunFolder, read_json
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 from epochal.store.answers import Labels
 from epochal.store.labels import read_labels
 from epochal.store.listing import Listing, Stat

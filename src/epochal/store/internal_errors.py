@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from epochal.guard import Fault
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.answers import Entry
 from epochal.store.entries import by_time, entries_of
 from epochal.store.state import RunState

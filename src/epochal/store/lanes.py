@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import astuple
 
-from epochal.record import Axis, Record
+from epochal.records import Axis, Record
 from epochal.store.columns import NO_STEP, Block
 from epochal.store.facts import PartFacts
 

@@ -8,7 +8,7 @@ from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.finding import dedup_key
 from epochal.health.rules.alert_failed import AlertFailed
-from epochal.record import Record
+from epochal.records import Record
 from epochal.store.entries import entries_of
 from epochal.store.state import RunState
 

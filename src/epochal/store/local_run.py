@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
-from epochal.record import Axis, Position, Record
+from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
 from epochal.store.columns import SeriesKey, unix_time

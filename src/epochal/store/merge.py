@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.store.columns import Origin, Piece
 
 # By attempt: what an older attempt logged from here on was logged again by a newer one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 
-from epochal.record import ROLES, Axis
+from epochal.records import ROLES, Axis
 from epochal.store.answers import Metric
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
 

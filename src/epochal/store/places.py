@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.store.columns import NO_STEP, Origin
 from epochal.store.part import Part, Place
 

@@ -11,7 +11,7 @@ import msgspec
 from epochal.health.ending import ending_severity
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.record import Axis, Position
+from epochal.records import Axis, Position
 from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number

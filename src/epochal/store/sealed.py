@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
-from epochal.record import Position, Record, axis_of
+from epochal.records import Position, Record, axis_of
 from epochal.store.columns import NO_STEP, Blocks, Piece, SeriesKey, seconds, whole_number
 from epochal.store.facts import FACT_KINDS, PartFacts
 from epochal.store.part import Place, label_of

@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, Protocol, TypeVar, get_args
 
 from epochal.errors import FormatError, MetricNotFoundError
-from epochal.record import Axis
+from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from epochal.errors import FormatError
 from epochal.health.finding import Finding, Severity, dedup_key
 from epochal.journal.layout import FINDINGS
-from epochal.record import Record
+from epochal.records import Record
 from epochal.store.columns import SeriesKey
 from epochal.store.entries import by_time, entries_of
 from epochal.store.late_findings import late_findings

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from epochal.journal.layout import LOOP
-from epochal.record import ROLE_GUESSES, Axis, Record
+from epochal.records import ROLE_GUESSES, Axis, Record
 from epochal.series.goals import guess_goal
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, Series

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from epochal.journal.process import is_suspended, liveness
-from epochal.record import HEARTBEAT_EVERY_S
+from epochal.records import HEARTBEAT_EVERY_S
 from epochal.store.answers import State, Status
 
 # A companion says every 30 s that its process is alive: one sign may come late, one may be lost.

@@ -53,7 +53,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
-from epochal.record import Axis, Position, Record
+from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
 
@@ -111,7 +111,7 @@ class RunView(Protocol):
         """The metric of a name; else of a role; else one whose name ends in ``/name``."""
 
     def role(self, role: str) -> Metric | None:
-        """The metric that plays a role (``epochal.record.ROLES``), defined or guessed."""
+        """The metric that plays a role (``epochal.records.ROLES``), defined or guessed."""
 
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds by step, then by time; ``rank=None`` for all ranks.

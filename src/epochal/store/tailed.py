@@ -12,7 +12,7 @@ from epochal.journal.layout import PartName
 from epochal.journal.line import decode, decode_json
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
-from epochal.record import Position, Record
+from epochal.records import Position, Record
 from epochal.store.columns import Piece, SeriesKey
 from epochal.store.digest import PartDigest
 from epochal.store.facts import PartFacts

@@ -28,7 +28,7 @@ from torch.optim.optimizer import (
 
 from epochal.errors import UsageError
 from epochal.journal.line import now
-from epochal.record import Record
+from epochal.records import Record
 from epochal.torch.measure import Reduced, Rows, local, reduce_tensors
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.step_count import StepCount

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.format import format_duration, format_number
-from epochal.record import Position, Record, scalars_of
+from epochal.records import Position, Record, scalars_of
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from epochal.tui.severity import severity_of

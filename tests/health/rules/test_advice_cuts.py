@@ -3,7 +3,7 @@ import random
 import pytest
 
 from epochal.health.rules.advice_cuts import AdviceCuts
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, noisy, opened, step, updated
 
 

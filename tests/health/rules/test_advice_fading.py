@@ -1,7 +1,7 @@
 from epochal.health.engine import Health
 from epochal.health.rules.advice_fading import AdviceFading
 from epochal.health.rules.plateau import Plateau
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import noisy, opened, step
 
 

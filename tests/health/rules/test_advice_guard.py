@@ -1,5 +1,5 @@
 from epochal.health.rules.advice_guard import AdviceGuard
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, opened, updated
 
 

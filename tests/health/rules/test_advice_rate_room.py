@@ -1,5 +1,5 @@
 from epochal.health.rules.advice_rate_room import AdviceRateRoom
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import noisy, opened, step, updated
 
 

@@ -1,5 +1,5 @@
 from epochal.health.rules.dead_layer import DeadLayer
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import layers, metrics, opened, updated
 
 GRADIENTS = "grads/{}/norm"

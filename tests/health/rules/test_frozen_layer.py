@@ -1,5 +1,5 @@
 from epochal.health.rules.frozen_layer import FrozenLayer
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import layers, metrics, opened
 
 RATIOS, GRADIENTS, WEIGHTS = "update_ratio/{}", "grads/{}/norm", "params/{}/norm"

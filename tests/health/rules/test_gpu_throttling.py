@@ -1,7 +1,7 @@
 from typing import Any
 
 from epochal.health.rules.gpu_throttling import GpuThrottling
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, gpu, opened, updated
 
 

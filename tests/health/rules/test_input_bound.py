@@ -1,5 +1,5 @@
 from epochal.health.rules.input_bound import InputBound
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, gpu, opened, step, system
 
 

@@ -1,6 +1,6 @@
 from epochal.health.engine import Health
 from epochal.health.rules.moe_collapse import MoeCollapse
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, opened, updated
 
 

@@ -3,7 +3,7 @@ import math
 import pytest
 
 from epochal.health.rules.moe_imbalance import MoeImbalance
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, noisy, opened
 
 EIGHT = {"num_experts": 8, "num_experts_per_tok": 1}

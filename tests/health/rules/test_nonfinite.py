@@ -2,7 +2,7 @@ from typing import Any
 
 from epochal.health.engine import Health
 from epochal.health.rules.nonfinite import NonFinite
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.curve_records import falling, steps
 from tests.health.machine_records import opened, updated
 

@@ -1,7 +1,7 @@
 from typing import Any
 
 from epochal.health.rules.out_of_memory import OutOfMemory
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import GIB, START, Entry, opened, step, updated
 
 

@@ -1,5 +1,5 @@
 from epochal.health.rules.throughput_drop import ThroughputDrop
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import START, noisy, opened, step, updated
 
 

@@ -1,5 +1,5 @@
 from epochal.health.rules.too_good import TooGood
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.curve_records import START, evals, falling, in_order, steps
 from tests.health.machine_records import opened, updated
 

@@ -1,5 +1,5 @@
 from epochal.health.rules.update_ratio import UpdateRatio
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import layers, metrics, noisy, opened, step
 
 RATIOS = "update_ratio/{}"

@@ -1,7 +1,7 @@
 import math
 
 from epochal.health.rules.weight_norm import WeightNorm
-from epochal.record import Record
+from epochal.records import Record
 from tests.health.machine_records import metrics, opened
 
 

@@ -14,7 +14,7 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import Thresholds
 from epochal.health.thresholds_machine import MachineThresholds
-from epochal.record import finite
+from epochal.records import finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context

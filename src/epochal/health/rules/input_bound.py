@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import Thresholds
-from epochal.record import finite
+from epochal.records import finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context

@@ -9,7 +9,7 @@ from epochal.format import format_bytes
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import Thresholds
-from epochal.record import Record, finite
+from epochal.records import Record, finite
 
 if TYPE_CHECKING:
     from epochal.health.context import Context

@@ -10,7 +10,7 @@ from epochal.format import format_number
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import Thresholds
-from epochal.record import finite
+from epochal.records import finite
 from epochal.series.window import RecentMedian
 
 if TYPE_CHECKING:

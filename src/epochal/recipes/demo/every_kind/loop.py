@@ -12,7 +12,7 @@ from epochal.recipes.demo.every_kind.opening import opening_records
 from epochal.recipes.demo.every_kind.routing import routing_records
 from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt, Step
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run import samples, typed
 from epochal.run.accepted import strict_values
 

@@ -8,7 +8,7 @@ from epochal.recipes.demo.every_kind import story, timing
 from epochal.recipes.demo.every_kind.opening import GPU_BYTES, NUM_GPUS
 from epochal.recipes.demo.every_kind.scribe import Scribe
 from epochal.recipes.demo.every_kind.story import Attempt
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 

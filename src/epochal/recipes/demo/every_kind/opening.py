@@ -11,7 +11,7 @@ from epochal.recipes.demo.every_kind.story import (
     NUM_STEPS,
     TRAINED_TOKENS,
 )
-from epochal.record import ROLES, Record
+from epochal.records import ROLES, Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from epochal.recipes.demo.every_kind import story
-from epochal.record import Record
+from epochal.records import Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 

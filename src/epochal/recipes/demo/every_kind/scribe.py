@@ -11,7 +11,7 @@ from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode
 from epochal.journal.writer import JournalWriter
 from epochal.recipes.demo.every_kind.story import Attempt
-from epochal.record import FORMAT_VERSION, Record
+from epochal.records import FORMAT_VERSION, Record
 
 
 class Scribe:

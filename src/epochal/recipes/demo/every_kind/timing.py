@@ -9,7 +9,7 @@ import numpy as np
 
 from epochal.recipes.demo.every_kind import story
 from epochal.recipes.demo.every_kind.story import Attempt, Step
-from epochal.record import Record
+from epochal.records import Record
 
 PHASE_STEPS = 20
 # Shares of a step's time; what is left is nobody's.

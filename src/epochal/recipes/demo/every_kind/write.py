@@ -15,7 +15,7 @@ from epochal.recipes.demo.every_kind.loop import write_other_rank, write_rank_ze
 from epochal.recipes.demo.every_kind.machine import write_telemetry
 from epochal.recipes.demo.every_kind.opening import CONFIG
 from epochal.recipes.demo.every_kind.scribe import Scribe
-from epochal.record import FORMAT_VERSION
+from epochal.records import FORMAT_VERSION
 from epochal.run.provenance import describe_process
 
 PROJECT = "demo"

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from epochal.record import KINDS, ROLE_GUESSES, Position, axis_of, scalars_of
+from epochal.records import KINDS, ROLE_GUESSES, Position, axis_of, scalars_of
 
 
 def scalars(**record: Any) -> dict[str, float]:
