@@ -11,9 +11,8 @@ import torch
 from torch import nn
 
 from epochal import FlowBuilder, Monitor, profile_module
-from epochal.journal.archive_wish import ask_for_archive
+from epochal.journal.archive_request import request_archive, write_requested_archives
 from epochal.journal.reader import read_journal
-from epochal.run.archive import write_asked_archives
 
 
 @pytest.fixture
@@ -144,8 +143,8 @@ def test_an_archive_that_takes_too_long_says_how_to_get_it(
 ) -> None:
     monitor.log(0, 0.5, {"loss": 0.25})
     monitor.finish()
-    ask_for_archive(monitor.run.folder, tmp_path / "late.html")
-    (outcome,) = write_asked_archives(monitor.run.folder, wait_s=0.0)
+    request_archive(monitor.run.folder, tmp_path / "late.html")
+    (outcome,) = write_requested_archives(monitor.run.folder, wait_s=0.0)
     assert not outcome.is_written
     command = f"epochal export {monitor.run.folder.path} --format html --output {tmp_path}"
     assert command in outcome.sentence

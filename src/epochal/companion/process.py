@@ -18,7 +18,6 @@ from typing import Literal
 
 from epochal.companion import ending, heartbeat
 from epochal.companion.alerts import Alerts, open_alerts
-from epochal.companion.archiving import ArchivingJob
 from epochal.companion.bell import Bell
 from epochal.companion.charge import Charge, parse
 from epochal.companion.clockwork import TASK_BUDGET_S, Clockwork
@@ -34,6 +33,7 @@ from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
 from epochal.guard import Fault, Guard, interrupting
+from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
 from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.source import SOURCE_BUDGET_S
@@ -180,7 +180,7 @@ class Companion:
         """What is done when a run has ended, in this order."""
         jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
         # A run that finished writes its archive itself, before it says goodbye.
-        archive = self.guard.run("job archive", ArchivingJob, self._charge.folder)
+        archive = self.guard.run("job archive", ArchiveJob, self._charge.folder)
         if how == "vanished" and archive is not None:
             jobs["archive"] = archive
         folder, attempt = self._charge.folder, self._charge.attempt

@@ -1,20 +1,19 @@
-"""How a run shows itself as the last expression of a notebook's cell.
+"""Shows a run as the last expression of a notebook cell.
 
-While it runs, as the live page in a frame; the page's server is a process of its own that ends a
-minute after the kernel, so a restart hangs on nothing. Afterwards as its archive, inside the
-notebook itself.
+A live run is the live page in a frame; its server is a separate process that ends a minute after
+the kernel, so a restart does not hang. A finished run is its archive, inside the notebook itself.
 """
 
 from __future__ import annotations
 
 import html
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
+from epochal.journal.archive_request import WAIT_S, start_writing
+
 _HEIGHT_PX = 640
-_ARCHIVE_WITHIN_S = 60.0
 
 
 def live_frame(url: str) -> str:
@@ -23,20 +22,18 @@ def live_frame(url: str) -> str:
 
 
 def archive_frame(folder: Path) -> str | None:
-    """The archive of a run in a frame that needs nothing else; None when it cannot be made."""
+    """The archive of a run in a self-contained frame; None when it cannot be written."""
     with tempfile.TemporaryDirectory() as temporary:
         page = Path(temporary) / "run.html"
-        command = [sys.executable, "-m", "epochal", "--quiet", "export", str(folder)]
         try:
-            subprocess.run(
-                [*command, "--format", "html", "--output", str(page)],
-                check=True,
-                timeout=_ARCHIVE_WITHIN_S,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-            )
-            text = page.read_text(encoding="utf-8")
-        except (OSError, subprocess.SubprocessError):
+            process = start_writing(folder, page)
+            try:
+                process.wait(WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            text = page.read_text(encoding="utf-8")  # missing where it was not written
+        except OSError:
             return None
     return f'<iframe srcdoc="{html.escape(text, quote=True)}" {_size()}></iframe>'
 

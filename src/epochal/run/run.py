@@ -25,7 +25,12 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
 from epochal.errors import ValueTypeError
 from epochal.guard import Fault, Guard, attempt
-from epochal.journal.archive_wish import ask_for_archive
+from epochal.journal.archive_request import (
+    WAIT_S,
+    WAIT_WHEN_STOPPED_S,
+    request_archive,
+    write_requested_archives,
+)
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
@@ -34,7 +39,6 @@ from epochal.records import Record
 from epochal.redact import Redactor
 from epochal.run import notebook, samples
 from epochal.run.accepted import ValuePolicy, shown_text
-from epochal.run.archive import WAIT_S, WAIT_WHEN_STOPPED_S, write_asked_archives
 from epochal.run.callbacks import Callbacks
 from epochal.run.cell import Cell
 from epochal.run.config import RunConfig
@@ -237,7 +241,7 @@ class Run(RecordingRun):
             Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             self._console.notice(f"the archive {path} cannot be written: {error}.")
-        ask_for_archive(self._folder, path)
+        request_archive(self._folder, path)
         if self._finished:
             self._write_archive()
         elif self.rank == 0 and self._write_archive not in self._after_finish:
@@ -420,7 +424,7 @@ class Run(RecordingRun):
         if not self.is_of_this_process:
             return
         wait_s = WAIT_S if status == "finished" else WAIT_WHEN_STOPPED_S
-        for archive in write_asked_archives(self._folder, wait_s=wait_s):
+        for archive in write_requested_archives(self._folder, wait_s=wait_s):
             if archive.is_written:
                 self._console.line(f"epochal: {archive.sentence}")
             else:
