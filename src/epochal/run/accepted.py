@@ -136,6 +136,8 @@ class CallValues:
     ``prefix`` is put before the names of the call's own fields, as series have it.
     """
 
+    __slots__ = ("_mappings", "_prefix", "_wait", "arrays", "policy", "texts")
+
     def __init__(self, policy: ValuePolicy, *, prefix: str = "") -> None:
         self.policy = policy
         self.texts: list[tuple[str, str]] = []
@@ -235,7 +237,10 @@ class CallValues:
     def _flatten(
         self, metrics: Mapping[Any, Any], prefix: str, inside: set[int], flat: dict[str, Number]
     ) -> None:
-        items = self.policy.read(prefix.rstrip(".") or "metrics", _pairs, metrics) or []
+        if type(metrics) is dict:
+            items = list(metrics.items())
+        else:
+            items = self.policy.read(prefix.rstrip(".") or "metrics", _pairs, metrics) or []
         inside.add(id(metrics))
         for key, value in items:
             name = key if type(key) is str and key else self._metric_name(key)
