@@ -24,7 +24,7 @@ export function Others(): JSX.Element {
   return (
     <>
       <div class="grid is-three">
-        <Vitals />
+        <KeyMetrics />
         <Resources />
         <Memory />
       </div>
@@ -40,7 +40,7 @@ export function Others(): JSX.Element {
   );
 }
 
-function Vitals(): JSX.Element {
+function KeyMetrics(): JSX.Element {
   const curves = useMemo(() => [1, 2, 3, 4].map((seed) => lossCurve({ seed, num: seed === 3 ? 3000 : 120, noise: seed * 0.15 })), []);
   const names = ["loss", "grad norm", "tokens/s", "lr"];
   return (

@@ -10,7 +10,7 @@ import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { VirtualList } from "../ui/virtual-list.tsx";
 import type { RunRow as Row } from "../wire.ts";
-import { relabel, RunRow } from "./run-row.tsx";
+import { updateLabels, RunRow } from "./run-row.tsx";
 
 const ROW_HEIGHT = 30;
 const MOST_KEYS = 200;
@@ -142,7 +142,7 @@ function Rename({ page, row, onClose }: RenameProps): JSX.Element {
     <Dialog title="Rename" isOpen={row !== null} onClose={onClose}>
       <form class="rename" onSubmit={(event) => {
         event.preventDefault();
-        if (row !== null) void relabel(page, row, { name: name.trim() === "" ? null : name.trim() });
+        if (row !== null) void updateLabels(page, row, { name: name.trim() === "" ? null : name.trim() });
         onClose();
       }}>
         <label>Name on this page and in lists <input type="text" value={name} maxLength={200} autoFocus onInput={(event) => setName(event.currentTarget.value)} /></label>

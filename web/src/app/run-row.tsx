@@ -89,18 +89,18 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
     { label: "Baseline", isOn: isBaseline, hint: "b", run: () => (view.baseline.value = isBaseline ? null : row.id) },
     { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
   ];
-  if (source.relabel !== null) {
+  if (source.updateLabels !== null) {
     items.push("divider", { label: "Rename…", run: () => onRename(row) });
-    items.push({ label: row.hidden ? "Bring back" : "Hide at first", run: () => void relabel(page, row, { hidden: !row.hidden }) });
+    items.push({ label: row.hidden ? "Bring back" : "Hide at first", run: () => void updateLabels(page, row, { hidden: !row.hidden }) });
   }
   return items;
 }
 
-export async function relabel(page: Page, row: Row, change: { readonly name?: string | null; readonly hidden?: boolean }): Promise<void> {
+export async function updateLabels(page: Page, row: Row, change: { readonly name?: string | null; readonly hidden?: boolean }): Promise<void> {
   try {
-    await page.source.relabel?.(row.id, change);
+    await page.source.updateLabels?.(row.id, change);
     page.runs.reload();
-    page.details.renew(row.id);
+    page.details.refetch(row.id);
   } catch (error) {
     page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
   }

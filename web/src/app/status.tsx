@@ -4,9 +4,9 @@ import type { JSX } from "preact";
 
 import type { RunRow } from "../wire.ts";
 
-type Mood = "waiting" | "running" | "done" | "warning" | "critical";
+type StatusLevel = "waiting" | "running" | "done" | "warning" | "critical";
 
-const MOODS: Readonly<Record<RunRow["status"]["state"], Mood>> = {
+const MOODS: Readonly<Record<RunRow["status"]["state"], StatusLevel>> = {
   waiting: "waiting",
   running: "running",
   finished: "done",
@@ -24,6 +24,6 @@ export function StatusDot({ row }: { readonly row: RunRow }): JSX.Element {
   return <i class={`dot is-${MOODS[state]}`} role="img" aria-label={words} title={words} />;
 }
 
-export function moodOf(row: RunRow): Mood {
+export function statusLevelOf(row: RunRow): StatusLevel {
   return MOODS[row.status.state];
 }

@@ -11,7 +11,7 @@ import { isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
 import { phaseMeaning, phaseTone } from "../panels/parts/phases.ts";
 import type { RunRow } from "../wire.ts";
-import { moodOf, StatusDot } from "./status.tsx";
+import { statusLevelOf, StatusDot } from "./status.tsx";
 import { THEMES } from "./theme.ts";
 import type { Theme } from "./theme.ts";
 
@@ -74,7 +74,7 @@ function StatusWords({ page, row }: { readonly page: Page; readonly row: RunRow 
   if (silence !== undefined) return <span class="top-status is-warning" title={silence.sentence}>stalled</span>;
   const { text, reason } = row.status;
   const words = reason === null ? text : `${text}: ${reason}`;
-  return <span class={`top-status is-${moodOf(row)}`} title={words}>{row.status.state === "finished" ? text : words}</span>;
+  return <span class={`top-status is-${statusLevelOf(row)}`} title={words}>{row.status.state === "finished" ? text : words}</span>;
 }
 
 /** What the training is doing by its own word, while it runs. */

@@ -1,7 +1,7 @@
 /** Axes of charts that draw their own: a quiet grid, labels outside, no box. */
 
-import { textWidth } from "./pen.ts";
-import type { Box, Pen } from "./pen.ts";
+import { textWidth } from "./renderer.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import type { Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
 import type { Ticks } from "./ticks.ts";
@@ -14,40 +14,40 @@ export function labelWidth(labels: readonly string[]): number {
   return Math.ceil(Math.max(16, ...labels.map((label) => textWidth(label))) + LABEL_GAP);
 }
 
-export function drawAxisX(pen: Pen, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme, hasGrid = true): void {
+export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme, hasGrid = true): void {
   at.forEach((value, index) => {
     const x = Math.round(scale.toPixel(value)) + 0.5;
-    if (hasGrid) verticalLine(pen, x, box, theme.grid);
+    if (hasGrid) verticalLine(renderer, x, box, theme.grid);
     const label = labels[index]!;
     const half = textWidth(label) / 2;
     const right = box.left + box.width + 8;
     const align = x + half > right ? "right" : "center";
-    pen.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
+    renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
   });
-  baseLine(pen, box, theme.line);
+  baseLine(renderer, box, theme.line);
 }
 
-export function drawAxisY(pen: Pen, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme): void {
+export function drawAxisY(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme): void {
   at.forEach((value, index) => {
     const y = Math.round(scale.toPixel(value)) + 0.5;
-    pen.path({ stroke: theme.grid }, (sink) => {
+    renderer.path({ stroke: theme.grid }, (sink) => {
       sink.moveTo(box.left, y);
       sink.lineTo(box.left + box.width, y);
     });
-    pen.text(box.left - LABEL_GAP, y, labels[index]!, { fill: theme.muted, align: "right" });
+    renderer.text(box.left - LABEL_GAP, y, labels[index]!, { fill: theme.muted, align: "right" });
   });
 }
 
-export function verticalLine(pen: Pen, x: number, box: Box, stroke: string, width = 1): void {
-  pen.path({ stroke, width }, (sink) => {
+export function verticalLine(renderer: Renderer, x: number, box: Box, stroke: string, width = 1): void {
+  renderer.path({ stroke, width }, (sink) => {
     sink.moveTo(x, box.top);
     sink.lineTo(x, box.top + box.height);
   });
 }
 
-function baseLine(pen: Pen, box: Box, stroke: string): void {
+function baseLine(renderer: Renderer, box: Box, stroke: string): void {
   const y = Math.round(box.top + box.height) + 0.5;
-  pen.path({ stroke }, (sink) => {
+  renderer.path({ stroke }, (sink) => {
     sink.moveTo(box.left, y);
     sink.lineTo(box.left + box.width, y);
   });

@@ -3,12 +3,12 @@
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth, verticalLine } from "./axes.ts";
 import { distributionQuantile } from "./distribution.ts";
 import type { Distribution } from "./distribution.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
-import { band, traceLine } from "./outline.ts";
+import { band, traceLine } from "./paths.ts";
 import { slotColor } from "./palette.ts";
-import type { Box, Pen } from "./pen.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale, padRange } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import { nearestIndex } from "./series.ts";
@@ -45,11 +45,11 @@ export function percentilesOf(distributions: readonly Distribution[]): Percentil
 }
 
 export function createBands(root: HTMLElement, options: BandsOptions): Chart<BandsOptions> {
-  return mountFigure(root, options, (current) => {
+  return mountChart(root, options, (current) => {
     const nearest = (px: number, size: Size): number => nearestIndex(current().percentiles.x, layout(size, current()).x.toValue(px));
     return {
       label: () => `${current().label}: percentiles over ${current().percentiles.x.length} steps`,
-      draw: (pen, size, theme) => drawBands(pen, size, current(), theme),
+      draw: (renderer, size, theme) => drawBands(renderer, size, current(), theme),
       hover: (point, size) => {
         const index = point === null ? -1 : nearest(point.x, size);
         if (index < 0) return null;
@@ -74,20 +74,20 @@ export function levelName(level: number): string {
   return level === 0.5 ? "median" : `${Number((level * 100).toFixed(1))}%`;
 }
 
-export function drawBands(pen: Pen, size: Size, options: BandsOptions, theme: ChartTheme): void {
+export function drawBands(renderer: Renderer, size: Size, options: BandsOptions, theme: ChartTheme): void {
   const { box, x, y, yTicks } = layout(size, options);
   const { percentiles } = options;
   const color = slotColor(options.slot, theme.isDark);
-  drawAxisY(pen, box, y, yTicks, theme);
-  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme);
-  pen.clip(box, () => {
+  drawAxisY(renderer, box, y, yTicks, theme);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme);
+  renderer.clip(box, () => {
     for (let at = 0; at + 1 < percentiles.values.length; at += 2) {
       const [low, high] = [percentiles.values[at]!, percentiles.values[at + 1]!];
-      pen.path({ fill: color, alpha: ALPHA[at / 2] ?? 0.2 }, (sink) => band(sink, percentiles.x, low, high, x, y));
+      renderer.path({ fill: color, alpha: ALPHA[at / 2] ?? 0.2 }, (sink) => band(sink, percentiles.x, low, high, x, y));
     }
     const median = percentiles.values.at(-1);
-    if (median !== undefined) pen.path({ stroke: color, width: 1.75 }, (sink) => traceLine(sink, percentiles.x, median, x, y));
-    if (options.selectedX !== null) verticalLine(pen, Math.round(x.toPixel(options.selectedX)) + 0.5, box, theme.ink);
+    if (median !== undefined) renderer.path({ stroke: color, width: 1.75 }, (sink) => traceLine(sink, percentiles.x, median, x, y));
+    if (options.selectedX !== null) verticalLine(renderer, Math.round(x.toPixel(options.selectedX)) + 0.5, box, theme.ink);
   });
 }
 

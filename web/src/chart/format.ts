@@ -71,8 +71,8 @@ export function formatWhole(value: number): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   const [whole = "", decimals] = String(Math.round(value * 1e4) / 1e4).split(".");
   if (whole.includes("e")) return exponential(value, 2);
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, "\u202f");
-  return decimals === undefined ? grouped : `${grouped}.${decimals}`;
+  const groupBy = whole.replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  return decimals === undefined ? groupBy : `${groupBy}.${decimals}`;
 }
 
 /** Write Unix seconds as local date and time: `2026-11-15 02:29:23`. */

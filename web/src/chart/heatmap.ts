@@ -1,11 +1,11 @@
 /** A matrix as colours: rows by layer or expert, columns by step or by expert. */
 
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
-import { TEXT_SIZE, textWidth } from "./pen.ts";
-import type { Box, Pen } from "./pen.ts";
+import { TEXT_SIZE, textWidth } from "./renderer.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { rampTable } from "./ramp.ts";
 import type { RampKind } from "./ramp.ts";
 import { createScale } from "./scale.ts";
@@ -35,9 +35,9 @@ const KEY_HEIGHT = 24;
 const MAX_LABEL = 150;
 
 export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart<HeatmapOptions> {
-  return mountFigure(root, options, (current) => ({
+  return mountChart(root, options, (current) => ({
     label: () => `${current().label}: ${current().rowNames.length} rows, ${numColumns(current())} columns`,
-    draw: (pen, size, theme) => drawHeatmap(pen, size, current(), theme),
+    draw: (renderer, size, theme) => drawHeatmap(renderer, size, current(), theme),
     hover: (point, size) => {
       const cell = point === null ? null : cellUnder(point, size, current());
       if (cell === null) return null;
@@ -51,7 +51,7 @@ export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart
   }));
 }
 
-export function drawHeatmap(pen: Pen, size: Size, options: HeatmapOptions, theme: ChartTheme): void {
+export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOptions, theme: ChartTheme): void {
   const columns = numColumns(options);
   const rows = options.rowNames.length;
   if (columns === 0 || rows === 0) return;
@@ -66,13 +66,13 @@ export function drawHeatmap(pen: Pen, size: Size, options: HeatmapOptions, theme
     reduceRow(line, pixels).forEach((value, pixel) => {
       const left = box.left + pixel * width;
       const cell = { left, top: box.top + row * height, width: width - gap + (gap ? 0 : 0.35), height: height - gap + (gap ? 0 : 0.35) };
-      pen.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
+      renderer.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
     });
   }
-  drawSelected(pen, box, options, { width: box.width / columns, height }, theme);
-  drawRowNames(pen, box, options.rowNames, height, theme);
-  drawColumns(pen, box, options, theme);
-  drawKey(pen, box, size, range, table, theme);
+  drawSelected(renderer, box, options, { width: box.width / columns, height }, theme);
+  drawRowNames(renderer, box, options.rowNames, height, theme);
+  drawColumns(renderer, box, options, theme);
+  drawKey(renderer, box, size, range, table, theme);
 }
 
 /** One value a pixel: the one farthest from zero of those that share it, so that a lone hot cell is never lost. */
@@ -113,31 +113,31 @@ function layout(size: Size, { rowNames }: HeatmapOptions): Box {
   return { left, top: 4, width: Math.max(1, size.width - left - 10), height: Math.max(1, size.height - AXIS_HEIGHT - KEY_HEIGHT - 4) };
 }
 
-function drawSelected(pen: Pen, box: Box, { selected, rowNames }: HeatmapOptions, cell: Size, theme: ChartTheme): void {
+function drawSelected(renderer: Renderer, box: Box, { selected, rowNames }: HeatmapOptions, cell: Size, theme: ChartTheme): void {
   const { row = null, column = null } = selected ?? {};
   if (row !== null && rowNames.length > 1) {
-    pen.rect({ left: box.left - 0.5, top: box.top + row * cell.height - 0.5, width: box.width, height: cell.height }, { stroke: theme.ink, width: 1.25 });
+    renderer.rect({ left: box.left - 0.5, top: box.top + row * cell.height - 0.5, width: box.width, height: cell.height }, { stroke: theme.ink, width: 1.25 });
   }
   if (column !== null) {
     const width = Math.max(cell.width, 3);
-    pen.rect({ left: box.left + (column + 0.5) * cell.width - width / 2, top: box.top - 0.5, width, height: box.height }, { stroke: theme.ink, width: 1.25 });
+    renderer.rect({ left: box.left + (column + 0.5) * cell.width - width / 2, top: box.top - 0.5, width, height: box.height }, { stroke: theme.ink, width: 1.25 });
   }
 }
 
-function drawRowNames(pen: Pen, box: Box, names: readonly string[], height: number, theme: ChartTheme): void {
+function drawRowNames(renderer: Renderer, box: Box, names: readonly string[], height: number, theme: ChartTheme): void {
   const every = Math.ceil(13 / height);
-  pen.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
+  renderer.clip({ left: 0, top: 0, width: box.left - 4, height: box.top + box.height + 8 }, () => {
     for (let row = 0; row < names.length; row += every) {
-      pen.text(box.left - 8, box.top + (row + 0.5) * height, names[row]!, { fill: theme.muted, align: "right", size: Math.min(TEXT_SIZE, 10.5) });
+      renderer.text(box.left - 8, box.top + (row + 0.5) * height, names[row]!, { fill: theme.muted, align: "right", size: Math.min(TEXT_SIZE, 10.5) });
     }
   });
 }
 
-function drawColumns(pen: Pen, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
+function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, theme: ChartTheme): void {
   if ("x" in columns) {
     const range = { min: columns.x[0] ?? 0, max: Math.max(columns.x.at(-1) ?? 1, (columns.x[0] ?? 0) + 1e-9) };
     const scale = createScale("linear", range, box.left, box.left + box.width);
-    drawAxisX(pen, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false);
+    drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false);
     return;
   }
   const width = box.width / columns.names.length;
@@ -145,21 +145,21 @@ function drawColumns(pen: Pen, box: Box, { columns }: HeatmapOptions, theme: Cha
   const every = Math.max(1, Math.ceil(widest / width));
   for (let column = 0; column < columns.names.length; column += every) {
     const x = box.left + (column + 0.5) * width;
-    pen.text(x, box.top + box.height + 12, columns.names[column]!, { fill: theme.muted, align: "center", size: 10 });
+    renderer.text(x, box.top + box.height + 12, columns.names[column]!, { fill: theme.muted, align: "center", size: 10 });
   }
 }
 
-function drawKey(pen: Pen, box: Box, size: Size, range: Range, table: readonly string[], theme: ChartTheme): void {
+function drawKey(renderer: Renderer, box: Box, size: Size, range: Range, table: readonly string[], theme: ChartTheme): void {
   const width = Math.min(160, box.width * 0.5);
   const [low, high] = [range.min, range.max].map((value) => tickLabel(value, Math.max(Math.abs(range.max), Math.abs(range.min)) / 100 || 1, "number"));
   const right = box.left + box.width - textWidth(high!) - 6;
   const top = size.height - 13;
   table.forEach((fill, index) => {
     const step = width / table.length;
-    pen.rect({ left: right - width + index * step, top, width: step + 0.4, height: 7 }, { fill });
+    renderer.rect({ left: right - width + index * step, top, width: step + 0.4, height: 7 }, { fill });
   });
-  pen.text(right - width - 6, top + 4, low!, { fill: theme.muted, align: "right", size: 10 });
-  pen.text(right + 6, top + 4, high!, { fill: theme.muted, size: 10 });
+  renderer.text(right - width - 6, top + 4, low!, { fill: theme.muted, align: "right", size: 10 });
+  renderer.text(right + 6, top + 4, high!, { fill: theme.muted, size: 10 });
 }
 
 function numColumns({ columns }: HeatmapOptions): number {

@@ -3,11 +3,11 @@
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
 import { distributionExtent, total } from "./distribution.ts";
 import type { Distribution } from "./distribution.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { formatNumber, formatPercent, formatWhole } from "./format.ts";
 import { slotColor } from "./palette.ts";
-import type { Box, Pen } from "./pen.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
@@ -31,17 +31,17 @@ interface Layout {
 }
 
 export function createHistogram(root: HTMLElement, options: HistogramOptions): Chart<HistogramOptions> {
-  return mountFigure(root, options, (current) => ({
+  return mountChart(root, options, (current) => ({
     label: () => `${current().label} at step ${current().distribution.step}, ${current().distribution.counts.length} bins`,
-    draw: (pen, size, theme) => drawHistogram(pen, size, current(), theme),
+    draw: (renderer, size, theme) => drawHistogram(renderer, size, current(), theme),
     hover: (point, size) => (point === null ? null : binUnder(point, size, current())),
   }));
 }
 
-export function drawHistogram(pen: Pen, size: Size, options: HistogramOptions, theme: ChartTheme): void {
+export function drawHistogram(renderer: Renderer, size: Size, options: HistogramOptions, theme: ChartTheme): void {
   const { box, x, y, yTicks } = layout(size, options);
   const { edges, counts } = options.distribution;
-  drawAxisY(pen, box, y, yTicks, theme);
+  drawAxisY(renderer, box, y, yTicks, theme);
   const fill = slotColor(options.slot, theme.isDark);
   for (let bin = 0; bin < counts.length; bin++) {
     if (!(counts[bin]! > 0)) continue;
@@ -49,9 +49,9 @@ export function drawHistogram(pen: Pen, size: Size, options: HistogramOptions, t
     const width = x.toPixel(edges[bin + 1]!) - left;
     const top = y.toPixel(counts[bin]!);
     const gap = width > 4 ? 1 : 0;
-    pen.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
+    renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
   }
-  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme, false);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme, false);
 }
 
 function layout(size: Size, { distribution, range }: HistogramOptions): Layout {

@@ -7,7 +7,7 @@ export type { BandsOptions, Percentiles } from "./bands.ts";
 export { createBars, createStackedBar } from "./bars.ts";
 export type { Bar, Segment, Widget } from "./bars.ts";
 export type { Distribution } from "./distribution.ts";
-export type { Chart } from "./figure.ts";
+export type { Chart } from "./canvas.ts";
 export * from "./format.ts";
 export { createHeatmap } from "./heatmap.ts";
 export type { HeatmapOptions } from "./heatmap.ts";

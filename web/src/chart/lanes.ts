@@ -1,12 +1,12 @@
 /** A timeline in swim lanes: what each worker, stream or phase was doing when. */
 
 import { AXIS_HEIGHT, drawAxisX, verticalLine } from "./axes.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { formatDuration } from "./format.ts";
 import { slotColor, slotCss } from "./palette.ts";
-import { textWidth } from "./pen.ts";
-import type { Box, Pen } from "./pen.ts";
+import { textWidth } from "./renderer.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
@@ -55,13 +55,13 @@ const SMALLEST_DRAG_PX = 4;
 
 export function createLanes(root: HTMLElement, options: LanesOptions): Chart<LanesOptions> {
   let selection: Range | null = null;
-  return mountFigure(root, options, (current, redraw) => ({
+  return mountChart(root, options, (current, redraw) => ({
     label: () => `${current().label}: ${current().lanes.length} lanes`,
-    draw: (pen, size, theme) => {
-      drawLanes(pen, size, current(), theme);
+    draw: (renderer, size, theme) => {
+      drawLanes(renderer, size, current(), theme);
       if (selection === null) return;
       const { box } = layout(size, current());
-      pen.rect({ left: selection.min, top: box.top, width: selection.max - selection.min, height: box.height }, { fill: theme.accent, alpha: 0.14 });
+      renderer.rect({ left: selection.min, top: box.top, width: selection.max - selection.min, height: box.height }, { fill: theme.accent, alpha: 0.14 });
     },
     hover: (point, size) => {
       const found = point === null ? null : spanUnder(point, size, current());
@@ -120,26 +120,26 @@ export function blocks(spans: readonly Span[], x: Scale, box: Box): Block[] {
   return found;
 }
 
-export function drawLanes(pen: Pen, size: Size, options: LanesOptions, theme: ChartTheme): void {
+export function drawLanes(renderer: Renderer, size: Size, options: LanesOptions, theme: ChartTheme): void {
   const { box, x, height } = layout(size, options);
-  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.format), theme);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.format), theme);
   options.lanes.forEach((lane, row) => {
     const top = box.top + row * height;
-    pen.clip({ left: 0, top, width: box.left - 6, height }, () => {
-      pen.text(box.left - 8, top + height / 2, lane.name, { fill: theme.muted, align: "right", size: 10.5 });
+    renderer.clip({ left: 0, top, width: box.left - 6, height }, () => {
+      renderer.text(box.left - 8, top + height / 2, lane.name, { fill: theme.muted, align: "right", size: 10.5 });
     });
-    for (const level of lane.levels ?? []) drawLevel(pen, level, { x, box, top: top + LANE_GAP / 2, height: height - LANE_GAP }, theme);
+    for (const level of lane.levels ?? []) drawLevel(renderer, level, { x, box, top: top + LANE_GAP / 2, height: height - LANE_GAP }, theme);
     for (const { left, width, span, num } of blocks(lane.spans, x, box)) {
       const part = { left, top: top + LANE_GAP / 2, width: width > 3 ? width - 0.75 : width, height: height - LANE_GAP };
       const fill = slotColor(span.slot, theme.isDark);
-      pen.rect(part, { fill, alpha: 0.5 });
-      if (width > 12) pen.rect({ ...part, width: 2 }, { fill });
+      renderer.rect(part, { fill, alpha: 0.5 });
+      if (width > 12) renderer.rect({ ...part, width: 2 }, { fill });
       if (num === 1 && width > textWidth(span.label, 10) + 10 && height > 14) {
-        pen.text(left + 6, top + height / 2, span.label, { fill: theme.ink, size: 10 });
+        renderer.text(left + 6, top + height / 2, span.label, { fill: theme.ink, size: 10 });
       }
     }
   });
-  verticalLine(pen, Math.round(box.left) + 0.5, box, theme.line);
+  verticalLine(renderer, Math.round(box.left) + 0.5, box, theme.line);
 }
 
 interface LevelPlace {
@@ -149,7 +149,7 @@ interface LevelPlace {
   readonly height: number;
 }
 
-function drawLevel(pen: Pen, { start, period, values, max, slot }: Level, { x, box, top, height }: LevelPlace, theme: ChartTheme): void {
+function drawLevel(renderer: Renderer, { start, period, values, max, slot }: Level, { x, box, top, height }: LevelPlace, theme: ChartTheme): void {
   const fill = slotColor(slot, theme.isDark);
   values.forEach((value, index) => {
     const from = Math.max(box.left, x.toPixel(start + index * period));
@@ -157,11 +157,11 @@ function drawLevel(pen: Pen, { start, period, values, max, slot }: Level, { x, b
     if (to <= from) return;
     if (Number.isNaN(value)) {
       // No reading is not idle: a thin line in the middle, no bar at the bottom.
-      pen.rect({ left: from, top: top + height / 2, width: to - from, height: 1 }, { fill: theme.muted, alpha: 0.5 });
+      renderer.rect({ left: from, top: top + height / 2, width: to - from, height: 1 }, { fill: theme.muted, alpha: 0.5 });
       return;
     }
     const filled = height * Math.max(0, Math.min(1, value / max));
-    pen.rect({ left: from, top: top + height - Math.max(1, filled), width: to - from + 0.3, height: Math.max(1, filled) }, { fill, alpha: 0.6 });
+    renderer.rect({ left: from, top: top + height - Math.max(1, filled), width: to - from + 0.3, height: Math.max(1, filled) }, { fill, alpha: 0.6 });
   });
 }
 

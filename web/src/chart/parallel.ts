@@ -1,11 +1,11 @@
 /** Parallel coordinates: one axis a setting or result, one line a run; dragging along an axis keeps the lines that pass there. */
 
-import { mountFigure } from "./figure.ts";
-import type { Chart, DragHandler, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, DragHandler, Point, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
 import { slotColor, slotCss } from "./palette.ts";
-import { textWidth } from "./pen.ts";
-import type { Box, Pen } from "./pen.ts";
+import { textWidth } from "./renderer.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { rampColor } from "./ramp.ts";
 import type { ChartTheme } from "./theme.ts";
 import { axisPosition, createParallelAxis } from "./parallel-axis.ts";
@@ -53,11 +53,11 @@ const SMALLEST_BRUSH = 0.01;
 export function createParallel(root: HTMLElement, options: ParallelOptions): Chart<ParallelOptions> {
   let hovered: string | null = null;
   let live: ReadonlyMap<number, Brush> | null = null;
-  return mountFigure(root, options, (current, redraw) => {
+  return mountChart(root, options, (current, redraw) => {
     const brushes = (): ReadonlyMap<number, Brush> => live ?? current().brushes;
     return {
       label: () => `${current().label}: ${current().items.length} items over ${current().axes.map(({ name }) => name).join(", ")}`,
-      draw: (pen, size, theme) => drawParallel(pen, size, current(), theme, brushes(), hovered ?? current().highlighted),
+      draw: (renderer, size, theme) => drawParallel(renderer, size, current(), theme, brushes(), hovered ?? current().highlighted),
       hover: (point, size) => {
         const found = point === null ? null : itemUnder(point, size, current(), brushes());
         if ((found?.id ?? null) !== hovered) redraw();
@@ -86,7 +86,7 @@ export function keptIds({ axes, items }: Pick<ParallelOptions, "axes" | "items">
 }
 
 export function drawParallel(
-  pen: Pen,
+  renderer: Renderer,
   size: Size,
   options: ParallelOptions,
   theme: ChartTheme,
@@ -97,15 +97,15 @@ export function drawParallel(
   const kept = options.items.filter((item) => isKept(item, view.axes, brushes));
   const keptSet = new Set(kept);
   const alpha = Math.max(0.25, Math.min(0.85, 14 / Math.max(1, kept.length)));
-  for (const item of options.items) if (!keptSet.has(item)) drawItem(pen, view, item, theme.line, 1, 0.6);
-  for (const item of kept) drawItem(pen, view, item, itemColor(item, options, view, theme), 1.25, hovered === null ? alpha : alpha * 0.35);
+  for (const item of options.items) if (!keptSet.has(item)) drawItem(renderer, view, item, theme.line, 1, 0.6);
+  for (const item of kept) drawItem(renderer, view, item, itemColor(item, options, view, theme), 1.25, hovered === null ? alpha : alpha * 0.35);
   const found = options.items.find(({ id }) => id === hovered);
-  if (found !== undefined) drawItem(pen, view, found, itemColor(found, options, view, theme), 2.75, 1);
-  view.axes.forEach((axis, index) => drawAxis(pen, view, axis, index, brushes.get(index), theme));
+  if (found !== undefined) drawItem(renderer, view, found, itemColor(found, options, view, theme), 2.75, 1);
+  view.axes.forEach((axis, index) => drawAxis(renderer, view, axis, index, brushes.get(index), theme));
 }
 
-function drawItem(pen: Pen, view: Layout, item: ParallelItem, stroke: string, width: number, alpha: number): void {
-  pen.path({ stroke, width, alpha }, (sink) => {
+function drawItem(renderer: Renderer, view: Layout, item: ParallelItem, stroke: string, width: number, alpha: number): void {
+  renderer.path({ stroke, width, alpha }, (sink) => {
     let isDown = false;
     view.axes.forEach((axis, index) => {
       const position = axisPosition(axis, item.values[index] ?? null);
@@ -118,29 +118,29 @@ function drawItem(pen: Pen, view: Layout, item: ParallelItem, stroke: string, wi
   });
 }
 
-function drawAxis(pen: Pen, view: Layout, axis: ParallelAxis, index: number, brush: Brush | undefined, theme: ChartTheme): void {
+function drawAxis(renderer: Renderer, view: Layout, axis: ParallelAxis, index: number, brush: Brush | undefined, theme: ChartTheme): void {
   const x = view.xs[index]!;
   const { top, height } = view.box;
-  pen.path({ stroke: theme.muted, alpha: 0.6 }, (sink) => {
+  renderer.path({ stroke: theme.muted, alpha: 0.6 }, (sink) => {
     sink.moveTo(x, top);
     sink.lineTo(x, top + height);
   });
   if (brush !== undefined) {
     const from = view.toPixel(brush.high);
-    pen.rect({ left: x - 7, top: from, width: 14, height: view.toPixel(brush.low) - from }, { fill: theme.accent, alpha: 0.22, stroke: theme.accent });
+    renderer.rect({ left: x - 7, top: from, width: 14, height: view.toPixel(brush.low) - from }, { fill: theme.accent, alpha: 0.22, stroke: theme.accent });
   }
   const isLast = index === view.axes.length - 1;
   const align = index === 0 ? "left" : isLast ? "right" : "center";
   const edge = index === 0 ? -10 : isLast ? 10 : 0;
-  pen.text(x + edge, 12, fitText(axis.name, view.box.width / Math.max(1, view.axes.length - 1) - 8), { fill: theme.ink, align, weight: 600, size: 11 });
+  renderer.text(x + edge, 12, fitText(axis.name, view.box.width / Math.max(1, view.axes.length - 1) - 8), { fill: theme.ink, align, weight: 600, size: 11 });
   const room = height / 13;
   axis.ticks.slice(0, Math.max(2, Math.floor(room))).forEach(({ position, label }) => {
     const y = view.toPixel(position);
     const text = fitText(label, 84);
     const width = textWidth(text, 10) + 4;
     const left = isLast ? x - 7 - width : x + 5;
-    pen.rect({ left, top: y - 6.5, width, height: 13 }, { fill: theme.surface, alpha: 0.75 });
-    pen.text(isLast ? x - 9 : x + 7, y, text, { fill: theme.muted, size: 10, align: isLast ? "right" : "left" });
+    renderer.rect({ left, top: y - 6.5, width, height: 13 }, { fill: theme.surface, alpha: 0.75 });
+    renderer.text(isLast ? x - 9 : x + 7, y, text, { fill: theme.muted, size: 10, align: isLast ? "right" : "left" });
   });
 }
 

@@ -3,11 +3,11 @@
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
 import { densityAt, distributionExtent } from "./distribution.ts";
 import type { Distribution } from "./distribution.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { formatNumber, formatWhole } from "./format.ts";
 import { slotColor } from "./palette.ts";
-import type { Box, Pen } from "./pen.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
 import { tickLabel, ticks } from "./ticks.ts";
@@ -27,9 +27,9 @@ const OVERLAP = 5;
 const RIGHT = 46;
 
 export function createRidge(root: HTMLElement, options: RidgeOptions): Chart<RidgeOptions> {
-  return mountFigure(root, options, (current) => ({
+  return mountChart(root, options, (current) => ({
     label: () => `${current().label}: distribution at ${current().distributions.length} steps`,
-    draw: (pen, size, theme) => drawRidge(pen, size, current(), theme),
+    draw: (renderer, size, theme) => drawRidge(renderer, size, current(), theme),
     hover: (point, size) => {
       const distribution = point === null ? undefined : ridgeUnder(point, size, current());
       if (point === null || distribution === undefined) return null;
@@ -53,11 +53,11 @@ export function thinned<Item>(items: readonly Item[], limit: number): readonly I
   return Array.from({ length: limit }, (_, index) => items[Math.round((index * (items.length - 1)) / (limit - 1))]!);
 }
 
-export function drawRidge(pen: Pen, size: Size, options: RidgeOptions, theme: ChartTheme): void {
+export function drawRidge(renderer: Renderer, size: Size, options: RidgeOptions, theme: ChartTheme): void {
   const shown = thinned(options.distributions, MAX_RIDGES);
   if (shown.length === 0) return;
   const { box, x } = layout(size, options.distributions);
-  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme);
   const places = Float64Array.from({ length: Math.max(2, Math.floor(box.width / 2)) }, (_, index) => x.toValue(box.left + index * 2));
   const densities = shown.map((distribution) => densityAt(distribution, places));
   const peak = densities.map((density) => density.reduce((most, value) => Math.max(most, value), 0));
@@ -75,18 +75,18 @@ export function drawRidge(pen: Pen, size: Size, options: RidgeOptions, theme: Ch
       sink.lineTo(box.left + box.width, y);
     };
     const age = shown.length > 1 ? row / (shown.length - 1) : 1;
-    pen.path({ fill: theme.surface }, write);
-    pen.path({ fill: color, alpha: isSelected ? 0.75 : 0.1 + 0.3 * age }, write);
-    pen.path({ stroke: isSelected ? theme.ink : color, width: isSelected ? 1.5 : 0.9, alpha: isSelected ? 1 : 0.45 + 0.55 * age }, write);
+    renderer.path({ fill: theme.surface }, write);
+    renderer.path({ fill: color, alpha: isSelected ? 0.75 : 0.1 + 0.3 * age }, write);
+    renderer.path({ stroke: isSelected ? theme.ink : color, width: isSelected ? 1.5 : 0.9, alpha: isSelected ? 1 : 0.45 + 0.55 * age }, write);
   });
-  drawSteps(pen, shown, base, box, theme);
+  drawSteps(renderer, shown, base, box, theme);
 }
 
-function drawSteps(pen: Pen, shown: readonly Distribution[], base: readonly number[], box: Box, theme: ChartTheme): void {
+function drawSteps(renderer: Renderer, shown: readonly Distribution[], base: readonly number[], box: Box, theme: ChartTheme): void {
   const every = Math.max(1, Math.ceil((shown.length * 16) / box.height));
   for (let row = shown.length - 1; row >= 0; row -= every) {
     const { step } = shown[row]!;
-    pen.text(box.left + box.width + 6, base[row]! - 3, tickLabel(step, Math.max(1, step / 100), "step"), { fill: theme.muted, size: 10 });
+    renderer.text(box.left + box.width + 6, base[row]! - 3, tickLabel(step, Math.max(1, step / 100), "step"), { fill: theme.muted, size: 10 });
   }
 }
 

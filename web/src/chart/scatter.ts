@@ -1,11 +1,11 @@
 /** Any two numbers of each item against each other. */
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
 import { slotColor, slotCss } from "./palette.ts";
-import type { Box, Pen } from "./pen.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale, padRange } from "./scale.ts";
 import type { Range, Scale, ScaleKind } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
@@ -43,9 +43,9 @@ const REACH_PX = 14;
 
 export function createScatter(root: HTMLElement, options: ScatterOptions): Chart<ScatterOptions> {
   let hovered: ScatterItem | null = null;
-  return mountFigure(root, options, (current, redraw) => ({
+  return mountChart(root, options, (current, redraw) => ({
     label: () => `${current().label}: ${current().items.length} points of ${current().yName} by ${current().xName}`,
-    draw: (pen, size, theme) => drawScatter(pen, size, current(), theme, hovered?.id ?? current().highlighted),
+    draw: (renderer, size, theme) => drawScatter(renderer, size, current(), theme, hovered?.id ?? current().highlighted),
     hover: (point, size) => {
       const found = point === null ? null : itemUnder(point, size, current());
       if (found?.id !== hovered?.id) redraw();
@@ -85,35 +85,35 @@ export function trendOf(x: readonly number[], y: readonly number[]): Trend | nul
   return { slope: xy / xx, offset: meanY - (xy / xx) * meanX, correlation: yy > 0 ? xy / Math.sqrt(xx * yy) : 0 };
 }
 
-export function drawScatter(pen: Pen, size: Size, options: ScatterOptions, theme: ChartTheme, hovered: string | null): void {
+export function drawScatter(renderer: Renderer, size: Size, options: ScatterOptions, theme: ChartTheme, hovered: string | null): void {
   const items = shownItems(options);
   const { box, x, y, yTicks } = layout(size, options, items);
-  drawAxisY(pen, box, y, yTicks, theme);
-  drawAxisX(pen, box, x, ticks(options.xKind, x, Math.max(2, box.width / 90), "number"), theme);
-  pen.text(box.left + box.width, size.height - 5, options.xName, { fill: theme.ink, align: "right", size: 10.5 });
-  pen.text(box.left, 7, options.yName, { fill: theme.ink, size: 10.5 });
-  pen.clip({ left: box.left - 6, top: box.top - 6, width: box.width + 12, height: box.height + 12 }, () => {
-    if (options.hasTrend) drawTrend(pen, box, x, y, items, theme);
+  drawAxisY(renderer, box, y, yTicks, theme);
+  drawAxisX(renderer, box, x, ticks(options.xKind, x, Math.max(2, box.width / 90), "number"), theme);
+  renderer.text(box.left + box.width, size.height - 5, options.xName, { fill: theme.ink, align: "right", size: 10.5 });
+  renderer.text(box.left, 7, options.yName, { fill: theme.ink, size: 10.5 });
+  renderer.clip({ left: box.left - 6, top: box.top - 6, width: box.width + 12, height: box.height + 12 }, () => {
+    if (options.hasTrend) drawTrend(renderer, box, x, y, items, theme);
     for (const item of items) {
       const isHovered = item.id === hovered;
       const fill = slotColor(item.slot, theme.isDark);
       const ink = isHovered ? { fill, stroke: theme.ink, width: 1.5 } : { fill, alpha: 0.75 };
-      pen.circle(x.toPixel(item.x), y.toPixel(item.y), isHovered ? 5.5 : items.length > 300 ? 2.5 : 4, ink);
+      renderer.circle(x.toPixel(item.x), y.toPixel(item.y), isHovered ? 5.5 : items.length > 300 ? 2.5 : 4, ink);
     }
   });
   const left = options.items.length - items.length;
-  if (left > 0) pen.text(box.left + box.width, 7, `${left} without a value`, { fill: theme.muted, align: "right", size: 10 });
+  if (left > 0) renderer.text(box.left + box.width, 7, `${left} without a value`, { fill: theme.muted, align: "right", size: 10 });
 }
 
-function drawTrend(pen: Pen, box: Box, x: Scale, y: Scale, items: readonly ScatterItem[], theme: ChartTheme): void {
+function drawTrend(renderer: Renderer, box: Box, x: Scale, y: Scale, items: readonly ScatterItem[], theme: ChartTheme): void {
   // In pixels, so that the line is straight on log axes too.
   const trend = trendOf(items.map((item) => x.toPixel(item.x)), items.map((item) => -y.toPixel(item.y)));
   if (trend === null) return;
-  pen.path({ stroke: theme.muted, dash: [4, 4] }, (sink) => {
+  renderer.path({ stroke: theme.muted, dash: [4, 4] }, (sink) => {
     sink.moveTo(box.left, -(trend.slope * box.left + trend.offset));
     sink.lineTo(box.left + box.width, -(trend.slope * (box.left + box.width) + trend.offset));
   });
-  pen.text(box.left + box.width - 4, box.top + 8, `r = ${trend.correlation.toFixed(2)}`, { fill: theme.muted, align: "right", size: 10.5 });
+  renderer.text(box.left + box.width - 4, box.top + 8, `r = ${trend.correlation.toFixed(2)}`, { fill: theme.muted, align: "right", size: 10.5 });
 }
 
 function shownItems({ items, xKind, yKind }: ScatterOptions): ScatterItem[] {

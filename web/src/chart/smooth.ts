@@ -29,13 +29,13 @@ export function ema(values: Float64Array, weight: number): Float64Array {
   if (!(weight >= 0 && weight < 1)) throw new RangeError(`weight must be at least 0 and below 1, got ${weight}`);
   const smoothed = new Float64Array(values.length);
   let sum = 0;
-  let gathered = 0;
+  let batched = 0;
   for (let index = 0; index < values.length; index++) {
     const value = values[index]!;
     if (Number.isFinite(value)) {
       sum = sum * weight + value * (1 - weight);
-      gathered = gathered * weight + (1 - weight);
-      smoothed[index] = sum / gathered;
+      batched = batched * weight + (1 - weight);
+      smoothed[index] = sum / batched;
     } else {
       smoothed[index] = value;
     }
@@ -59,14 +59,14 @@ export function gaussian(values: Float64Array, sigma: number): Float64Array {
 function weighted(values: Float64Array, centre: number, kernel: Float64Array): number {
   const radius = kernel.length - 1;
   let sum = 0;
-  let gathered = 0;
+  let batched = 0;
   const stop = Math.min(values.length - 1, centre + radius);
   for (let index = Math.max(0, centre - radius); index <= stop; index++) {
     const value = values[index]!;
     if (!Number.isFinite(value)) continue;
     const weight = kernel[Math.abs(index - centre)]!;
     sum += weight * value;
-    gathered += weight;
+    batched += weight;
   }
-  return sum / gathered;
+  return sum / batched;
 }

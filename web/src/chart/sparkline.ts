@@ -1,12 +1,12 @@
 /** A line without axes, as tall as a word; it ends in a dot at the latest value. */
 
-import { mountFigure } from "./figure.ts";
-import type { Chart, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
-import { columnBand, columnLine, columns, isDense, traceLine } from "./outline.ts";
+import { columnBand, columnLine, columns, isDense, traceLine } from "./paths.ts";
 import { slotColor } from "./palette.ts";
 import { createScale } from "./scale.ts";
-import type { Pen } from "./pen.ts";
+import type { Renderer } from "./renderer.ts";
 import type { ChartTheme } from "./theme.ts";
 
 export interface SparklineOptions {
@@ -21,13 +21,13 @@ export interface SparklineOptions {
 const MARGIN = 3;
 
 export function createSparkline(root: HTMLElement, options: SparklineOptions): Chart<SparklineOptions> {
-  return mountFigure(root, options, (current) => ({
+  return mountChart(root, options, (current) => ({
     label: () => `${current().label}: ${formatNumber(current().y.at(-1) ?? NaN)}`,
-    draw: (pen, size, theme) => drawSparkline(pen, size, current(), theme),
+    draw: (renderer, size, theme) => drawSparkline(renderer, size, current(), theme),
   }));
 }
 
-export function drawSparkline(pen: Pen, size: Size, options: SparklineOptions, theme: ChartTheme): void {
+export function drawSparkline(renderer: Renderer, size: Size, options: SparklineOptions, theme: ChartTheme): void {
   const { x, y } = options;
   const kind = options.isLog ? "log" : "linear";
   const floor = options.isLog ? 0 : -Infinity;
@@ -40,11 +40,11 @@ export function drawSparkline(pen: Pen, size: Size, options: SparklineOptions, t
   const yScale = createScale(flat ? "linear" : kind, flat ? { min: min - 1, max: max + 1 } : { min, max }, size.height - MARGIN, MARGIN);
   if (isDense(x, xScale, size.width)) {
     const stretches = columns(x, y, xScale, yScale);
-    pen.path({ stroke: color, width: 1, alpha: 0.3, cap: "butt" }, (sink) => columnBand(sink, stretches));
-    pen.path({ stroke: color, width: 1.25 }, (sink) => columnLine(sink, stretches));
+    renderer.path({ stroke: color, width: 1, alpha: 0.3, cap: "butt" }, (sink) => columnBand(sink, stretches));
+    renderer.path({ stroke: color, width: 1.25 }, (sink) => columnLine(sink, stretches));
   } else {
-    pen.path({ stroke: color, width: 1.25 }, (sink) => traceLine(sink, x, y, xScale, yScale));
+    renderer.path({ stroke: color, width: 1.25 }, (sink) => traceLine(sink, x, y, xScale, yScale));
   }
   const last = y.findLastIndex((value) => Number.isFinite(value) && value > floor);
-  pen.circle(xScale.toPixel(x[last]!), yScale.toPixel(y[last]!), 2.25, { fill: color });
+  renderer.circle(xScale.toPixel(x[last]!), yScale.toPixel(y[last]!), 2.25, { fill: color });
 }

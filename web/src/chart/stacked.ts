@@ -1,10 +1,10 @@
 /** Stacked columns along an axis: what a whole is made of, stretch by stretch. */
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
-import { mountFigure } from "./figure.ts";
-import type { Chart, Point, Size } from "./figure.ts";
+import { mountChart } from "./canvas.ts";
+import type { Chart, Point, Size } from "./canvas.ts";
 import { slotColor, slotCss } from "./palette.ts";
-import type { Box, Pen } from "./pen.ts";
+import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
@@ -38,9 +38,9 @@ export interface StackedOptions {
 const GAP_PX = 1;
 
 export function createStacked(root: HTMLElement, options: StackedOptions): Chart<StackedOptions> {
-  return mountFigure(root, options, (current) => ({
+  return mountChart(root, options, (current) => ({
     label: () => `${current().label}: ${current().parts.map(({ label }) => label).join(", ")}`,
-    draw: (pen, size, theme) => drawStacked(pen, size, current(), theme),
+    draw: (renderer, size, theme) => drawStacked(renderer, size, current(), theme),
     hover: (point, size) => {
       const column = point === null ? undefined : current().columns[columnUnder(point, size, current())];
       if (column === undefined) return null;
@@ -64,9 +64,9 @@ function percent(value: number, whole: number): string {
   return whole > 0 ? `${((value / whole) * 100).toFixed(0)}%` : "";
 }
 
-export function drawStacked(pen: Pen, size: Size, options: StackedOptions, theme: ChartTheme): void {
+export function drawStacked(renderer: Renderer, size: Size, options: StackedOptions, theme: ChartTheme): void {
   const { box, x, y, yTicks } = layout(size, options);
-  drawAxisY(pen, box, y, yTicks, theme);
+  drawAxisY(renderer, box, y, yTicks, theme);
   options.columns.forEach((column, index) => {
     const left = x.toPixel(column.min);
     const width = Math.max(1, x.toPixel(column.max) - left - GAP_PX);
@@ -75,12 +75,12 @@ export function drawStacked(pen: Pen, size: Size, options: StackedOptions, theme
     column.values.forEach((value, part) => {
       if (!(value > 0) || !(whole > 0)) return;
       const [from, to] = [y.toPixel(bottom / whole), y.toPixel((bottom + value) / whole)];
-      pen.rect({ left, top: to, width, height: from - to }, { fill: slotColor(options.parts[part]?.slot ?? 0, theme.isDark) });
+      renderer.rect({ left, top: to, width, height: from - to }, { fill: slotColor(options.parts[part]?.slot ?? 0, theme.isDark) });
       bottom += value;
     });
-    if (index === options.selected) pen.rect({ left: left - 0.5, top: box.top, width: width + 1, height: box.height }, { stroke: theme.ink, width: 1.25 });
+    if (index === options.selected) renderer.rect({ left: left - 0.5, top: box.top, width: width + 1, height: box.height }, { stroke: theme.ink, width: 1.25 });
   });
-  drawAxisX(pen, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, false);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, false);
 }
 
 function layout(size: Size, { columns, isShares }: StackedOptions): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {

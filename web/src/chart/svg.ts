@@ -1,15 +1,15 @@
 /** A pen that writes SVG: real lines and text, for papers and slides. */
 
-import type { PathSink } from "./outline.ts";
-import { FONT, TEXT_SIZE } from "./pen.ts";
-import type { Box, Ink, Pen } from "./pen.ts";
+import type { PathSink } from "./paths.ts";
+import { FONT, TEXT_SIZE } from "./renderer.ts";
+import type { Box, DrawStyle, Renderer } from "./renderer.ts";
 
-export interface SvgPen extends Pen {
+export interface SvgRenderer extends Renderer {
   /** The finished document. */
   document(): string;
 }
 
-export function svgPen(size: { readonly width: number; readonly height: number }, background: string): SvgPen {
+export function svgRenderer(size: { readonly width: number; readonly height: number }, background: string): SvgRenderer {
   const parts: string[] = [];
   let numClips = 0;
   return {
@@ -25,13 +25,13 @@ export function svgPen(size: { readonly width: number; readonly height: number }
     circle(x, y, radius, ink) {
       parts.push(`<circle cx="${short(x)}" cy="${short(y)}" r="${short(radius)}"${attributes(ink)}/>`);
     },
-    text(x, y, text, lettering) {
-      const anchor = { left: "start", center: "middle", right: "end" }[lettering.align ?? "left"];
-      const baseline = { top: "hanging", middle: "central", bottom: "auto" }[lettering.baseline ?? "middle"];
-      const turn = lettering.isVertical ? ` transform="rotate(-90 ${short(x)} ${short(y)})"` : "";
+    text(x, y, text, textStyle) {
+      const anchor = { left: "start", center: "middle", right: "end" }[textStyle.align ?? "left"];
+      const baseline = { top: "hanging", middle: "central", bottom: "auto" }[textStyle.baseline ?? "middle"];
+      const turn = textStyle.isVertical ? ` transform="rotate(-90 ${short(x)} ${short(y)})"` : "";
       parts.push(
-        `<text x="${short(x)}" y="${short(y)}" fill="${escapeXml(lettering.fill)}" font-size="${lettering.size ?? TEXT_SIZE}"` +
-          ` font-weight="${lettering.weight ?? 400}" text-anchor="${anchor}" dominant-baseline="${baseline}"${turn}>` +
+        `<text x="${short(x)}" y="${short(y)}" fill="${escapeXml(textStyle.fill)}" font-size="${textStyle.size ?? TEXT_SIZE}"` +
+          ` font-weight="${textStyle.weight ?? 400}" text-anchor="${anchor}" dominant-baseline="${baseline}"${turn}>` +
           `${escapeXml(text)}</text>`,
       );
     },
@@ -73,7 +73,7 @@ export function escapeXml(text: string): string {
     .replace(/"/g, "&quot;");
 }
 
-function attributes(ink: Ink): string {
+function attributes(ink: DrawStyle): string {
   let text = ` fill="${escapeXml(ink.fill ?? "none")}"`;
   if (ink.stroke !== undefined) {
     text += ` stroke="${escapeXml(ink.stroke)}" stroke-width="${short(ink.width ?? 1)}" stroke-linejoin="round"`;

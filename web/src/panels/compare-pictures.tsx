@@ -6,7 +6,7 @@ import { useState } from "preact/hooks";
 import { createParallel, createScatter, formatNumber } from "../chart/index.ts";
 import type { Brush } from "../chart/index.ts";
 import { configText } from "../state/config.ts";
-import { grouped } from "../state/grouped.ts";
+import { groupBy } from "../state/group-by.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
@@ -119,7 +119,7 @@ export function GroupTable({ page, rows, columns }: PictureProps): JSX.Element {
   const { view, runs } = page;
   const key = view.groupBy.value;
   const metrics = columns.filter((column) => column.kind === "metric");
-  const groups = key === null ? [] : [...grouped(rows, (row) => configText(row.config, key))].sort(([one], [other]) => compareValues(numberOrText(one), numberOrText(other), false));
+  const groups = key === null ? [] : [...groupBy(rows, (row) => configText(row.config, key))].sort(([one], [other]) => compareValues(numberOrText(one), numberOrText(other), false));
   return (
     <>
       <div class="pane-bar">

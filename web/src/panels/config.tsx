@@ -10,7 +10,7 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { ConfigDiff } from "./config-diff.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import { Section } from "./parts/section.tsx";
 
@@ -19,7 +19,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export const panel: Panel = { order: 130, id: "config", title: "Config", shortcut: "n", component: Config };
 
 function Config({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <ConfigOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <ConfigOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function ConfigOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

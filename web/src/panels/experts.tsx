@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { createHeatmap, formatPercent } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import { nearestIndex } from "../chart/series.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
@@ -15,7 +15,7 @@ import { expertLoadOf, layerSummaries, layerTitle, overSteps, relativeLoad } fro
 import type { ExpertLoad, LayerSummary } from "./experts-record.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { parseStep, StepSlider } from "./parts/step-slider.tsx";
 import "./experts.css";
@@ -31,7 +31,7 @@ const MEASURES = ["load_imbalance", "expert_utilization", "max_expert_fraction",
 export const panel: Panel = { order: 60, id: "experts", title: "Experts", shortcut: "y", component: Experts };
 
 function Experts({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <ExpertsOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <ExpertsOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function ExpertsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

@@ -14,7 +14,7 @@ import { showFinding } from "./parts/finding-list.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
 import { MEANINGS } from "./parts/meanings.ts";
 import { Ranges } from "./parts/ranges.tsx";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import "./findings.css";
 
 const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", info: "i" };
@@ -22,7 +22,7 @@ const ICONS: Readonly<Record<Severity, string>> = { error: "✕", warning: "!", 
 export const panel: Panel = { order: 110, id: "findings", title: "Findings", shortcut: "f", component: Findings, count: numOpen };
 
 function Findings({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <FindingsOf page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <FindingsOf page={page} run={run} />}</FocusedRun>;
 }
 
 function FindingsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { formatWallClock, formatWhole } from "../chart/index.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import { valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import { download } from "../ui/download.ts";
@@ -13,7 +13,7 @@ import type { EntryRow, RunRow } from "../wire.ts";
 import { picturedSize, zoomedAt } from "./graph-view.ts";
 import type { Placement } from "./graph-view.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import "./graph.css";
 
@@ -23,7 +23,7 @@ const ZOOM_STEP = 1.25;
 export const panel: Panel = { order: 100, id: "graph", title: "Graph", shortcut: "g", component: Graph };
 
 function Graph({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <GraphOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <GraphOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function GraphOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

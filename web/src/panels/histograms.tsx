@@ -7,7 +7,7 @@ import { createBands, createHistogram, createRidge, formatNumber, formatWhole, p
 import type { Distribution, Range } from "../chart/index.ts";
 import { distributionExtent } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
@@ -17,8 +17,8 @@ import type { RunRow } from "../wire.ts";
 import { distributionOf } from "./histogram-record.ts";
 import type { Histogram } from "./histogram-record.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { useNear } from "./parts/near.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { useInView } from "./parts/in-view.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import { Section } from "./parts/section.tsx";
 import { parseStep, StepSlider } from "./parts/step-slider.tsx";
@@ -30,7 +30,7 @@ const HEIGHT = 220;
 export const panel: Panel = { order: 70, id: "histograms", title: "Histograms", shortcut: "h", component: Histograms };
 
 function Histograms({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <HistogramsOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function HistogramsOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
@@ -71,8 +71,8 @@ interface HistogramSectionProps {
 }
 
 function HistogramSection({ page, run, name, isBands }: HistogramSectionProps): JSX.Element {
-  const [root, isNear] = useNear(page.lazy);
-  const { list } = useEntries(page, "histograms", isNear ? run.id : null, { name, limit: MOST_STEPS, spread: true });
+  const [root, isInView] = useInView(page.lazy);
+  const { list } = useEntries(page, "histograms", isInView ? run.id : null, { name, limit: MOST_STEPS, spread: true });
   const histograms = useMemo(() => (list?.entries ?? []).flatMap((entry) => distributionOf(entry) ?? []), [list]);
   const num = list?.total ?? 0;
   const note = num === 0 ? undefined : num > histograms.length ? `${histograms.length} of ${formatWhole(num)} steps` : `${num} steps`;

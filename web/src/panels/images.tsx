@@ -4,14 +4,14 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
 import { formatBytes, formatWhole } from "../chart/index.ts";
-import { useEntries } from "../state/asking.ts";
-import { grouped } from "../state/grouped.ts";
+import { useEntries } from "../state/queries.ts";
+import { groupBy } from "../state/group-by.ts";
 import type { Page } from "../state/page.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { parseStep, stepAtOrBefore, StepSlider, stepsOf } from "./parts/step-slider.tsx";
 import "./images.css";
@@ -32,7 +32,7 @@ interface Blob {
 export const panel: Panel = { order: 90, id: "images", title: "Images", shortcut: "i", component: Images };
 
 function Images({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <ImagesOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <ImagesOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function ImagesOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
@@ -58,12 +58,12 @@ function ImagesOf({ page, run }: { readonly page: Page; readonly run: RunRow }):
       </div>
       {problem !== null && <p role="status">{problem}</p>}
       <div class="pane-grid">
-        {[...grouped(blobs, ({ name }) => name)].map(([name, ofName]) => (
+        {[...groupBy(blobs, ({ name }) => name)].map(([name, ofName]) => (
           <BlobSection key={name} page={page} run={run} name={name} blobs={ofName} step={wanted} onOpen={setOpened} />
         ))}
       </div>
       <Dialog title={opened?.name ?? ""} isOpen={opened !== null} isFull onClose={() => setOpened(null)}>
-        {opened !== null && <img class="image is-full" src={page.source.blobAddress(run.id, opened.file)} alt={opened.caption ?? opened.name} />}
+        {opened !== null && <img class="image is-full" src={page.source.blobUrl(run.id, opened.file)} alt={opened.caption ?? opened.name} />}
       </Dialog>
     </div>
   );
@@ -81,7 +81,7 @@ interface BlobSectionProps {
 function BlobSection({ page, run, name, blobs, step, onOpen }: BlobSectionProps): JSX.Element {
   const at = stepAtOrBefore(stepsOf(blobs), step);
   const blob = at === undefined ? blobs.at(-1)! : blobs.findLast((one) => one.step === at)!;
-  const address = page.source.blobAddress(run.id, blob.file);
+  const address = page.source.blobUrl(run.id, blob.file);
   return (
     <Section title={name} note={blob.step === null ? undefined : `step ${formatWhole(blob.step)} · ${blobs.length} in all`}>
       <figure class="section-body">

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
 import { formatBytes, formatDuration, formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import { valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import { download } from "../ui/download.ts";
@@ -15,7 +15,7 @@ import type { EntryRow, RunRow } from "../wire.ts";
 import { epochTable, logLine } from "./log-lines.ts";
 import type { Level, LogLine } from "./log-lines.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
 import "./log.css";
 
@@ -36,7 +36,7 @@ const LEAST: Readonly<Record<string, readonly Level[]>> = {
 export const panel: Panel = { order: 120, id: "log", title: "Log", shortcut: "l", component: Log };
 
 function Log({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <LogOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <LogOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function LogOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

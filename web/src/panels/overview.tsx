@@ -5,7 +5,7 @@ import { useRef } from "preact/hooks";
 
 import { formatBytes, formatWhole } from "../chart/index.ts";
 import type { LineChart } from "../chart/index.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -20,7 +20,7 @@ import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
 import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { phaseNames, phasesOf } from "./phases-record.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
-import { Vitals } from "./parts/vitals.tsx";
+import { KeyMetrics } from "./parts/key-metrics.tsx";
 
 const CHART_HEIGHT = 300;
 const MOST_FINDINGS = 5;
@@ -36,7 +36,7 @@ function Overview({ page }: PanelProps): JSX.Element {
     <div class="overview">
       <div class="overview-main">
         <Headline page={page} />
-        {detail === null ? <div class="vitals" /> : <Vitals page={page} detail={detail} />}
+        {detail === null ? <div class="vitals" /> : <KeyMetrics page={page} detail={detail} />}
         {detail?.metrics.some(({ name }) => name.startsWith("phase/")) && <StepTimeCard page={page} row={row} />}
       </div>
       <div class="overview-side">
@@ -84,7 +84,7 @@ function Headline({ page }: { readonly page: Page }): JSX.Element {
 
 /** Which colour of the strip under the loss is which phase. */
 function PhaseKey({ page }: { readonly page: Page }): JSX.Element | null {
-  const phases = phasesIn(page.marks.along(page.view.x.value));
+  const phases = phasesIn(page.marks.onAxis(page.view.x.value));
   if (phases.length === 0) return null;
   return <p class="phase-key">{phases.map((phase) => <span key={phase} class={`is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? undefined}>{phase}</span>)}</p>;
 }

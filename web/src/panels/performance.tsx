@@ -4,8 +4,8 @@ import type { JSX } from "preact";
 
 import { createBars, createStackedBar, formatCount, formatNumber } from "../chart/index.ts";
 import type { Bar, Segment } from "../chart/index.ts";
-import { useCells } from "../state/asking.ts";
-import { lastOf } from "../state/grow.ts";
+import { useSeriesQueries } from "../state/queries.ts";
+import { lastOf } from "../state/append-points.ts";
 import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -13,7 +13,7 @@ import { Mount } from "../ui/mount.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard } from "./parts/chart-card.tsx";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { flopText, speedOf } from "./parts/speed.ts";
 import type { Speed } from "./parts/speed.ts";
@@ -27,7 +27,7 @@ const CHARTS: readonly RegExp[] = [/(^|\/)sol$/, /(^|[/_])mfu$/, /(tokens|sample
 export const panel: Panel = { order: 40, id: "performance", title: "Performance", shortcut: "w", component: Performance };
 
 function Performance({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <PerformanceOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <PerformanceOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function PerformanceOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
@@ -61,7 +61,7 @@ function Charts({ page, metrics }: { readonly page: Page; readonly metrics: read
 
 /** The newest value of a metric, as it grows. */
 function useLatest(page: Page, run: string, name: string | undefined): number | null {
-  const cells = useCells(page, name === undefined ? [] : [{ run, name, x: "step", axis: "step", range: null, pixels: 300 }]);
+  const cells = useSeriesQueries(page, name === undefined ? [] : [{ run, name, x: "step", axis: "step", range: null, pixels: 300 }]);
   const data = cells[0]?.parts?.[0]?.data;
   return data === undefined ? null : lastOf(data);
 }

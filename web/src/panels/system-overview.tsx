@@ -6,9 +6,9 @@ import { useMemo, useState } from "preact/hooks";
 import { aggregate } from "../chart/index.ts";
 import type { Limit, Series } from "../chart/index.ts";
 import { prepare } from "../chart/series.ts";
-import { useCells } from "../state/asking.ts";
-import type { CellRequest } from "../state/book.ts";
-import { lastOf } from "../state/grow.ts";
+import { useSeriesQueries } from "../state/queries.ts";
+import type { SeriesQueryOptions } from "../state/series-cache.ts";
+import { lastOf } from "../state/append-points.ts";
 import type { Page } from "../state/page.ts";
 import type { SeriesPart } from "../source/source.ts";
 import { Empty } from "../ui/empty.tsx";
@@ -74,9 +74,9 @@ export function Shares(props: ResourcesProps): JSX.Element {
 }
 
 function useReadings({ page, run, machine, x }: ResourcesProps): readonly Reading[] {
-  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
+  const request = (name: string): SeriesQueryOptions => ({ run: run.id, name, x, axis: machine.axis, range: null, pixels: PIXELS });
   const names = [...new Set(machine.measures.flatMap((measure) => [...measure.names, ...measure.limits.flat()]))];
-  const cells = useCells(page, names.map(request));
+  const cells = useSeriesQueries(page, names.map(request));
   const partOf = (name: string): SeriesPart | undefined => cells[names.indexOf(name)]?.parts?.[0];
   const sumOf = (parts: readonly string[]): number | null => {
     const values = parts.map((name) => lastOfPart(partOf(name)));

@@ -5,10 +5,10 @@ import { useState } from "preact/hooks";
 
 import { createStackedBar, formatBytes } from "../chart/index.ts";
 import type { Mark, Segment, Series } from "../chart/index.ts";
-import { useCells } from "../state/asking.ts";
-import type { CellRequest } from "../state/book.ts";
+import { useSeriesQueries } from "../state/queries.ts";
+import type { SeriesQueryOptions } from "../state/series-cache.ts";
 import type { Finding } from "../state/findings.ts";
-import { lastOf } from "../state/grow.ts";
+import { lastOf } from "../state/append-points.ts";
 import type { PlacedMark } from "../state/marks.ts";
 import type { Page } from "../state/page.ts";
 import type { SeriesPart } from "../source/source.ts";
@@ -18,7 +18,7 @@ import type { RunDetail, RunRow, XKind } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { markSeverity } from "./parts/metric-chart.tsx";
 import { LineSection } from "./parts/line-section.tsx";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { scaled } from "./parts/scaled.ts";
 import { Section } from "./parts/section.tsx";
 import { chartsWith, GPU_CHARTS, HOST_CHARTS, machineOf } from "./system-measures.ts";
@@ -31,7 +31,7 @@ const PIXELS = 600;
 export const panel: Panel = { order: 50, id: "system", title: "System", shortcut: "m", component: System };
 
 function System({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function MachineOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {
@@ -136,10 +136,10 @@ function DeviceChart({ page, run, machine, chart, devices, names, title }: Devic
   const x = axisOf(page, machine);
   const wanted = devices.flatMap((device) => Object.entries(chart.fields).map(([field, label], index) => ({ device, label, name: device.prefix + field, index })))
     .filter(({ name }) => names.has(name));
-  const request = (name: string): CellRequest => ({ run: run.id, name, x, axis: "time", ranks: "all", range: null, pixels: PIXELS });
-  const cells = useCells(page, wanted.map(({ name }) => request(name)));
+  const request = (name: string): SeriesQueryOptions => ({ run: run.id, name, x, axis: "time", ranks: "all", range: null, pixels: PIXELS });
+  const cells = useSeriesQueries(page, wanted.map(({ name }) => request(name)));
   const limitNames = devices.map(({ prefix }) => (chart.limit?.fields ?? []).map((field) => prefix + field)).filter((ofDevice) => ofDevice.length > 0 && ofDevice.every((name) => names.has(name)));
-  const limitCells = useCells(page, limitNames.flat().map(request));
+  const limitCells = useSeriesQueries(page, limitNames.flat().map(request));
   const limitOf = (ofDevice: readonly string[]): number => ofDevice.reduce((sum, name) => sum + (valueOf(limitCells[limitNames.flat().indexOf(name)]?.parts) ?? NaN), 0);
   const series = wanted.flatMap(({ device, label, name, index }, at) => (cells[at]?.parts ?? []).map(({ head, data }): Series => ({
     id: `${name}#${head.rank}`,
@@ -154,7 +154,7 @@ function DeviceChart({ page, run, machine, chart, devices, names, title }: Devic
       yFormat: chart.format,
       yAlways: chart.always,
       limits: Number.isFinite(limit) && limit > 0 ? [{ y: limit, label: chart.limit!.label }] : [],
-      marks: x === "epoch" ? [] : [...throttleMarks(page.marks.along(x), devices), ...deviceMarks(page.findings.all.value ?? [], devices, { x, created: run.created })],
+      marks: x === "epoch" ? [] : [...throttleMarks(page.marks.onAxis(x), devices), ...deviceMarks(page.findings.all.value ?? [], devices, { x, created: run.created })],
     }} />
   );
 }
@@ -189,7 +189,7 @@ function segmentSlot(label: string, before: readonly Segment[]): number {
 /** The latest word of the training on what its memory holds. */
 function MemorySegments({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
   const names = detail.metrics.filter(({ name, axis }) => axis === "step" && name.startsWith("memory/")).map(({ name }) => name);
-  const cells = useCells(page, names.map((name): CellRequest => ({ run: run.id, name, x: "step", axis: "step", range: null, pixels: PIXELS })));
+  const cells = useSeriesQueries(page, names.map((name): SeriesQueryOptions => ({ run: run.id, name, x: "step", axis: "step", range: null, pixels: PIXELS })));
   if (names.length === 0) return null;
   const groups = new Map<string, Segment[]>();
   names.forEach((name, index) => {
@@ -226,7 +226,7 @@ function valueOf(parts: readonly SeriesPart[] | null | undefined): number | null
 function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
   const [names] = useState(["train/duration_ms", "data/wait_ms"]);
   const wanted = names.filter((name) => (detail.metrics.find((metric) => metric.name === name)?.ranks.length ?? 0) > 1);
-  const cells = useCells(page, wanted.map((name): CellRequest => ({ run: run.id, name, x: "step", axis: "step", ranks: "all", range: null, pixels: PIXELS })));
+  const cells = useSeriesQueries(page, wanted.map((name): SeriesQueryOptions => ({ run: run.id, name, x: "step", axis: "step", ranks: "all", range: null, pixels: PIXELS })));
   if (wanted.length === 0) return null;
   return (
     <div class="pane-grid">

@@ -4,13 +4,13 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { formatWhole, slotCss } from "../chart/index.ts";
-import { useEntries } from "../state/asking.ts";
+import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
-import { OfFocus, RunPicker } from "./parts/run-picker.tsx";
+import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { parseStep, stepAtOrBefore, StepSlider, stepsOf } from "./parts/step-slider.tsx";
 import { differences } from "./text-diff.ts";
@@ -22,7 +22,7 @@ const MOST_RUNS = 6;
 export const panel: Panel = { order: 80, id: "text", title: "Text", shortcut: "t", component: Text };
 
 function Text({ page }: PanelProps): JSX.Element {
-  return <OfFocus page={page}>{(run) => <TextOf key={run.id} page={page} run={run} />}</OfFocus>;
+  return <FocusedRun page={page}>{(run) => <TextOf key={run.id} page={page} run={run} />}</FocusedRun>;
 }
 
 function TextOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JSX.Element {

@@ -3,7 +3,7 @@
 import type { EntryRow } from "../wire.ts";
 
 /** Something that took some time, in Unix seconds. */
-export interface Happening {
+export interface TimelineSpan {
   readonly lane: string;
   readonly label: string;
   readonly from: number;
@@ -28,10 +28,10 @@ export interface SlowStretch {
   readonly reason: string;
   readonly step: number | null;
   readonly tracks: readonly Track[];
-  readonly gaps: readonly Happening[];
+  readonly gaps: readonly TimelineSpan[];
 }
 
-export function spanOf({ record, step, rank }: EntryRow): Happening | null {
+export function spanOf({ record, step, rank }: EntryRow): TimelineSpan | null {
   const { name, start, duration_ms: duration } = record ?? {};
   if (typeof name !== "string" || typeof start !== "number" || typeof duration !== "number") return null;
   const lane = rank > 0 ? `${name} · rank ${rank}` : name;
@@ -50,7 +50,7 @@ export function stretchOf({ record, position, rank, step }: EntryRow): SlowStret
   return { position, start, end, tracks, gaps: found, step, reason: typeof reason === "string" ? reason : "a slow stretch" };
 }
 
-function gapOf(gap: unknown, rank: number): Happening | null {
+function gapOf(gap: unknown, rank: number): TimelineSpan | null {
   if (!isObject(gap)) return null;
   const { device, start, end, cause } = gap;
   if (typeof start !== "number" || typeof end !== "number") return null;

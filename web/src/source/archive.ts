@@ -29,22 +29,22 @@ export function createArchiveSource(body: ArchiveBody): Source {
   };
   return {
     connection: signal<Connection>("archive"),
-    relabel: null,
-    answersQueries: false,
+    updateLabels: null,
+    supportsQueries: false,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
       return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };
     },
     async get(endpoint, run, params) {
       const response = responsesOf(body, run)[endpoint];
-      if (isEntryKind(endpoint)) return chosenEntries(response as EntryList | undefined, params as EntryParams) as RunResponses[typeof endpoint];
+      if (isEntryKind(endpoint)) return chooseEntries(response as EntryList | undefined, params as EntryParams) as RunResponses[typeof endpoint];
       if (response === undefined) throw new SourceError("This run is not in this file.", 404);
       return response;
     },
-    series: async (request) => chosen(await parts(), request, body),
-    blobAddress: (run, file) => body.blobs[run]?.[file] ?? "data:,",
-    exportAddress: () => null,
-    follow: () => ({ want: () => undefined, close: () => undefined }),
+    series: async (request) => chooseSeries(await parts(), request, body),
+    blobUrl: (run, file) => body.blobs[run]?.[file] ?? "data:,",
+    exportUrl: () => null,
+    follow: () => ({ subscribe: () => undefined, close: () => undefined }),
   };
 }
 
@@ -76,13 +76,13 @@ async function decodeBase64(text: string): Promise<SeriesAnswer> {
   return decodeSeries(await new Response(plain).arrayBuffer());
 }
 
-function chosen(parts: readonly SeriesPart[], request: SeriesRequest, body: ArchiveBody): SeriesAnswer {
+function chooseSeries(parts: readonly SeriesPart[], request: SeriesRequest, body: ArchiveBody): SeriesAnswer {
   const { runs, names, ranks = [0], axis, x, lo = -Infinity, hi = Infinity } = request;
   const fits = ({ head }: SeriesPart): boolean => runs.includes(head.run) && names.includes(head.name)
     && (axis === undefined || head.axis === axis) && (ranks === "all" || ranks.includes(head.rank));
   const found = parts.filter(fits).filter((part, _, all) => axis !== undefined || part.head.axis === firstAxis(all, part.head));
   return {
-    parts: found.map((part) => within(along(part, x, body), lo, hi)),
+    parts: found.map((part) => within(reindexed(part, x, body), lo, hi)),
     missing: runs.flatMap((run) => names.filter((name) => !found.some(({ head }) => head.run === run && head.name === name))
       .map((name) => ({ run, name, rank: 0, reason: "This series is not in this file." }))),
     positions: {},
@@ -95,14 +95,14 @@ function firstAxis(parts: readonly SeriesPart[], { run, name, rank }: SeriesHead
   return (["step", "epoch", "time"] as const).find((axis) => axes.includes(axis)) ?? "step";
 }
 
-function along(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
+function reindexed(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
   const { head, data, times } = part;
   if (x === head.x) return part;
   const created = responsesOf(body, head.run).run?.row.created ?? null;
   const isTimed = x === "wall" || x === "relative";
   const start = x === "relative" ? created : 0;
   if (isTimed && start !== null) {
-    if (head.axis === "time") return moved(part, x, (at) => at - start);
+    if (head.axis === "time") return withMovedX(part, x, (at) => at - start);
     if (data.kind === "raw" && times !== null) {
       const at = times.map((t) => t - start);
       return { head: { ...head, x }, data: { ...data, x: at }, times };
@@ -110,14 +110,14 @@ function along(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
   }
   const knots = head.axis === "step" ? body.axes[head.run]?.[isTimed ? "wall" : x] : undefined;
   if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
-  return moved(part, x, (at) => translated(knots, at) - (isTimed ? start! : 0));
+  return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
 }
 
-function moved(part: SeriesPart, x: XKind, move: (at: number) => number): SeriesPart {
+function withMovedX(part: SeriesPart, x: XKind, move: (at: number) => number): SeriesPart {
   return { ...part, head: { ...part.head, x }, data: withX(part.data, (column) => column.map(move)) };
 }
 
-function translated({ step, at }: Knots, value: number): number {
+function interpolated({ step, at }: Knots, value: number): number {
   const above = Math.min(lowerBound(step, value), step.length - 1);
   if (above === 0 || step[above] === value) return at[above]!;
   const share = (value - step[above - 1]!) / (step[above]! - step[above - 1]!);
@@ -150,7 +150,7 @@ function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
   return { head: { ...head, count: kept.last.length, points: kept.count.reduce((sum, one) => sum + one, 0) }, data: kept, times: null };
 }
 
-function chosenEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, spread = false, rank, kind }: EntryParams = {}): EntryList {
+function chooseEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, spread = false, rank, kind }: EntryParams = {}): EntryList {
   const all = (list?.entries ?? []).filter((entry) => (name === undefined || entry.name === name)
     && (rank === undefined || rank === "all" || entry.rank === rank) && (kind === undefined || kind.includes(entry.kind)));
   const end = Math.max(0, all.length - offset);

@@ -3,23 +3,23 @@
 import { PATHS } from "../wire.ts";
 import type { Labels, LabelsChange, Problem, RunList, RunResponses } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
-import { createLiveFeed } from "./feed.ts";
+import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
 import type { RunsRequest, SeriesRequest, Source } from "./source.ts";
 
 type Value = string | number | boolean | undefined | readonly (string | number)[];
 
 export function createLiveSource(): Source {
-  const feed = createLiveFeed();
+  const feed = createSharedStream();
   return {
     connection: feed.connection,
-    answersQueries: true,
+    supportsQueries: true,
     runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
     get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
     series: async (request) => decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()),
-    blobAddress: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
-    exportAddress: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
-    relabel: async (run, change: LabelsChange) => (await json(pathOf("labels", run), {
+    blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
+    exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
+    updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), {
       method: "PATCH",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(change),

@@ -3,8 +3,8 @@
 type Place = readonly [attempt: number, part: number, ordinal: number];
 type Places = ReadonlyMap<string, Place>;
 
-/** How a stretch of news stands to what is already known. */
-export type Standing = "known" | "next" | "overlapping" | "beyond";
+/** How an update relates to a known position. */
+export type PositionOrder = "known" | "next" | "overlapping" | "beyond";
 
 /** Split the id of a stream's event, which holds every run's position, into positions of runs. */
 export function positionsOf(id: string): Map<string, string> {
@@ -16,8 +16,8 @@ export function positionsOf(id: string): Map<string, string> {
   return positions;
 }
 
-/** Whether news from one position to another are known at `at`, follow it, overlap with it, or leave a hole after it. */
-export function standing(at: string, from: string | null, to: string): Standing {
+/** Whether an update between two positions is known at `at`, follows it, overlaps it, or leaves a gap after it. */
+export function comparePosition(at: string, from: string | null, to: string): PositionOrder {
   const known = placesOf(at);
   if (isWithin(placesOf(to), known)) return "known";
   if (from === null) return "overlapping";
@@ -27,7 +27,7 @@ export function standing(at: string, from: string | null, to: string): Standing 
 }
 
 /** The farther of two positions of one run, writer by writer. */
-export function farther(one: string, other: string): string {
+export function laterPosition(one: string, other: string): string {
   const places = new Map(placesOf(one));
   for (const [writer, place] of placesOf(other)) {
     const known = places.get(writer);

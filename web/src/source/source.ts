@@ -51,7 +51,7 @@ export interface SeriesAnswer {
 }
 
 /** What one run recorded between two positions. */
-export interface RecordsNews {
+export interface RecordsUpdate {
   readonly type: "records";
   readonly run: string;
   /** Where the stream stood before; null when that is not known. */
@@ -63,8 +63,8 @@ export interface RecordsNews {
   readonly hasAllRanks: boolean;
 }
 
-export type News =
-  | RecordsNews
+export type Update =
+  | RecordsUpdate
   /** The stream begins or goes on: the list may have changed meanwhile. */
   | { readonly type: "joined" }
   | { readonly type: "status"; readonly row: RunRow }
@@ -74,7 +74,7 @@ export type News =
 
 export type Connection = "connecting" | "live" | "lost" | "archive";
 
-export interface Wants {
+export interface Subscription {
   /** The runs, and where to follow each of them from. */
   readonly positions: ReadonlyMap<string, string>;
   /** Every rank, or the first alone. */
@@ -83,28 +83,28 @@ export interface Wants {
   readonly hasReadings: boolean;
 }
 
-export interface Feed {
+export interface UpdateFeed {
   /** Follow these; replaces what was wanted before. */
-  want(wants: Wants): void;
+  subscribe(subscription: Subscription): void;
   close(): void;
 }
 
 export interface Source {
   readonly connection: ReadonlySignal<Connection>;
   /** Whether `runs` chooses by a query; a saved page cannot. */
-  readonly answersQueries: boolean;
+  readonly supportsQueries: boolean;
   runs(request: RunsRequest): Promise<RunList>;
   /** The response of an endpoint of one run; the endpoint table of the server declares them. */
   get<Endpoint extends RunEndpoint>(endpoint: Endpoint, run: string, params?: RunParams[Endpoint]): Promise<RunResponses[Endpoint]>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
   /** Address of a blob's bytes, for `src` and `href`. */
-  blobAddress(run: string, file: string): string;
+  blobUrl(run: string, file: string): string;
   /** Address of a whole run as a file; null where there is no server to make it. */
-  exportAddress(run: string, format: string): string | null;
+  exportUrl(run: string, format: string): string | null;
   /** Null where labels cannot be changed. */
-  readonly relabel: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
+  readonly updateLabels: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
   /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */
-  follow(listener: (news: News) => void): Feed;
+  follow(listener: (update: Update) => void): UpdateFeed;
 }
 
 /** An answer that is an error, in the server's own sentence. */

@@ -4,7 +4,7 @@ import { effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import { formatBytes, formatNumber, formatWhole } from "../chart/index.ts";
-import type { News, Source } from "../source/source.ts";
+import type { Update, Source } from "../source/source.ts";
 import type { EntryRow } from "../wire.ts";
 import { valueText } from "./config.ts";
 
@@ -36,7 +36,7 @@ export interface Findings {
   /** Those that still hold before those that are over, the gravest first, then the newest; null until the first answer. */
   readonly all: ReadonlySignal<readonly Finding[] | null>;
   readonly internalErrors: ReadonlySignal<readonly InternalError[]>;
-  apply(news: News): void;
+  apply(update: Update): void;
 }
 
 const INTERNAL_ERROR = "internal-error";
@@ -66,11 +66,11 @@ export function createFindings(source: Source, run: ReadonlySignal<string | null
   return {
     all,
     internalErrors,
-    apply(news) {
+    apply(update) {
       const id = run.peek();
       if (id === null) return;
-      if (news.type === "records" && news.run === id && news.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)) ask(id);
-      if (news.type === "reset" && (news.run === null || news.run === id)) ask(id);
+      if (update.type === "records" && update.run === id && update.entries.some(({ kind, name }) => kind === "finding" || name === INTERNAL_ERROR)) ask(id);
+      if (update.type === "reset" && (update.run === null || update.run === id)) ask(id);
     },
   };
 }

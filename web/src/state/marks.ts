@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import type { News, Source } from "../source/source.ts";
+import type { Update, Source } from "../source/source.ts";
 import type { Mark, MarkKind, XKind } from "../wire.ts";
 
 export interface PlacedMark {
@@ -15,10 +15,10 @@ export interface PlacedMark {
 
 export interface Marks {
   /** Those that have a place along an axis, ascending; the same list until something happens. */
-  along(x: XKind): readonly PlacedMark[];
+  onAxis(x: XKind): readonly PlacedMark[];
   /** The phase that the training said it is in last; null where it said none. */
   readonly phase: ReadonlySignal<string | null>;
-  apply(news: News): void;
+  apply(update: Update): void;
 }
 
 /** Kinds of records whose arrival adds a mark. */
@@ -38,7 +38,7 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
       ({ marks }) => {
         if (run.peek() === id) all.value = marks;
       },
-      // A chart without its marks is still a chart; the next news ask again.
+      // A chart without marks is still useful; the next update fetches them again.
       () => undefined,
     );
   };
@@ -54,19 +54,19 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
     all.value = [];
     if (id !== null) ask(id);
   });
-  const places = new Map<XKind, ReadonlySignal<readonly PlacedMark[]>>();
+  const byAxis = new Map<XKind, ReadonlySignal<readonly PlacedMark[]>>();
   return {
-    along(x) {
-      const known = places.get(x) ?? computed(() => placed(all.value, x));
-      places.set(x, known);
+    onAxis(x) {
+      const known = byAxis.get(x) ?? computed(() => placed(all.value, x));
+      byAxis.set(x, known);
       return known.value;
     },
     phase: computed(() => all.value.findLast(({ kind }) => kind === "phase")?.label ?? null),
-    apply(news) {
+    apply(update) {
       const id = run.peek();
       if (id === null) return;
-      if (news.type === "reset" && (news.run === null || news.run === id)) askWithin(id, SOON_MS);
-      if (news.type === "records" && news.run === id) askWithin(id, news.entries.some(({ kind }) => KINDS.has(kind)) ? SOON_MS : LATER_MS);
+      if (update.type === "reset" && (update.run === null || update.run === id)) askWithin(id, SOON_MS);
+      if (update.type === "records" && update.run === id) askWithin(id, update.entries.some(({ kind }) => KINDS.has(kind)) ? SOON_MS : LATER_MS);
     },
   };
 }

@@ -1,7 +1,7 @@
 /** The metrics of several runs as one list, and the groups that charts are shown in. */
 
 import type { AxisName, RunDetail } from "../wire.ts";
-import { grouped } from "./grouped.ts";
+import { groupBy } from "./group-by.ts";
 
 export interface Metric {
   readonly name: string;
@@ -26,9 +26,9 @@ export const PLAIN_GROUP = "metrics";
 
 export function metricsOf(details: readonly (RunDetail | null)[]): readonly Metric[] {
   const rows = details.flatMap((detail) => detail?.metrics ?? []);
-  const byName = grouped(rows, ({ name }) => name);
+  const byName = groupBy(rows, ({ name }) => name);
   return [...byName].flatMap(([name, ofName]) => {
-    const byAxis = grouped(ofName, ({ axis }) => axis);
+    const byAxis = groupBy(ofName, ({ axis }) => axis);
     return [...byAxis.values()].map((same): Metric => ({
       name,
       axis: same[0]!.axis,
@@ -48,7 +48,7 @@ export function groupOf(name: string): string {
 }
 
 export function groupsOf(metrics: readonly Metric[]): readonly MetricGroup[] {
-  const groups = [...grouped(metrics, ({ name }) => groupOf(name))].map(([title, members]) => ({ title, metrics: [...members].sort(byName) }));
+  const groups = [...groupBy(metrics, ({ name }) => groupOf(name))].map(([title, members]) => ({ title, metrics: [...members].sort(byName) }));
   return groups.sort((one, other) => place(one.title) - place(other.title) || (one.title < other.title ? -1 : 1));
 }
 

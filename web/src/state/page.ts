@@ -5,21 +5,21 @@ import type { ReadonlySignal, Signal } from "@preact/signals";
 
 import { createLazyQueue, createSyncBus } from "../chart/index.ts";
 import type { LazyQueue, SyncBus } from "../chart/index.ts";
-import type { News, RecordsNews, Source } from "../source/source.ts";
+import type { Update, RecordsUpdate, Source } from "../source/source.ts";
 import { createToasts } from "../ui/toast.tsx";
 import type { Toasts } from "../ui/toast.tsx";
-import { createBook } from "./book.ts";
-import type { Book } from "./book.ts";
-import { createDetails } from "./details.ts";
-import type { Details } from "./details.ts";
+import { createSeriesCache } from "./series-cache.ts";
+import type { SeriesCache } from "./series-cache.ts";
+import { createDetails } from "./run-details.ts";
+import type { Details } from "./run-details.ts";
 import { createFindings } from "./findings.ts";
 import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
 import type { Marks } from "./marks.ts";
 import { metricsOf } from "./metrics.ts";
 import type { Metric } from "./metrics.ts";
-import { createReadings } from "./readings.ts";
-import type { Readings } from "./readings.ts";
+import { createReadings } from "./machine-readings.ts";
+import type { Readings } from "./machine-readings.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
 import type { Runs } from "./runs.ts";
 import { createView } from "./view.ts";
@@ -30,7 +30,7 @@ export interface Page {
   readonly view: View;
   readonly runs: Runs;
   readonly details: Details;
-  readonly book: Book;
+  readonly seriesCache: SeriesCache;
   readonly toasts: Toasts;
   /** One crosshair for all charts. */
   readonly sync: SyncBus;
@@ -50,8 +50,8 @@ export interface Page {
   readonly picked: Signal<ReadonlySet<string>>;
   /** The run under the pointer in the list. */
   readonly hovered: Signal<string | null>;
-  /** Be told of news as they come; returns the function that ends it. */
-  onNews(listener: (news: News) => void): () => void;
+  /** Call a listener with each update; returns the function that removes it. */
+  onUpdate(listener: (update: Update) => void): () => void;
   /** Open a panel's tab. */
   open(panel: string): void;
   /** Zoom all charts along that axis, and open the charts. */
@@ -65,40 +65,40 @@ export function createPage(source: Source, view: View = createView()): Page {
   const toasts = createToasts();
   const runs = createRuns(source, view);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
-  const book = createBook(source, (run) => runs.row(run)?.created ?? null);
+  const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
   const marks = createMarks(source, focused);
-  const listeners = new Set<(news: News) => void>();
+  const listeners = new Set<(update: Update) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);
   const readings = createReadings(isPaused);
-  const feed = source.follow((news) => {
-    runs.apply(news);
-    if (news.type === "joined") runs.reload();
-    if (news.type === "records") recorded(news);
-    if (news.type === "reset") {
-      book.renew(news.run);
-      for (const { id } of news.run === null ? runs.drawn.peek() : [{ id: news.run }]) details.renew(id);
-      if (news.run === null) runs.reload();
+  const feed = source.follow((update) => {
+    runs.apply(update);
+    if (update.type === "joined") runs.reload();
+    if (update.type === "records") recorded(update);
+    if (update.type === "reset") {
+      seriesCache.refetch(update.run);
+      for (const { id } of update.run === null ? runs.drawn.peek() : [{ id: update.run }]) details.refetch(id);
+      if (update.run === null) runs.reload();
     }
-    findings.apply(news);
-    marks.apply(news);
-    readings.apply(news);
-    for (const listener of [...listeners]) listener(news);
+    findings.apply(update);
+    marks.apply(update);
+    readings.apply(update);
+    for (const listener of [...listeners]) listener(update);
   });
 
-  const recorded = (news: RecordsNews): void => {
-    book.apply(news);
-    const detail = details.known(news.run);
+  const recorded = (update: RecordsUpdate): void => {
+    seriesCache.apply(update);
+    const detail = details.known(update.run);
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
-    const isNew = news.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
-    if (isNew || news.entries.some(({ kind }) => ["define", "finish", "gpu-model", "sol"].includes(kind))) details.renew(news.run);
+    const isNew = update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
+    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "sol"].includes(kind))) details.refetch(update.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
-      const points = news.points.find((one) => one.name === name && one.rank === 0);
-      if (points !== undefined) runs.setHeadline(news.run, role, points.value.at(-1) ?? NaN);
+      const points = update.points.find((one) => one.name === name && one.rank === 0);
+      if (points !== undefined) runs.setHeadline(update.run, role, points.value.at(-1) ?? NaN);
     }
   };
 
@@ -115,18 +115,18 @@ export function createPage(source: Source, view: View = createView()): Page {
       if (detail !== null) positions.set(id, detail.position);
     }
     const hasReadings = focus !== null && positions.has(focus.id) && readings.isWanted.value;
-    feed.want({ positions, hasAllRanks: book.hasRanks.value, hasReadings });
+    feed.subscribe({ positions, hasAllRanks: seriesCache.hasRanks.value, hasReadings });
   });
-  effect(() => book.pause(isPaused.value));
+  effect(() => seriesCache.pause(isPaused.value));
 
   return {
-    source, view, runs, details, book, findings, marks, readings, toasts, now, isPaused,
+    source, view, runs, details, seriesCache, findings, marks, readings, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
     metrics: computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value))),
-    onNews(listener) {
+    onUpdate(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },

@@ -4,11 +4,11 @@ import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
-import type { News, Source } from "../source/source.ts";
+import type { Update, Source } from "../source/source.ts";
 import { compileFilter, patternQuery } from "../ui/filter.ts";
 import type { RunRow, Summary } from "../wire.ts";
 import { configText, flatConfig } from "./config.ts";
-import { grouped } from "./grouped.ts";
+import { groupBy } from "./group-by.ts";
 import type { View } from "./view.ts";
 
 export interface RunGroup {
@@ -48,7 +48,7 @@ export interface Runs {
   soloOn(id: string): void;
   showOnly(ids: readonly string[]): void;
   reload(): void;
-  apply(news: News): void;
+  apply(update: Update): void;
   /** Put a newer value of the headline metric into a row. */
   setHeadline(id: string, role: string, last: number): void;
 }
@@ -104,7 +104,7 @@ export function createRuns(source: Source, view: View): Runs {
     const text = view.filter.value.trim();
     if (view.filterMode.value === "query") return text;
     const isPattern = view.filterMode.value === "regex" && text !== "" && compileFilter(text, true).error === null;
-    return isPattern && source.answersQueries ? patternQuery(text) : "";
+    return isPattern && source.supportsQueries ? patternQuery(text) : "";
   });
   const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
   effect(() => {
@@ -147,7 +147,7 @@ export function createRuns(source: Source, view: View): Runs {
   const groups = computed((): readonly RunGroup[] => {
     const key = view.groupBy.value;
     if (key === null) return [{ title: null, rows: fitting.value }];
-    return [...grouped(fitting.value, (row) => configText(row.config, key))].map(([title, members]) => ({ title, rows: members }));
+    return [...groupBy(fitting.value, (row) => configText(row.config, key))].map(([title, members]) => ({ title, rows: members }));
   });
 
   const shown = computed((): readonly RunRow[] => {
@@ -179,7 +179,7 @@ export function createRuns(source: Source, view: View): Runs {
     const drawn = view.groupBy.value !== null && view.spread.value !== "none" ? groups.value : [];
     return new Map(drawn.flatMap(({ rows: members }, index) => members.map(({ id }) => [id, index] as const)));
   });
-  const namesakes = computed(() => grouped(all.value, ({ name }) => name));
+  const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
   const merge = (changed: readonly RunRow[]): void => {
     const next = new Map(rows.value);
@@ -221,20 +221,20 @@ export function createRuns(source: Source, view: View): Runs {
       view.shown.value = ids.slice(0, MOST_SHOWN);
     },
     reload: () => void load(),
-    apply(news) {
-      if (news.type === "status") merge([news.row]);
-      if (news.type !== "runs") return;
-      if (news.all) {
+    apply(update) {
+      if (update.type === "status") merge([update.row]);
+      if (update.type !== "runs") return;
+      if (update.all) {
         void load();
         return;
       }
-      merge([...news.added, ...news.changed]);
-      if (news.removed.length > 0) {
+      merge([...update.added, ...update.changed]);
+      if (update.removed.length > 0) {
         const next = new Map(rows.value);
-        for (const id of news.removed) next.delete(id);
+        for (const id of update.removed) next.delete(id);
         rows.value = next;
       }
-      for (const { id } of news.added) addDetails(id);
+      for (const { id } of update.added) addDetails(id);
     },
     setHeadline(id, role, last) {
       const row = rows.value.get(id);

@@ -6,9 +6,9 @@ import type { Signal } from "@preact/signals";
 import type { Range, SpreadKind } from "../chart/index.ts";
 import type { XKind } from "../wire.ts";
 import {
-  choiceField, flagField, namesField, optionalField, optionalNamesField, parseAddress, textField, writeAddress,
-} from "./address.ts";
-import type { Field } from "./address.ts";
+  choiceField, flagField, namesField, optionalField, optionalNamesField, parseHash, textField, formatHash,
+} from "./url-hash.ts";
+import type { Field } from "./url-hash.ts";
 
 export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative"];
 
@@ -76,7 +76,7 @@ const STEPS: ReadonlySet<string> = new Set(["panel", "run", "full"]);
 export function createView(location: Location = window.location, history: History = window.history): View {
   const kept = new Map<string, Kept>();
   const numKept = signal(0);
-  let given = parseAddress(location.hash);
+  let given = parseHash(location.hash);
   const keep = <Value>(field: Field<Value>): Signal<Value> => {
     const known = kept.get(field.key);
     if (known !== undefined) return known.signal as Signal<Value>;
@@ -111,7 +111,7 @@ export function createView(location: Location = window.location, history: Histor
     full: keep(optionalField("full")),
     spread: keep(choiceField<SpreadChoice>("spread", ["none", "std", "stderr", "minmax"], "none")),
     text: (key, initial = "") => keep(textField(`p-${key}`, initial)),
-    address: () => `#${writeAddress(texts())}`,
+    address: () => `#${formatHash(texts())}`,
   };
 
   const texts = (): Map<string, string> => {
@@ -128,14 +128,14 @@ export function createView(location: Location = window.location, history: Histor
   effect(() => {
     void numKept.value;
     const next = texts();
-    const before = parseAddress(location.hash);
-    const written = writeAddress(next);
-    if (written === writeAddress(before)) return;
+    const before = parseHash(location.hash);
+    const written = formatHash(next);
+    if (written === formatHash(before)) return;
     const isStep = [...STEPS].some((key) => next.get(key) !== before.get(key));
     history[isStep ? "pushState" : "replaceState"](null, "", written === "" ? "#" : `#${written}`);
   });
   const reread = (): void => {
-    given = parseAddress(location.hash);
+    given = parseHash(location.hash);
     batch(() => {
       for (const { field, signal: one } of kept.values()) one.value = read(field, given);
     });

@@ -102,11 +102,11 @@ test("dragging zooms, a double click goes back", async () => {
 });
 
 test("a zoom stays while data arrives, and without one the axis follows", async () => {
-  const grow = page.locator("#live").getByRole("button", { name: "Grow", exact: true });
-  await grow.scrollIntoViewIfNeeded();
+  const appendPoints = page.locator("#live").getByRole("button", { name: "Grow", exact: true });
+  await appendPoints.scrollIntoViewIfNeeded();
   await drag("grows", 0.2, 0.6);
   const before = steps(await saved("grows", "Download CSV"));
-  await grow.click();
+  await appendPoints.click();
   await expect.poll(async () => Number.parseInt(await card("grows").locator(".note").innerText()), { timeout: 5000 }).toBeGreaterThan(430);
   await page.locator("#live").getByRole("button", { name: "Stop" }).click();
   expect(steps(await saved("grows", "Download CSV"))).toEqual(before);

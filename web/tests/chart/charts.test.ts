@@ -105,10 +105,10 @@ test("a trend is a least squares line", () => {
 
 test("whoever leaves the bus hears no more", () => {
   const bus = createSyncBus();
-  const heard: (number | null)[] = [];
-  const leave = bus.subscribe(({ x }) => heard.push(x));
+  const resumeAfter: (number | null)[] = [];
+  const leave = bus.subscribe(({ x }) => resumeAfter.push(x));
   bus.publish({ origin: Symbol(), x: 4 });
   leave();
   bus.publish({ origin: Symbol(), x: 5 });
-  expect(heard).toEqual([4]);
+  expect(resumeAfter).toEqual([4]);
 });

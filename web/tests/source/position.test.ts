@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { farther, positionsOf, standing } from "../../src/source/position.ts";
+import { laterPosition, positionsOf, comparePosition } from "../../src/source/position.ts";
 
 test("the id of an event holds the position of each run", () => {
   expect(positionsOf("a:loop.1.0.4;b%3Bc:loop.1.0.1,rank-0001.1.0.7")).toEqual(
@@ -21,9 +21,9 @@ test.each([
   ["a:loop.1.0.5", "a:loop.1.0.5", "a:loop.1.0.5,rank-0001.1.0.0", "next"],
   ["a:loop.1.0.5", "a:loop.1.0.5,rank-0001.1.0.3", "a:loop.1.0.7,rank-0001.1.0.3", "beyond"],
 ] as const)("at %s, news from %s to %s are %s", (at, from, to, expected) => {
-  expect(standing(at, from, to)).toBe(expected);
+  expect(comparePosition(at, from, to)).toBe(expected);
 });
 
 test("the farther of two positions is taken writer by writer", () => {
-  expect(farther("a:loop.1.0.9,x.1.0.1", "a:loop.1.0.4,x.1.1.0,y.1.0.0")).toBe("a:loop.1.0.9,x.1.1.0,y.1.0.0");
+  expect(laterPosition("a:loop.1.0.9,x.1.0.1", "a:loop.1.0.4,x.1.1.0,y.1.0.0")).toBe("a:loop.1.0.9,x.1.1.0,y.1.0.0");
 });

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import type { News, Source } from "../../src/source/source.ts";
+import type { Update, Source } from "../../src/source/source.ts";
 import { createMarks } from "../../src/state/marks.ts";
 import type { EntryRow, Mark } from "../../src/wire.ts";
 
@@ -10,7 +10,7 @@ function made(marks: Mark[]): { asked: string[]; source: Source } {
   return { asked, source: { get: async (_: string, run: string) => (asked.push(run), { marks }) } as unknown as Source };
 }
 
-function news(...kinds: string[]): News {
+function update(...kinds: string[]): Update {
   const entries = kinds.map((kind) => ({ kind }) as EntryRow);
   return { type: "records", run: "a", from: null, to: "", points: [], entries, hasAllRanks: false };
 }
@@ -25,23 +25,23 @@ beforeEach(() => {
 test("marks stand along the axes they have a place on, ascending", async () => {
   const marks = createMarks(made([EPOCH, PHASE]).source, signal("a"));
   await vi.advanceTimersByTimeAsync(0);
-  expect(marks.along("step").map(({ label, x }) => [label, x])).toEqual([["plateau", 4], ["epoch 1", 9]]);
-  expect(marks.along("wall").map(({ label }) => label)).toEqual(["epoch 1"]);
-  expect(marks.along("tokens")).toEqual([]);
+  expect(marks.onAxis("step").map(({ label, x }) => [label, x])).toEqual([["plateau", 4], ["epoch 1", 9]]);
+  expect(marks.onAxis("wall").map(({ label }) => label)).toEqual(["epoch 1"]);
+  expect(marks.onAxis("tokens")).toEqual([]);
   expect(marks.phase.value).toBe("plateau");
 });
 
 test("what happens is asked for soon, and phases now and then", async () => {
   const { source, asked } = made([]);
   const marks = createMarks(source, signal("a"));
-  marks.apply(news("text"));
+  marks.apply(update("text"));
   await vi.advanceTimersByTimeAsync(1000);
   expect(asked).toHaveLength(1);
-  marks.apply(news("epoch"));
+  marks.apply(update("epoch"));
   await vi.advanceTimersByTimeAsync(1000);
   expect(asked).toHaveLength(2);
-  marks.apply(news());
-  marks.apply(news());
+  marks.apply(update());
+  marks.apply(update());
   await vi.advanceTimersByTimeAsync(11_000);
   expect(asked).toHaveLength(3);
 });

@@ -3,9 +3,9 @@
  * every series has x values of its own, and slices have four points.
  */
 
-import { canvasPng } from "../figure.ts";
-import type { Size } from "../figure.ts";
-import { canvasPen } from "../pen.ts";
+import { canvasPng } from "../canvas.ts";
+import type { Size } from "../canvas.ts";
+import { canvasRenderer } from "../renderer.ts";
 import { createScale } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import { prepare } from "../series.ts";
@@ -14,7 +14,7 @@ import { isSmoothing, smooth } from "../smooth.ts";
 import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
-import { createDraft } from "./draft.ts";
+import { createFastRaster } from "./fast-raster.ts";
 import { lineSvg, seriesCsv } from "./exports.ts";
 import { followInput } from "./input.ts";
 import { createLegend } from "./legend.ts";
@@ -26,8 +26,8 @@ import type { Plot } from "./plot.ts";
 import { extentX, extentY } from "./range.ts";
 import type { ExtentY } from "./range.ts";
 import { readAt, readoutContent } from "./readout.ts";
-import { drawScene } from "./scene.ts";
-import type { Scene } from "./scene.ts";
+import { drawLineChart } from "./drawing.ts";
+import type { LineDrawing } from "./drawing.ts";
 import { createShowAll } from "./show-all.ts";
 
 /** A gesture's moves come this close to each other even where a frame takes long; and it has ended when none came for a while. */
@@ -64,18 +64,18 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   let plot: Plot | null = null;
   let legend: Legend | null = null;
   let ranges: { x: Range; y: ExtentY } = { x: { min: 0, max: 1 }, y: { range: { min: 0, max: 1 }, numHidden: 0, beyond: [] } };
-  let isNear = true;
+  let isInView = true;
   let isStale = false;
   let movedAt = -Infinity;
   let resting: ReturnType<typeof setTimeout> | undefined;
   let exactFrame = 0;
   let isMoving = false;
-  const draft = createDraft();
+  const fastRaster = createFastRaster();
   const tooltip = createTooltip(host);
   const crosshair = createCrosshair(host);
   const showAll = createShowAll(host, () => options.onShowAll?.());
 
-  const scene = (): Scene => {
+  const drawing = (): LineDrawing => {
     const box = plot?.box() ?? { left: 0, top: 0, ...size };
     return {
       box,
@@ -97,9 +97,9 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       theme,
       options,
       draw: (context) => {
-        const current = scene();
+        const current = drawing();
         showAll.place(current, options.onShowAll !== undefined);
-        drawScene(canvasPen(context), current, theme, () => isMoving && draft.draw(context, current, theme));
+        drawLineChart(canvasRenderer(context), current, theme, () => isMoving && fastRaster.draw(context, current, theme));
       },
       select: (range) => {
         zoom = range;
@@ -114,7 +114,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     const x = zoom ?? extentX(traces, options.xKind);
     const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
     ranges = { x, y: extentY(traces, x, { kind: options.yKind, outliers: options.outliers, chosen: options.chosen, always }) };
-    isStale = !isNear;
+    isStale = !isInView;
     // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
     if (!isStale) plot?.show(ranges.x, ranges.y.range);
     crosshair.again();
@@ -127,7 +127,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   };
   const paintExactly = (): void => {
     isMoving = false;
-    if (isNear) plot?.repaint();
+    if (isInView) plot?.repaint();
   };
   /** A range that follows soon on another is part of a gesture: drawn quickly, and exactly when it rests. */
   const moveTo = (range: Range | null): void => {
@@ -149,7 +149,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
 
   const emphasise = (change: Partial<Emphasis>): void => {
     emphasis = { ...emphasis, ...change };
-    if (isNear) plot?.repaint();
+    if (isInView) plot?.repaint();
     else isStale = true;
     crosshair.again();
     legend?.update(traces, emphasis, options.baseline);
@@ -179,14 +179,14 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   };
 
   crosshair.onMove(({ x, y, isOwn }) => {
-    const current = x === null || !isNear ? null : scene();
+    const current = x === null || !isInView ? null : drawing();
     const readout = current === null || x === null ? null : readAt(current, x, y);
     crosshair.draw(readout, current, theme);
     if (readout === null || current === null || !isOwn) tooltip.hide();
     else tooltip.show(readoutContent(readout, current), current.x.toPixel(readout.x), y ?? current.box.top);
   });
   const stopInput = followInput(host, {
-    scene: () => (plot === null ? null : scene()),
+    drawing: () => (plot === null ? null : drawing()),
     crosshair,
     move: moveTo,
     settled: (range) => options.onZoom?.(range),
@@ -205,8 +205,8 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   });
   resized.observe(host);
   const sighted = new IntersectionObserver((entries) => {
-    isNear = entries.at(-1)!.isIntersecting;
-    if (isNear && isStale) refresh();
+    isInView = entries.at(-1)!.isIntersecting;
+    if (isInView && isStale) refresh();
   }, { rootMargin: "15%" });
   sighted.observe(host);
   const stopTheme = onThemeChange(() => {
@@ -242,7 +242,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     setEmphasis: emphasise,
     range: () => ranges.x,
     csv: () => seriesCsv(traces, ranges.x, options.xFormat),
-    svg: () => lineSvg(scene(), size, theme),
+    svg: () => lineSvg(drawing(), size, theme),
     async png() {
       if (plot === null) throw new Error("the chart has not been drawn yet");
       isMoving = false;

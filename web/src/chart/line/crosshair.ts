@@ -5,7 +5,7 @@ import type { SyncBus } from "../sync.ts";
 import type { ChartTheme } from "../theme.ts";
 import { element } from "../tooltip.ts";
 import type { Readout } from "./readout.ts";
-import type { Scene } from "./scene.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 const MAX_DOTS = 40;
 
@@ -26,7 +26,7 @@ export interface CrosshairLine {
   position(): number | null;
   /** Read again after data or view changed. */
   again(): void;
-  draw(readout: Readout | null, scene: Scene | null, theme: ChartTheme): void;
+  draw(readout: Readout | null, drawing: LineDrawing | null, theme: ChartTheme): void;
   /** Share the position on a bus; returns the function that leaves it. */
   join(bus: SyncBus | null): () => void;
 }
@@ -68,11 +68,11 @@ export function createCrosshair(host: HTMLElement): CrosshairLine {
     again() {
       if (current.x !== null) listener(current);
     },
-    draw(readout, scene, theme) {
-      layer.hidden = readout === null || scene === null;
-      if (readout === null || scene === null) return;
-      const { box } = scene;
-      const px = scene.x.toPixel(readout.x) - box.left;
+    draw(readout, drawing, theme) {
+      layer.hidden = readout === null || drawing === null;
+      if (readout === null || drawing === null) return;
+      const { box } = drawing;
+      const px = drawing.x.toPixel(readout.x) - box.left;
       layer.hidden = px < -1 || px > box.width + 1;
       line.style.transform = `translateX(${px.toFixed(1)}px)`;
       const shown = readout.readings.filter(({ py }) => py >= box.top - 1 && py <= box.top + box.height + 1).slice(0, MAX_DOTS);

@@ -3,17 +3,17 @@
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "../axes.ts";
 import { formatNumber } from "../format.ts";
 import { slotColor } from "../palette.ts";
-import { textWidth } from "../pen.ts";
-import type { Box, Pen } from "../pen.ts";
+import { textWidth } from "../renderer.ts";
+import type { Box, Renderer } from "../renderer.ts";
 import { createScale } from "../scale.ts";
 import type { Range } from "../scale.ts";
 import { lowerBound } from "../series.ts";
 import type { BucketData, SeriesData, Trace } from "../series.ts";
-import { svgPen } from "../svg.ts";
+import { svgRenderer } from "../svg.ts";
 import type { ChartTheme } from "../theme.ts";
 import { ticks } from "../ticks.ts";
-import { drawScene } from "./scene.ts";
-import type { Scene } from "./scene.ts";
+import { drawLineChart } from "./drawing.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 const LEGEND_LINE = 18;
 
@@ -57,24 +57,24 @@ function exact(value: number): string {
 }
 
 /** The chart with its title, axes and legend as an SVG document of vector lines. */
-export function lineSvg(scene: Scene, size: { readonly width: number; readonly height: number }, theme: ChartTheme): string {
-  const { options, traces } = scene;
+export function lineSvg(drawing: LineDrawing, size: { readonly width: number; readonly height: number }, theme: ChartTheme): string {
+  const { options, traces } = drawing;
   const legend = legendLines(traces, size.width);
   const top = options.title === "" ? 10 : 30;
   const height = size.height + top + legend.length * LEGEND_LINE;
-  const pen = svgPen({ width: size.width, height }, theme.surface);
+  const renderer = svgRenderer({ width: size.width, height }, theme.surface);
   const plotHeight = size.height - AXIS_HEIGHT;
-  const yTicks = ticks(options.yKind, scene.y, Math.max(2, plotHeight / 44), options.yFormat);
+  const yTicks = ticks(options.yKind, drawing.y, Math.max(2, plotHeight / 44), options.yFormat);
   const left = labelWidth(yTicks.labels) + 4;
   const box: Box = { left, top, width: size.width - left - 12, height: plotHeight };
-  const x = createScale(options.xKind, scene.x, box.left, box.left + box.width);
-  const y = createScale(options.yKind, scene.y, box.top + box.height, box.top);
-  if (options.title !== "") pen.text(12, 15, options.title, { fill: theme.ink, size: 13, weight: 600 });
-  drawAxisY(pen, box, y, yTicks, theme);
-  drawAxisX(pen, box, x, ticks(options.xKind, scene.x, Math.max(2, box.width / 90), options.xFormat), theme);
-  drawScene(pen, { ...scene, box, x, y }, theme);
-  drawLegend(pen, legend, top + size.height + 6, theme);
-  return pen.document();
+  const x = createScale(options.xKind, drawing.x, box.left, box.left + box.width);
+  const y = createScale(options.yKind, drawing.y, box.top + box.height, box.top);
+  if (options.title !== "") renderer.text(12, 15, options.title, { fill: theme.ink, size: 13, weight: 600 });
+  drawAxisY(renderer, box, y, yTicks, theme);
+  drawAxisX(renderer, box, x, ticks(options.xKind, drawing.x, Math.max(2, box.width / 90), options.xFormat), theme);
+  drawLineChart(renderer, { ...drawing, box, x, y }, theme);
+  drawLegend(renderer, legend, top + size.height + 6, theme);
+  return renderer.document();
 }
 
 function legendLines(traces: readonly Trace[], width: number): Trace[][] {
@@ -96,16 +96,16 @@ function entryWidth(trace: Trace): number {
   return textWidth(trace.label) + 34;
 }
 
-function drawLegend(pen: Pen, lines: readonly (readonly Trace[])[], top: number, theme: ChartTheme): void {
+function drawLegend(renderer: Renderer, lines: readonly (readonly Trace[])[], top: number, theme: ChartTheme): void {
   lines.forEach((line, row) => {
     let left = 12;
     const y = top + row * LEGEND_LINE;
     for (const trace of line) {
-      pen.path({ stroke: slotColor(trace.slot, theme.isDark), width: 2, dash: trace.dash }, (sink) => {
+      renderer.path({ stroke: slotColor(trace.slot, theme.isDark), width: 2, dash: trace.dash }, (sink) => {
         sink.moveTo(left, y);
         sink.lineTo(left + 14, y);
       });
-      pen.text(left + 19, y, trace.label, { fill: theme.ink });
+      renderer.text(left + 19, y, trace.label, { fill: theme.ink });
       left += entryWidth(trace);
     }
   });

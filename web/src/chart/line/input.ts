@@ -6,8 +6,8 @@ import { lowerBound } from "../series.ts";
 import { positionLabel } from "../ticks.ts";
 import type { CrosshairLine } from "./crosshair.ts";
 import type { Mark } from "./options.ts";
-import { formatValue, happenings, readAt } from "./readout.ts";
-import type { Scene } from "./scene.ts";
+import { formatValue, spans, readAt } from "./readout.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 const SETTLE_MS = 150;
 const ZOOM_PER_WHEEL_PX = 1.0015;
@@ -17,7 +17,7 @@ const MARK_REACH_PX = 6;
 
 export interface InputHost {
   /** What is on screen; null before the first drawing. */
-  scene(): Scene | null;
+  drawing(): LineDrawing | null;
   readonly crosshair: CrosshairLine;
   /** The view moves; called often. */
   move(range: Range): void;
@@ -45,13 +45,13 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
     timer = setTimeout(() => target.settled(range), SETTLE_MS);
   };
   const point = (event: MouseEvent): void => {
-    const scene = target.scene();
-    if (scene === null) return;
+    const drawing = target.drawing();
+    if (drawing === null) return;
     const bounds = host.getBoundingClientRect();
     const [x, y] = [event.clientX - bounds.left, event.clientY - bounds.top];
-    const { left, top, width, height } = scene.box;
+    const { left, top, width, height } = drawing.box;
     const isInside = x >= left - 2 && x <= left + width + 2 && y >= top - 2 && y <= top + height + 2;
-    if (isInside) target.crosshair.point(scene.x.toValue(x), y);
+    if (isInside) target.crosshair.point(drawing.x.toValue(x), y);
     else if (target.crosshair.position() !== null) target.crosshair.point(null, null);
   };
 
@@ -63,45 +63,45 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
   host.addEventListener("pointerleave", () => target.crosshair.point(null, null), listen);
   host.addEventListener("dblclick", () => target.reset(), listen);
   host.addEventListener("click", (event) => {
-    const scene = target.scene();
-    if (scene === null || pressedAt === null || Math.abs(event.clientX - pressedAt) > 3) return;
-    const found = markAt(scene, event.clientX - host.getBoundingClientRect().left);
+    const drawing = target.drawing();
+    if (drawing === null || pressedAt === null || Math.abs(event.clientX - pressedAt) > 3) return;
+    const found = markAt(drawing, event.clientX - host.getBoundingClientRect().left);
     if (found !== undefined) target.mark(found);
   }, listen);
   host.addEventListener("wheel", (event) => {
-    const scene = target.scene();
-    const range = scene === null ? null : wheelRange(scene, event, host);
+    const drawing = target.drawing();
+    const range = drawing === null ? null : wheelRange(drawing, event, host);
     if (range === null) return;
     event.preventDefault();
     go(range);
   }, { ...listen, passive: false });
   host.addEventListener("keydown", (event) => {
-    const scene = target.scene();
-    if (scene === null || event.target !== host || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (handleKey(event.key, event.shiftKey, scene)) event.preventDefault();
+    const drawing = target.drawing();
+    if (drawing === null || event.target !== host || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (handleKey(event.key, event.shiftKey, drawing)) event.preventDefault();
   }, listen);
-  host.addEventListener("focus", () => host.setAttribute("aria-label", describe(target.scene())), listen);
+  host.addEventListener("focus", () => host.setAttribute("aria-label", describe(target.drawing())), listen);
   host.addEventListener("blur", () => target.crosshair.point(null, null), listen);
 
-  const handleKey = (key: string, isShifted: boolean, scene: Scene): boolean => {
+  const handleKey = (key: string, isShifted: boolean, drawing: LineDrawing): boolean => {
     const direction = key === "ArrowLeft" ? -1 : key === "ArrowRight" ? 1 : 0;
-    if (direction !== 0 && isShifted) go(moveRange(scene.x.kind, scene.x, { shift: direction * KEY_SHIFT }));
-    else if (direction !== 0) stepTo(neighbour(scene, target.crosshair.position(), direction));
-    else if (key === "+" || key === "=") go(moveRange(scene.x.kind, scene.x, { zoom: KEY_ZOOM }));
-    else if (key === "-") go(moveRange(scene.x.kind, scene.x, { zoom: 1 / KEY_ZOOM }));
+    if (direction !== 0 && isShifted) go(moveRange(drawing.x.kind, drawing.x, { shift: direction * KEY_SHIFT }));
+    else if (direction !== 0) stepTo(neighbour(drawing, target.crosshair.position(), direction));
+    else if (key === "+" || key === "=") go(moveRange(drawing.x.kind, drawing.x, { zoom: KEY_ZOOM }));
+    else if (key === "-") go(moveRange(drawing.x.kind, drawing.x, { zoom: 1 / KEY_ZOOM }));
     else if (key === "0") target.reset();
     else if (key === "Escape" && target.crosshair.position() !== null) target.crosshair.point(null, null);
     else return false;
     return true;
   };
   const stepTo = (x: number | null): void => {
-    const scene = target.scene();
-    if (x === null || scene === null) return;
+    const drawing = target.drawing();
+    if (x === null || drawing === null) return;
     target.crosshair.point(x, null);
-    const readout = readAt(scene, x, null);
+    const readout = readAt(drawing, x, null);
     if (readout === null) return;
-    const values = readout.readings.map(({ trace, value }) => `${trace.label} ${formatValue(value, scene.options.yFormat)}`);
-    status.textContent = [positionLabel(readout.x, scene.options.xFormat), ...values, ...happenings(readout)].join(", ");
+    const values = readout.readings.map(({ trace, value }) => `${trace.label} ${formatValue(value, drawing.options.yFormat)}`);
+    status.textContent = [positionLabel(readout.x, drawing.options.xFormat), ...values, ...spans(readout)].join(", ");
   };
 
   return () => {
@@ -111,22 +111,22 @@ export function followInput(host: HTMLElement, target: InputHost): () => void {
 }
 
 /** The range a wheel turn asks for: with ctrl or cmd a zoom about the pointer, sideways a shift, otherwise none. */
-function wheelRange(scene: Scene, event: WheelEvent, host: HTMLElement): Range | null {
-  const { box } = scene;
+function wheelRange(drawing: LineDrawing, event: WheelEvent, host: HTMLElement): Range | null {
+  const { box } = drawing;
   if (event.ctrlKey || event.metaKey) {
     const anchor = (event.clientX - host.getBoundingClientRect().left - box.left) / box.width;
-    return moveRange(scene.x.kind, scene.x, { zoom: ZOOM_PER_WHEEL_PX ** event.deltaY, anchor: Math.max(0, Math.min(1, anchor)) });
+    return moveRange(drawing.x.kind, drawing.x, { zoom: ZOOM_PER_WHEEL_PX ** event.deltaY, anchor: Math.max(0, Math.min(1, anchor)) });
   }
   const sideways = event.shiftKey && event.deltaX === 0 ? event.deltaY : event.deltaX;
   if (Math.abs(sideways) <= Math.abs(event.shiftKey ? 0 : event.deltaY)) return null;
-  return moveRange(scene.x.kind, scene.x, { shift: sideways / box.width });
+  return moveRange(drawing.x.kind, drawing.x, { shift: sideways / box.width });
 }
 
 /** The next logged x of any series in a direction, from the middle of the view if there is no position yet. */
-export function neighbour(scene: Pick<Scene, "traces" | "x">, from: number | null, direction: -1 | 1): number | null {
-  const start = from ?? (scene.x.min + scene.x.max) / 2;
+export function neighbour(drawing: Pick<LineDrawing, "traces" | "x">, from: number | null, direction: -1 | 1): number | null {
+  const start = from ?? (drawing.x.min + drawing.x.max) / 2;
   let best: number | null = null;
-  for (const { sampleX } of scene.traces) {
+  for (const { sampleX } of drawing.traces) {
     const at = lowerBound(sampleX, start);
     const index = direction < 0 ? at - 1 : sampleX[at] === start ? at + 1 : at;
     const x = sampleX[index];
@@ -136,13 +136,13 @@ export function neighbour(scene: Pick<Scene, "traces" | "x">, from: number | nul
   return best;
 }
 
-function markAt(scene: Scene, px: number): Mark | undefined {
-  return scene.options.marks.find((mark) => mark.kind !== "epoch" && Math.abs(scene.x.toPixel(mark.x) - px) <= MARK_REACH_PX);
+function markAt(drawing: LineDrawing, px: number): Mark | undefined {
+  return drawing.options.marks.find((mark) => mark.kind !== "epoch" && Math.abs(drawing.x.toPixel(mark.x) - px) <= MARK_REACH_PX);
 }
 
-function describe(scene: Scene | null): string {
-  if (scene === null) return "Chart";
-  const names = scene.traces.slice(0, 8).map((trace) => trace.label);
-  const rest = scene.traces.length > 8 ? ` and ${scene.traces.length - 8} more` : "";
-  return `${scene.options.title || "Chart"}: ${names.join(", ")}${rest}. Arrow keys read values, plus and minus zoom, 0 resets.`;
+function describe(drawing: LineDrawing | null): string {
+  if (drawing === null) return "Chart";
+  const names = drawing.traces.slice(0, 8).map((trace) => trace.label);
+  const rest = drawing.traces.length > 8 ? ` and ${drawing.traces.length - 8} more` : "";
+  return `${drawing.options.title || "Chart"}: ${names.join(", ")}${rest}. Arrow keys read values, plus and minus zoom, 0 resets.`;
 }

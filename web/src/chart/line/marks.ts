@@ -1,10 +1,10 @@
 /** What lies behind and along the lines of a chart: vertical marks of what happened, and a strip of stretches along the bottom. */
 
 import { verticalLine } from "../axes.ts";
-import type { Pen } from "../pen.ts";
+import type { Renderer } from "../renderer.ts";
 import type { ChartTheme } from "../theme.ts";
 import type { Mark, MarkKind, Stretch } from "./options.ts";
-import type { Scene } from "./scene.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 const STRIP_HEIGHT = 4;
 /** Marks that repeat are drawn no closer than this: a wall of lines says nothing. */
@@ -23,33 +23,33 @@ export function stretchColor({ tone }: Pick<Stretch, "tone">, theme: ChartTheme)
   return { quiet: theme.muted, good: theme.good, info: theme.accent, warning: theme.warning, critical: theme.critical }[tone];
 }
 
-export function drawMarks(pen: Pen, scene: Scene, theme: ChartTheme): void {
+export function drawMarks(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
   const last = new Map<MarkKind, number>();
-  for (const mark of scene.options.marks) {
-    const px = Math.round(scene.x.toPixel(mark.x)) + 0.5;
-    const { box } = scene;
+  for (const mark of drawing.options.marks) {
+    const px = Math.round(drawing.x.toPixel(mark.x)) + 0.5;
+    const { box } = drawing;
     if (!(px >= box.left - 1 && px <= box.left + box.width + 1)) continue;
     if (px - (last.get(mark.kind) ?? -Infinity) < (CLOSEST_PX[mark.kind] ?? 0)) continue;
     last.set(mark.kind, px);
-    drawMark(pen, scene, mark, px, theme);
+    drawMark(renderer, drawing, mark, px, theme);
   }
 }
 
-function drawMark(pen: Pen, { box }: Scene, mark: Mark, px: number, theme: ChartTheme): void {
+function drawMark(renderer: Renderer, { box }: LineDrawing, mark: Mark, px: number, theme: ChartTheme): void {
   const stroke = markColor(mark, theme);
   if (mark.kind === "epoch") {
-    verticalLine(pen, px, box, stroke);
+    verticalLine(renderer, px, box, stroke);
     return;
   }
   const bottom = box.top + box.height;
-  pen.path({ stroke, alpha: mark.kind === "checkpoint" ? 0.4 : 0.75, dash: DASHES[mark.kind] ?? [] }, (sink) => {
+  renderer.path({ stroke, alpha: mark.kind === "checkpoint" ? 0.4 : 0.75, dash: DASHES[mark.kind] ?? [] }, (sink) => {
     sink.moveTo(px, box.top);
     sink.lineTo(px, bottom);
   });
-  if (mark.kind === "finding") pen.circle(px, box.top + 4, 3.5, { fill: stroke });
-  if (mark.kind === "checkpoint") pen.rect({ left: px - 2.5, top: bottom - 11, width: 5, height: 5 }, { fill: stroke });
+  if (mark.kind === "finding") renderer.circle(px, box.top + 4, 3.5, { fill: stroke });
+  if (mark.kind === "checkpoint") renderer.rect({ left: px - 2.5, top: bottom - 11, width: 5, height: 5 }, { fill: stroke });
   if (mark.kind === "throttle") {
-    pen.path({ fill: stroke }, (sink) => {
+    renderer.path({ fill: stroke }, (sink) => {
       sink.moveTo(px - 4, box.top);
       sink.lineTo(px + 4, box.top);
       sink.lineTo(px, box.top + 6);
@@ -58,12 +58,12 @@ function drawMark(pen: Pen, { box }: Scene, mark: Mark, px: number, theme: Chart
   }
 }
 
-export function drawStretches(pen: Pen, { box, x, options: { stretches } }: Scene, theme: ChartTheme): void {
+export function drawStretches(renderer: Renderer, { box, x, options: { stretches } }: LineDrawing, theme: ChartTheme): void {
   const top = box.top + box.height - STRIP_HEIGHT;
   for (const stretch of stretches) {
     const from = Math.max(box.left, x.toPixel(stretch.min));
     const to = Math.min(box.left + box.width, x.toPixel(stretch.max));
-    if (to > from) pen.rect({ left: from, top, width: Math.max(1, to - from - 1), height: STRIP_HEIGHT }, { fill: stretchColor(stretch, theme), alpha: 0.85 });
+    if (to > from) renderer.rect({ left: from, top, width: Math.max(1, to - from - 1), height: STRIP_HEIGHT }, { fill: stretchColor(stretch, theme), alpha: 0.85 });
   }
 }
 

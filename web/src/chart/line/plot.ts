@@ -3,9 +3,9 @@
 import uPlot from "uplot";
 
 import { AXIS_HEIGHT, labelWidth } from "../axes.ts";
-import type { Size } from "../figure.ts";
-import { FONT, TEXT_SIZE } from "../pen.ts";
-import type { Box } from "../pen.ts";
+import type { Size } from "../canvas.ts";
+import { FONT, TEXT_SIZE } from "../renderer.ts";
+import type { Box } from "../renderer.ts";
 import type { Range } from "../scale.ts";
 import type { ChartTheme } from "../theme.ts";
 import { ticks } from "../ticks.ts";

@@ -10,7 +10,7 @@ import type { TooltipContent, TooltipRow } from "../tooltip.ts";
 import { isDimmed } from "./options.ts";
 import type { Mark, Stretch } from "./options.ts";
 import { stretchAt } from "./marks.ts";
-import type { Scene } from "./scene.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 const MAX_ROWS = 14;
 const REACH_PX = 12;
@@ -36,23 +36,23 @@ export interface Readout {
 }
 
 /** Read all series at an x value; `pointerY` in pixels decides which is nearest, null means no pointer. */
-export function readAt(scene: Scene, at: number, pointerY: number | null): Readout | null {
-  const traces = scene.traces.filter((trace) => !isDimmed(trace.id, scene.emphasis));
+export function readAt(drawing: LineDrawing, at: number, pointerY: number | null): Readout | null {
+  const traces = drawing.traces.filter((trace) => !isDimmed(trace.id, drawing.emphasis));
   const snapped = snap(traces, at);
   if (snapped === null) return null;
-  const pixel = scene.x.toPixel(snapped);
+  const pixel = drawing.x.toPixel(snapped);
   const readings: Reading[] = [];
   for (const trace of traces) {
-    const reading = readTrace(scene, trace, snapped, pixel);
+    const reading = readTrace(drawing, trace, snapped, pixel);
     if (reading !== null) readings.push(reading);
   }
   readings.sort((one, other) => descending(one.value, other.value));
-  const marks = scene.options.marks.filter((mark) => Math.abs(scene.x.toPixel(mark.x) - scene.x.toPixel(at)) <= MARK_REACH_PX);
-  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(scene.options.stretches, snapped) };
+  const marks = drawing.options.marks.filter((mark) => Math.abs(drawing.x.toPixel(mark.x) - drawing.x.toPixel(at)) <= MARK_REACH_PX);
+  return { x: snapped, readings, nearest: pointerY === null ? null : nearestReading(readings, pointerY), marks, stretch: stretchAt(drawing.options.stretches, snapped) };
 }
 
-export function readoutContent(readout: Readout, scene: Scene): TooltipContent {
-  const { options } = scene;
+export function readoutContent(readout: Readout, drawing: LineDrawing): TooltipContent {
+  const { options } = drawing;
   const baseline = readout.readings.find((reading) => reading.trace.id === options.baseline);
   const shown = windowAround(readout.readings, readout.nearest);
   const rows: TooltipRow[] = shown.map((reading) => ({
@@ -60,16 +60,16 @@ export function readoutContent(readout: Readout, scene: Scene): TooltipContent {
     value: formatValue(reading.value, options.yFormat),
     color: slotCss(reading.trace.slot),
     isNearest: reading === readout.nearest,
-    note: note(reading, readout, baseline, scene),
+    note: note(reading, readout, baseline, drawing),
   }));
-  for (const label of happenings(readout)) rows.push({ label, value: "" });
+  for (const label of spans(readout)) rows.push({ label, value: "" });
   const foot = footnote(readout, shown.length);
   const title = positionLabel(readout.x, options.xFormat);
   return foot === "" ? { title, rows } : { title, rows, foot };
 }
 
 /** What happened where a readout was taken, in words. */
-export function happenings({ marks, stretch }: Readout): readonly string[] {
+export function spans({ marks, stretch }: Readout): readonly string[] {
   return [...marks.slice(0, MAX_MARKS).map(({ label }) => label), ...(stretch === undefined ? [] : [stretch.label])];
 }
 
@@ -92,20 +92,20 @@ function snap(traces: readonly Trace[], at: number): number | null {
   return best;
 }
 
-function readTrace(scene: Scene, trace: Trace, at: number, pixel: number): Reading | null {
+function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number): Reading | null {
   const index = nearestIndex(trace.sampleX, at);
   if (index < 0) return null;
   const x = trace.sampleX[index]!;
   const isOutside = at < trace.sampleX[0]! || at > trace.sampleX.at(-1)!;
-  if (isOutside && Math.abs(scene.x.toPixel(x) - pixel) > REACH_PX) return null;
-  const values = scene.smoothed.get(trace.id) ?? trace.sampleY;
+  if (isOutside && Math.abs(drawing.x.toPixel(x) - pixel) > REACH_PX) return null;
+  const values = drawing.smoothed.get(trace.id) ?? trace.sampleY;
   const strange = nearestIndex(trace.nonfiniteX, at);
   if (strange >= 0 && Math.abs(trace.nonfiniteX[strange]! - at) <= Math.abs(x - at)) {
     const value = trace.nonfinite[strange]!;
-    return { trace, x: trace.nonfiniteX[strange]!, value, px: scene.x.toPixel(trace.nonfiniteX[strange]!), py: NaN };
+    return { trace, x: trace.nonfiniteX[strange]!, value, px: drawing.x.toPixel(trace.nonfiniteX[strange]!), py: NaN };
   }
   const value = values[index]!;
-  return { trace, x, value, px: scene.x.toPixel(x), py: scene.y.toPixel(value) };
+  return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value) };
 }
 
 function nearestReading(readings: readonly Reading[], pointerY: number): Reading | null {
@@ -117,12 +117,12 @@ function nearestReading(readings: readonly Reading[], pointerY: number): Reading
   return nearest;
 }
 
-function note(reading: Reading, readout: Readout, baseline: Reading | undefined, scene: Scene): string {
-  const isElsewhere = Math.abs(scene.x.toPixel(reading.x) - scene.x.toPixel(readout.x)) > 3;
-  if (isElsewhere) return `@ ${positionLabel(reading.x, scene.options.xFormat).replace(/^\D+ /, "")}`;
+function note(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
+  const isElsewhere = Math.abs(drawing.x.toPixel(reading.x) - drawing.x.toPixel(readout.x)) > 3;
+  if (isElsewhere) return `@ ${positionLabel(reading.x, drawing.options.xFormat).replace(/^\D+ /, "")}`;
   if (baseline === undefined) return "";
   if (reading === baseline) return "baseline";
-  const values = scene.smoothed.get(baseline.trace.id) ?? baseline.trace.sampleY;
+  const values = drawing.smoothed.get(baseline.trace.id) ?? baseline.trace.sampleY;
   const reference = interpolate(baseline.trace.sampleX, values, reading.x);
   return formatDelta(reading.value, Number.isNaN(reference) ? baseline.value : reference);
 }

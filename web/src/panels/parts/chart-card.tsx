@@ -12,7 +12,7 @@ import type { MenuItem } from "../../ui/menu.tsx";
 import { exactCsv } from "./exact-csv.ts";
 import { MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
-import { Near } from "./near-view.tsx";
+import { InView } from "./in-view.tsx";
 
 export interface ChartCardProps {
   readonly page: Page;
@@ -37,7 +37,7 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <Near height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</Near>
+      <InView height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }

@@ -5,8 +5,8 @@ import { useMemo, useRef } from "preact/hooks";
 
 import { createLineChart } from "../../chart/index.ts";
 import type { LineChart, LineOptions, Mark, Range, Smoothing, Stretch } from "../../chart/index.ts";
-import { useCells } from "../../state/asking.ts";
-import type { CellRequest } from "../../state/book.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
@@ -48,10 +48,10 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const chosen = view.focus.value;
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
   const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
-  const whole = useCells(page, ids.map((run): CellRequest => ({ ...base, run, range: null })));
+  const whole = useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null })));
   const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
-  const close = useCells(page, zoom === null ? [] : ids.map((run): CellRequest => ({ ...base, run, range: widened(zoom) })));
+  const close = useSeriesQueries(page, zoom === null ? [] : ids.map((run): SeriesQueryOptions => ({ ...base, run, range: widened(zoom) })));
   const parts = new Map<string, readonly SeriesPart[]>();
   for (const [index, { request, parts: ofRun }] of whole.entries()) {
     // One chart has one axis: a run that cannot be put there is left out.
@@ -188,7 +188,7 @@ export function hiddenMarks({ view }: Page): readonly string[] {
 /** Findings about a metric, and what happened in the run in focus; the same list until one of them changes. */
 function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
   const findings = page.findings.all.value;
-  const placed = page.marks.along(x);
+  const placed = page.marks.onAxis(x);
   const hidden = hiddenMarks(page).join(" ");
   const focus = page.runs.focus.value;
   const whose = focus === null || page.runs.drawn.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
@@ -212,7 +212,7 @@ const NO_STRETCHES: readonly Stretch[] = [];
 function usePhases(page: Page, name: string, x: XKind): readonly Stretch[] {
   const focus = page.runs.focus.value;
   const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
-  const placed = page.marks.along(x);
+  const placed = page.marks.onAxis(x);
   return useMemo(() => (name === loss ? phaseStretches(placed) : NO_STRETCHES), [name, loss, placed]);
 }
 

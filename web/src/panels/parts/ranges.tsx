@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 
-import { useCells } from "../../state/asking.ts";
-import { lastOf } from "../../state/grow.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import { lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import type { MetricRow, RunRow } from "../../wire.ts";
 import { MEASURES } from "./meanings.ts";
@@ -15,7 +15,7 @@ export function Ranges({ page, run }: { readonly page: Page; readonly run: RunRo
   const metrics = page.details.of(run.id).value?.metrics ?? [];
   const found = MEASURES.map((measure) => ({ measure, metric: metrics.find(({ name }) => measure.names.test(name)) }));
   const known = found.flatMap(({ metric }) => metric ?? []);
-  const cells = useCells(page, known.map(({ name, axis }) => ({ run: run.id, name, axis, x: axis === "time" ? "wall" as const : axis, range: null, pixels: 300 })));
+  const cells = useSeriesQueries(page, known.map(({ name, axis }) => ({ run: run.id, name, axis, x: axis === "time" ? "wall" as const : axis, range: null, pixels: 300 })));
   const latest = (metric: MetricRow): number | null => {
     const data = cells[known.indexOf(metric)]?.parts?.[0]?.data;
     return data === undefined ? null : lastOf(data);

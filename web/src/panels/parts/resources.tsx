@@ -5,8 +5,8 @@ import { useEffect } from "preact/hooks";
 
 import { createBars, formatBytes, formatWallClock, formatWhole } from "../../chart/index.ts";
 import type { Bar } from "../../chart/index.ts";
-import { useCells } from "../../state/asking.ts";
-import { endOf, lastOf } from "../../state/grow.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import { endOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { AxisName, LiveMachine, RunDetail } from "../../wire.ts";
@@ -38,7 +38,7 @@ export function useNow(page: Page, detail: RunDetail, mostGpus = Infinity): Now 
   useEffect(() => page.readings.watch(), []);
   const metrics = detail.metrics.filter(({ name }) => WATCHED.test(name));
   const run = detail.row.id;
-  const cells = useCells(page, metrics.map(({ name, axis }) => ({ run, name, axis, x: axis === "time" ? "wall" as const : axis, range: null, pixels: 300 })));
+  const cells = useSeriesQueries(page, metrics.map(({ name, axis }) => ({ run, name, axis, x: axis === "time" ? "wall" as const : axis, range: null, pixels: 300 })));
   const known = metrics.map(({ name, axis, summary }, index) => {
     const data = cells[index]?.parts?.[0]?.data;
     return data === undefined ? { name, axis, value: summary?.last ?? null, end: summary?.last_x ?? -Infinity } : { name, axis, value: lastOf(data), end: endOf(data) };

@@ -24,7 +24,7 @@ export function RunPicker({ page }: { readonly page: Page }): JSX.Element | null
 }
 
 /** What a panel of one run shows where there is one, and what it says where there is none. */
-export function OfFocus({ page, children }: { readonly page: Page; readonly children: (run: RunRow) => ComponentChildren }): JSX.Element {
+export function FocusedRun({ page, children }: { readonly page: Page; readonly children: (run: RunRow) => ComponentChildren }): JSX.Element {
   const focus = page.runs.focus.value;
   if (focus !== null) return <>{children(focus)}</>;
   if (!page.runs.isLoaded.value) return <div class="pane" aria-busy="true" />;

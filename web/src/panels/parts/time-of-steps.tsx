@@ -7,8 +7,8 @@ import { fixed } from "../../chart/format.ts";
 import { createStacked, createStackedBar, formatNumber, formatWhole } from "../../chart/index.ts";
 import type { Segment, StackColumn, StackedOptions, StackPart } from "../../chart/index.ts";
 import { wholeOf } from "../../chart/stacked.ts";
-import { useCells, useEntries } from "../../state/asking.ts";
-import type { CellRequest } from "../../state/book.ts";
+import { useSeriesQueries, useEntries } from "../../state/queries.ts";
+import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
@@ -81,7 +81,7 @@ function useLostTime({ page, run, stretches }: TimeOfStepsProps & Pick<LostTime,
   // The first GPU stands for the first rank, whose phases these are.
   const [gpu] = gpuIds(names);
   const wanted = hasIdeal && gpu !== undefined ? ["clock", "gpu_util"].map((field) => `gpu/${gpu}/${field}`).filter((name) => names.includes(name)) : [];
-  const cells = useCells(page, wanted.map((name): CellRequest => ({ run: run.id, name, x: "wall", axis: "time", range: null, pixels: 1000 })));
+  const cells = useSeriesQueries(page, wanted.map((name): SeriesQueryOptions => ({ run: run.id, name, x: "wall", axis: "time", range: null, pixels: 1000 })));
   if (!hasIdeal) return null;
   const read = (field: string, { from, to }: StepPhases): number | null => readingIn(cells[wanted.findIndex((name) => name.endsWith(field))]?.parts?.[0]?.data, from, to);
   const peakClock = detail?.sol?.["peak_clock"];

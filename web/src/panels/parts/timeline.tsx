@@ -5,8 +5,8 @@ import { useMemo } from "preact/hooks";
 
 import { createLanes } from "../../chart/index.ts";
 import type { Lane, LanesOptions, Level, Range, Span } from "../../chart/index.ts";
-import { useEntries } from "../../state/asking.ts";
-import { grouped } from "../../state/grouped.ts";
+import { useEntries } from "../../state/queries.ts";
+import { groupBy } from "../../state/group-by.ts";
 import type { PlacedMark } from "../../state/marks.ts";
 import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
@@ -15,7 +15,7 @@ import { Mount } from "../../ui/mount.tsx";
 import type { EntryList, RunRow } from "../../wire.ts";
 import { phaseSlot } from "../phases-record.ts";
 import { deviceName, spanOf, stretchOf } from "../timeline-record.ts";
-import type { Happening, SlowStretch } from "../timeline-record.ts";
+import type { TimelineSpan, SlowStretch } from "../timeline-record.ts";
 import { Section } from "./section.tsx";
 import { timelineTable } from "./timing-csv.ts";
 
@@ -28,7 +28,7 @@ const LEVEL_SLOT = 4;
 
 export interface Timeline {
   readonly list: EntryList;
-  readonly spans: readonly Happening[];
+  readonly spans: readonly TimelineSpan[];
   readonly stretches: readonly SlowStretch[];
 }
 
@@ -49,7 +49,7 @@ export function TimelineSection({ page, run, timeline }: { readonly page: Page; 
   const isWall = page.view.x.value === "wall";
   const origin = isWall ? 0 : (run.created ?? 0);
   const stretch = stretches.find(({ position }) => position === chosen.value) ?? (chosen.value === WHOLE ? undefined : stretches.at(-1));
-  const marks = page.marks.along("wall");
+  const marks = page.marks.onAxis("wall");
   const lanes = useMemo(() => lanesOf({ spans, stretches, marks, origin, created: run.created }), [spans, stretches, marks, origin, run.created]);
   const zoomed = parseRange(zoom.value);
   const range = zoomed ?? (stretch === undefined ? null : { min: stretch.start - origin, max: stretch.end - origin });
@@ -88,13 +88,13 @@ export function TimelineSection({ page, run, timeline }: { readonly page: Page; 
   );
 }
 
-function allOf({ spans, stretches }: Timeline): readonly Happening[] {
+function allOf({ spans, stretches }: Timeline): readonly TimelineSpan[] {
   return [...spans, ...stretches.flatMap(({ gaps }) => gaps)].sort((one, other) => one.from - other.from);
 }
 
 /** What stood still and why, in words: the text beside the picture. */
 export function reasonText({ reason, gaps }: Pick<SlowStretch, "reason" | "gaps">): string {
-  const causes = [...grouped(gaps, ({ lane, label }) => `${lane}\n${label}`).values()].map((same) => {
+  const causes = [...groupBy(gaps, ({ lane, label }) => `${lane}\n${label}`).values()].map((same) => {
     const seconds = same.reduce((sum, { from, to }) => sum + to - from, 0);
     return `${same[0]!.lane} ${seconds.toFixed(1)} s (${same[0]!.label})`;
   });
@@ -102,7 +102,7 @@ export function reasonText({ reason, gaps }: Pick<SlowStretch, "reason" | "gaps"
 }
 
 export interface LanesRequest {
-  readonly spans: readonly Happening[];
+  readonly spans: readonly TimelineSpan[];
   readonly stretches: readonly SlowStretch[];
   /** Along wall time. */
   readonly marks: readonly PlacedMark[];
@@ -113,9 +113,9 @@ export interface LanesRequest {
 
 export function lanesOf({ spans, stretches, marks, origin, created }: LanesRequest): readonly Lane[] {
   const names = [...new Set(spans.map(({ label }) => label))];
-  const ofSpans = [...grouped(spans, ({ lane }) => lane)].map(([name, same]): Lane => ({ name, spans: placed(same, origin, ({ label }) => phaseSlot(label, names)) }));
-  const ofGaps = [...grouped(stretches.flatMap(({ gaps }) => gaps), ({ lane }) => lane)].map(([name, same]): Lane => ({ name, spans: placed(same, origin, () => IDLE_SLOT) }));
-  const ofTracks = [...grouped(stretches.flatMap(({ tracks }) => tracks), ({ name }) => name)].map(([name, same]): Lane => ({
+  const ofSpans = [...groupBy(spans, ({ lane }) => lane)].map(([name, same]): Lane => ({ name, spans: placed(same, origin, ({ label }) => phaseSlot(label, names)) }));
+  const ofGaps = [...groupBy(stretches.flatMap(({ gaps }) => gaps), ({ lane }) => lane)].map(([name, same]): Lane => ({ name, spans: placed(same, origin, () => IDLE_SLOT) }));
+  const ofTracks = [...groupBy(stretches.flatMap(({ tracks }) => tracks), ({ name }) => name)].map(([name, same]): Lane => ({
     name: deviceName(name),
     spans: [],
     levels: same.map(({ start, periodS, values }): Level => ({ start: start - origin, period: periodS, values, max: 100, slot: LEVEL_SLOT, unit: "%" })),
@@ -124,8 +124,8 @@ export function lanesOf({ spans, stretches, marks, origin, created }: LanesReque
   return [...(epochs.length === 0 ? [] : [{ name: "epochs", spans: epochs }]), ...ofSpans, ...ofTracks, ...ofGaps];
 }
 
-function placed(happenings: readonly Happening[], origin: number, slot: (one: Happening) => number): readonly Span[] {
-  return happenings.map((one): Span => ({ from: one.from - origin, to: one.to - origin, label: one.step === null ? one.label : `${one.label} · after step ${one.step}`, slot: slot(one) }))
+function placed(spans: readonly TimelineSpan[], origin: number, slot: (one: TimelineSpan) => number): readonly Span[] {
+  return spans.map((one): Span => ({ from: one.from - origin, to: one.to - origin, label: one.step === null ? one.label : `${one.label} · after step ${one.step}`, slot: slot(one) }))
     .sort((one, other) => one.from - other.from);
 }
 

@@ -9,7 +9,7 @@ import { isDimmed, LINE_DEFAULTS, NO_EMPHASIS } from "../../../src/chart/line/op
 import type { LineOptions } from "../../../src/chart/line/options.ts";
 import { extentX, extentY } from "../../../src/chart/line/range.ts";
 import { readAt, readoutContent } from "../../../src/chart/line/readout.ts";
-import type { Scene } from "../../../src/chart/line/scene.ts";
+import type { LineDrawing } from "../../../src/chart/line/drawing.ts";
 import { createScale } from "../../../src/chart/scale.ts";
 import { prepare } from "../../../src/chart/series.ts";
 import type { Trace } from "../../../src/chart/series.ts";
@@ -25,7 +25,7 @@ function raw(id: string, x: Float64Array, y: Float64Array): Trace {
   return prepare({ id, label: id, slot: 0, data: { kind: "raw", x, y } });
 }
 
-function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): Scene {
+function sceneOf(traces: readonly Trace[], options: Partial<LineOptions> = {}): LineDrawing {
   const box = { left: 0, top: 0, width: 100, height: 100 };
   return {
     box, traces, smoothed: new Map(), emphasis: NO_EMPHASIS, numHidden: 0, beyond: [], options: { ...LINE_DEFAULTS, ...options },
@@ -75,8 +75,8 @@ test("a value that is not finite is read as such, and comes last", () => {
 });
 
 test("values are compared with the baseline", () => {
-  const scene = sceneOf([A, LATE], { baseline: "a" });
-  const { rows } = readoutContent(readAt(scene, 10, null)!, scene);
+  const drawing = sceneOf([A, LATE], { baseline: "a" });
+  const { rows } = readoutContent(readAt(drawing, 10, null)!, drawing);
   expect(rows.map(({ note }) => note)).toEqual(["+33.3%", "baseline"]);
 });
 
@@ -97,8 +97,8 @@ test("a click in the legend shows one alone, a second click all; with shift it a
 });
 
 test("arrow keys go to the next logged x of any series", () => {
-  const scene = sceneOf([A, LATE]);
-  expect([neighbour(scene, 5, 1), neighbour(scene, 8, -1), neighbour(scene, 10, 1), neighbour(scene, null, -1)]).toEqual([8, 5, null, 0]);
+  const drawing = sceneOf([A, LATE]);
+  expect([neighbour(drawing, 5, 1), neighbour(drawing, 8, -1), neighbour(drawing, 10, 1), neighbour(drawing, null, -1)]).toEqual([8, 5, null, 0]);
 });
 
 test("CSV holds the shown range, in full, with names quoted where needed", () => {

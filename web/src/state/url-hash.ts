@@ -1,4 +1,4 @@
-/** The part of the address after `#`: what of the view differs from the ordinary, so that a view can be sent to somebody. */
+/** The URL after `#`: the parts of the view that differ from the default, so that a link restores a view. */
 
 /** One thing of the view and how it is written. */
 export interface Field<Value> {
@@ -34,11 +34,11 @@ export function optionalNamesField(key: string): Field<readonly string[] | null>
   return { key, initial: null, parse: parseNames, write: (value) => writeNames(value ?? []) };
 }
 
-export function parseAddress(hash: string): ReadonlyMap<string, string> {
+export function parseHash(hash: string): ReadonlyMap<string, string> {
   return new Map(new URLSearchParams(hash.replace(/^#/, "")));
 }
 
-export function writeAddress(texts: ReadonlyMap<string, string>): string {
+export function formatHash(texts: ReadonlyMap<string, string>): string {
   const written = new URLSearchParams([...texts].sort(([one], [other]) => (one < other ? -1 : 1))).toString();
   // These are harmless after a #, and an address full of %2F cannot be read.
   return written.replace(/%2F/g, "/").replace(/%2C/g, ",").replace(/%3A/g, ":");

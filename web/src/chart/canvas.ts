@@ -1,8 +1,8 @@
-/** A canvas that follows its box, the screen's resolution and the theme; what is on it is somebody else's drawing. */
+/** A canvas that follows its container, the screen's resolution and the theme; a `Drawing` paints it. */
 
-import { canvasPen } from "./pen.ts";
-import type { Pen } from "./pen.ts";
-import { svgPen } from "./svg.ts";
+import { canvasRenderer } from "./renderer.ts";
+import type { Renderer } from "./renderer.ts";
+import { svgRenderer } from "./svg.ts";
 import { onThemeChange, readTheme } from "./theme.ts";
 import type { ChartTheme } from "./theme.ts";
 import { createTooltip, element } from "./tooltip.ts";
@@ -21,7 +21,7 @@ export interface Point {
 export interface Drawing {
   /** What screen readers are told. */
   label(): string;
-  draw(pen: Pen, size: Size, theme: ChartTheme): void;
+  draw(renderer: Renderer, size: Size, theme: ChartTheme): void;
   /** What to show beside the pointer; null for nothing. Called with null when the pointer leaves. */
   hover?(point: Point | null, size: Size, theme: ChartTheme): TooltipContent | null;
   click?(point: Point, size: Size): void;
@@ -35,7 +35,7 @@ export interface DragHandler {
   end(point: Point): void;
 }
 
-export interface Figure {
+export interface ChartCanvas {
   redraw(): void;
   svg(): string;
   png(): Promise<Blob>;
@@ -43,7 +43,7 @@ export interface Figure {
   destroy(): void;
 }
 
-export function createFigure(root: HTMLElement, drawing: Drawing): Figure {
+export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCanvas {
   const canvas = document.createElement("canvas");
   const frame = element("div", "chart-figure");
   canvas.setAttribute("role", "img");
@@ -68,7 +68,7 @@ export function createFigure(root: HTMLElement, drawing: Drawing): Figure {
     }
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, size.width, size.height);
-    drawing.draw(canvasPen(context), size, theme);
+    drawing.draw(canvasRenderer(context), size, theme);
     canvas.setAttribute("aria-label", drawing.label());
   };
   const redraw = (): void => {
@@ -96,9 +96,9 @@ export function createFigure(root: HTMLElement, drawing: Drawing): Figure {
     redraw,
     size: () => size,
     svg() {
-      const pen = svgPen(size, theme.surface);
-      drawing.draw(pen, size, theme);
-      return pen.document();
+      const renderer = svgRenderer(size, theme.surface);
+      drawing.draw(renderer, size, theme);
+      return renderer.document();
     },
     png: () => canvasPng(canvas, theme.surface),
     destroy() {
@@ -176,15 +176,15 @@ export interface Chart<Options> {
 }
 
 /** Hold a chart's options and draw them; `drawing` reads the current ones whenever it is asked. */
-export function mountFigure<Options>(
+export function mountChart<Options>(
   root: HTMLElement,
   initial: Options,
   drawing: (current: () => Options, redraw: () => void) => Drawing,
 ): Chart<Options> {
   let options = initial;
-  let figure: Figure | null = null;
-  figure = createFigure(root, drawing(() => options, () => figure?.redraw()));
-  const made = figure;
+  let chartCanvas: ChartCanvas | null = null;
+  chartCanvas = createChartCanvas(root, drawing(() => options, () => chartCanvas?.redraw()));
+  const made = chartCanvas;
   return {
     update(next) {
       options = next;

@@ -1,8 +1,8 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import type { News } from "../../src/source/source.ts";
-import { createReadings } from "../../src/state/readings.ts";
+import type { Update } from "../../src/source/source.ts";
+import { createReadings } from "../../src/state/machine-readings.ts";
 import type { LiveMachine } from "../../src/wire.ts";
 
 const page = Object.assign(new EventTarget(), { hidden: false });
@@ -11,7 +11,7 @@ function machine(t: number): LiveMachine {
   return { node: "here", rank: 0, t, gpus: [], system: { cpu_pct: 5 } };
 }
 
-function told(...machines: LiveMachine[]): News {
+function told(...machines: LiveMachine[]): Update {
   return { type: "live", run: "a", machines };
 }
 

@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 
-import { choiceField, namesField, parseAddress, writeAddress } from "../../src/state/address.ts";
+import { choiceField, namesField, parseHash, formatHash } from "../../src/state/url-hash.ts";
 import { zoomField } from "../../src/state/view.ts";
 
 test("an address can be read and says the same again", () => {
   const texts = new Map([["metrics", "a&b=c#d <e>"], ["panel", "charts"], ["zoom", "step:1..2"]]);
-  const written = writeAddress(texts);
+  const written = formatHash(texts);
   expect(written).toContain("panel=charts");
-  expect(parseAddress(`#${written}`)).toEqual(texts);
+  expect(parseHash(`#${written}`)).toEqual(texts);
 });
 
 test("names may hold commas and percent signs", () => {

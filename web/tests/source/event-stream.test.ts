@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-import type { News, Wants } from "../../src/source/source.ts";
-import { createStream } from "../../src/source/stream.ts";
-import type { Stream } from "../../src/source/stream.ts";
+import type { Update, Subscription } from "../../src/source/source.ts";
+import { createStream } from "../../src/source/event-stream.ts";
+import type { Stream } from "../../src/source/event-stream.ts";
 
 class Opened extends EventTarget {
   static readonly CLOSED = 2;
@@ -25,10 +25,10 @@ class Opened extends EventTarget {
 }
 
 let opened: Opened[] = [];
-let heard: News[] = [];
+let resumeAfter: Update[] = [];
 let stream: Stream;
 
-function wants(fields: Partial<Wants> = {}): Wants {
+function subscription(fields: Partial<Subscription> = {}): Subscription {
   return { positions: new Map([["a", "a:loop.1.0.4"]]), hasAllRanks: false, hasReadings: false, ...fields };
 }
 
@@ -41,9 +41,9 @@ beforeEach(() => {
   vi.stubGlobal("window", new EventTarget());
   vi.stubGlobal("document", new EventTarget());
   vi.stubGlobal("EventSource", Opened);
-  [opened, heard] = [[], []];
+  [opened, resumeAfter] = [[], []];
   stream = createStream({
-    news: (news) => heard.push(news),
+    update: (update) => resumeAfter.push(update),
     connection: () => undefined,
     open: (address) => {
       const events = new Opened(address);
@@ -56,30 +56,30 @@ beforeEach(() => {
 afterEach(() => stream.close());
 
 test("readings are asked for when they are wanted, and told", () => {
-  stream.want(wants());
+  stream.subscribe(subscription());
   vi.advanceTimersByTime(1000);
-  stream.want(wants({ hasReadings: true }));
+  stream.subscribe(subscription({ hasReadings: true }));
   vi.advanceTimersByTime(1000);
   expect(asksForReadings()).toEqual([false, true]);
   expect(opened[0]!.readyState).toBe(Opened.CLOSED);
   opened[1]!.say("live", { run: "a", machines: [] });
-  expect(heard).toEqual([{ type: "live", run: "a", machines: [] }]);
+  expect(resumeAfter).toEqual([{ type: "live", run: "a", machines: [] }]);
 });
 
 test("who turns a page and comes back keeps the stream", () => {
-  stream.want(wants({ hasReadings: true }));
+  stream.subscribe(subscription({ hasReadings: true }));
   vi.advanceTimersByTime(1000);
-  stream.want(wants());
+  stream.subscribe(subscription());
   vi.advanceTimersByTime(2000);
-  stream.want(wants({ hasReadings: true }));
+  stream.subscribe(subscription({ hasReadings: true }));
   vi.advanceTimersByTime(60_000);
   expect(asksForReadings()).toEqual([true]);
 });
 
 test("after a while nobody is told of what nobody wants", () => {
-  stream.want(wants({ hasReadings: true }));
+  stream.subscribe(subscription({ hasReadings: true }));
   vi.advanceTimersByTime(1000);
-  stream.want(wants());
+  stream.subscribe(subscription());
   vi.advanceTimersByTime(60_000);
   expect(asksForReadings()).toEqual([true, false]);
 });

@@ -1,4 +1,4 @@
-/** Series that grow: new points are put at the end without copying what is there. */
+/** Appends points to a series without copying the points that are there. */
 
 import type { BucketData, SeriesData } from "../chart/index.ts";
 
@@ -16,7 +16,7 @@ const taken = new WeakMap<ArrayBufferLike, number>();
  * A series with points added at its end; the given one stays as it was. A point at the last x replaces the last one. Null when a point
  * would have to go elsewhere, or replace one that slices no longer tell apart: then the series has to be asked for.
  */
-export function grow(data: SeriesData, points: NewPoints): SeriesData | null {
+export function appendPoints(data: SeriesData, points: NewPoints): SeriesData | null {
   if (points.x.length === 0) return data;
   return data.kind === "raw" ? growRaw(data, points) : growSlices(data, points);
 }

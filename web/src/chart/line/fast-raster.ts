@@ -1,25 +1,25 @@
 /**
- * The lines of a chart while it moves: every segment is put into its pixel columns by hand, one pixel wide and without smooth edges.
- * Without a GPU a canvas strokes noisy lines many times slower than this; the exact picture follows when the view rests.
+ * Fast rendering of lines while a chart moves: rasterizes every segment into pixel columns, one pixel wide, without anti-aliasing.
+ * Without a GPU a canvas strokes noisy lines many times slower; the exact lines are drawn when the view rests.
  */
 
-import { visible } from "../outline.ts";
+import { visible } from "../paths.ts";
 import { slotColor } from "../palette.ts";
 import type { Scale } from "../scale.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
 import { isDimmed } from "./options.ts";
-import { rank } from "./scene.ts";
-import type { Scene } from "./scene.ts";
+import { rank } from "./drawing.ts";
+import type { LineDrawing } from "./drawing.ts";
 
 /** With fewer points than this in view, exact lines are as quick. */
 const FEWEST_POINTS = 1500;
 const DIMMED = 0.13;
 const FAINT = 0.28;
 
-export interface Draft {
+export interface FastRaster {
   /** Draw the lines of a scene; false where exact ones are as quick, and nothing was drawn. */
-  draw(context: CanvasRenderingContext2D, scene: Scene, theme: ChartTheme): boolean;
+  draw(context: CanvasRenderingContext2D, drawing: LineDrawing, theme: ChartTheme): boolean;
 }
 
 /** Pixels of a picture, row by row. */
@@ -32,14 +32,14 @@ export interface Grid {
   readonly bottom: Float32Array;
 }
 
-export function createDraft(): Draft {
+export function createFastRaster(): FastRaster {
   let canvas: HTMLCanvasElement | null = null;
   let grid: Grid | null = null;
   return {
-    draw(context, scene, theme) {
-      if (pointsInView(scene) < FEWEST_POINTS) return false;
+    draw(context, drawing, theme) {
+      if (pointsInView(drawing) < FEWEST_POINTS) return false;
       const ratio = context.getTransform().a;
-      const { box } = scene;
+      const { box } = drawing;
       const [width, height] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
       if (width < 1 || height < 1) return false;
       canvas ??= document.createElement("canvas");
@@ -47,7 +47,7 @@ export function createDraft(): Draft {
       if (canvas.width !== width || canvas.height !== height) Object.assign(canvas, { width, height });
       const target = canvas.getContext("2d");
       if (target === null) return false;
-      fillGrid(grid, scene, ratio, theme);
+      fillGrid(grid, drawing, ratio, theme);
       target.putImageData(new ImageData(new Uint8ClampedArray(grid.pixels.buffer), width, height), 0, 0);
       context.drawImage(canvas, box.left, box.top, box.width, box.height);
       return true;
@@ -55,7 +55,7 @@ export function createDraft(): Draft {
   };
 }
 
-function pointsInView({ traces, x }: Scene): number {
+function pointsInView({ traces, x }: LineDrawing): number {
   let num = 0;
   for (const trace of traces) {
     const [start, stop] = visible(trace.x, x);
@@ -69,16 +69,16 @@ export function createGrid(width: number, height: number): Grid {
 }
 
 /** Put the lines of a scene into the grid of its box; `ratio` is how many pixels a CSS pixel has. */
-export function fillGrid(grid: Grid, scene: Scene, ratio: number, theme: ChartTheme): void {
+export function fillGrid(grid: Grid, drawing: LineDrawing, ratio: number, theme: ChartTheme): void {
   grid.pixels.fill(0);
-  const { emphasis, smoothed, box } = scene;
-  const place = { x: toColumn(scene.x, box.left, ratio), y: toColumn(scene.y, box.top, ratio) };
-  const order = [...scene.traces].sort((one, other) => rank(one, scene) - rank(other, scene));
+  const { emphasis, smoothed, box } = drawing;
+  const place = { x: toColumn(drawing.x, box.left, ratio), y: toColumn(drawing.y, box.top, ratio) };
+  const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
   const inkOf = (trace: Trace, share: number): number => packed(slotColor(trace.slot, theme.isDark), share * (isDimmed(trace.id, emphasis) ? DIMMED : 1));
-  for (const trace of order) addLine(grid, scene.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? FAINT : 1), thickness: 1 });
+  for (const trace of order) addLine(grid, drawing.x, place, trace, { color: inkOf(trace, smoothed.has(trace.id) ? FAINT : 1), thickness: 1 });
   for (const trace of order) {
     const y = smoothed.get(trace.id);
-    if (y !== undefined) addLine(grid, scene.x, place, { x: trace.sampleX, y }, { color: inkOf(trace, 1), thickness: 2 });
+    if (y !== undefined) addLine(grid, drawing.x, place, { x: trace.sampleX, y }, { color: inkOf(trace, 1), thickness: 2 });
   }
 }
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { band, columnBand, columnLine, columns, isDense, traceLine, visible } from "../../src/chart/outline.ts";
+import { band, columnBand, columnLine, columns, isDense, traceLine, visible } from "../../src/chart/paths.ts";
 import { createScale } from "../../src/chart/scale.ts";
 import { svgSink } from "../../src/chart/svg.ts";
 

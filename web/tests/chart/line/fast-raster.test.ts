@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 
-import { createGrid, fillGrid } from "../../../src/chart/line/draft.ts";
+import { createGrid, fillGrid } from "../../../src/chart/line/fast-raster.ts";
 import { NO_EMPHASIS } from "../../../src/chart/line/options.ts";
-import type { Scene } from "../../../src/chart/line/scene.ts";
+import type { LineDrawing } from "../../../src/chart/line/drawing.ts";
 import { createScale } from "../../../src/chart/scale.ts";
 import { prepare } from "../../../src/chart/series.ts";
 import type { ChartTheme } from "../../../src/chart/theme.ts";
@@ -12,14 +12,14 @@ const SIZE = 8;
 /** Rows of a picture of one line, `#` where it runs; x and y both go from 0 to 8. */
 function picture(x: number[], y: number[]): string[] {
   const trace = prepare({ id: "a", label: "a", slot: 0, data: { kind: "raw", x: Float64Array.from(x), y: Float64Array.from(y) } });
-  const scene = {
+  const drawing = {
     box: { left: 30, top: 10, width: SIZE, height: SIZE },
     x: createScale("linear", { min: 0, max: SIZE }, 30, 30 + SIZE),
     y: createScale("linear", { min: 0, max: SIZE }, 10 + SIZE, 10),
     traces: [trace], smoothed: new Map(), emphasis: NO_EMPHASIS,
-  } as unknown as Scene;
+  } as unknown as LineDrawing;
   const grid = createGrid(SIZE, SIZE);
-  fillGrid(grid, scene, 1, { isDark: false } as ChartTheme);
+  fillGrid(grid, drawing, 1, { isDark: false } as ChartTheme);
   return Array.from({ length: SIZE }, (_, row) => Array.from(grid.pixels.subarray(row * SIZE, (row + 1) * SIZE), (pixel) => (pixel === 0 ? "." : "#")).join(""));
 }
 

@@ -1,38 +1,38 @@
-/** One server-sent stream of several runs: follows the runs it is told to, and comes back by itself where it left off. */
+/** One event stream of several runs: subscribes to runs and reconnects where it left off. */
 
 import type { LiveEvent, ReadyEvent, RecordsEvent, ResetEvent, RunsEvent, StatusEvent } from "../wire.ts";
 import { positionsOf } from "./position.ts";
-import type { Connection, Feed, News, Wants } from "./source.ts";
+import type { Connection, UpdateFeed, Update, Subscription } from "./source.ts";
 
-export interface Stream extends Feed {
-  /** What somebody else's stream has told, so that this one goes on from there. */
-  heard(news: News): void;
+export interface Stream extends UpdateFeed {
+  /** Continue after an update that the stream of another tab has delivered. */
+  resumeAfter(update: Update): void;
 }
 
-export interface StreamEnds {
-  readonly news: (news: News) => void;
+export interface StreamOptions {
+  readonly update: (update: Update) => void;
   readonly connection: (state: Connection) => void;
   /** Opens the address; replaced in tests. */
   readonly open: (address: string) => EventSource;
 }
 
-/** Details of runs come one by one; a stream for each would be opened for nothing. */
+/** Details of runs arrive one by one; this avoids opening a stream for each. */
 const GATHER_MS = 200;
-/** Whoever turns pages comes back soon; until then readings are told to nobody, which costs less than two streams. */
+/** Users who switch panels return soon; unused readings cost less than opening two streams. */
 const LINGER_MS = 5000;
 const FIRST_RETRY_MS = 500;
 const LONGEST_RETRY_MS = 8000;
 
-export function createStream({ news, connection, open }: StreamEnds): Stream {
-  let wanted: Wants = { positions: new Map(), hasAllRanks: false, hasReadings: false };
-  let current: { readonly events: EventSource; readonly wants: Wants } | null = null;
+export function createStream({ update, connection, open }: StreamOptions): Stream {
+  let wanted: Subscription = { positions: new Map(), hasAllRanks: false, hasReadings: false };
+  let current: { readonly events: EventSource; readonly subscription: Subscription } | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
   let lingering: ReturnType<typeof setTimeout> | undefined;
   let retryMs = FIRST_RETRY_MS;
   let isClosed = false;
-  /** Where to go on from; heartbeats move it even when nothing is told. */
+  /** The position to resume from; heartbeats advance it without updates. */
   const cursors = new Map<string, string>();
-  /** Where each run's last news ended: what the next ones follow on. */
+  /** The position after each run's last update. */
   const told = new Map<string, string>();
 
   const schedule = (delayMs: number): void => {
@@ -53,7 +53,7 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
     if (wanted.hasAllRanks) query.append("rank", "all");
     if (wanted.hasReadings) query.append("live", "1");
     const events = open(`api/events?${query}`);
-    current = { events, wants: wanted };
+    current = { events, subscription: wanted };
     listen(events);
   };
 
@@ -69,24 +69,24 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
     on<ReadyEvent>("ready", () => {
       retryMs = FIRST_RETRY_MS;
       connection("live");
-      news({ type: "joined" });
+      update({ type: "joined" });
     });
     on<RecordsEvent>("records", (data, positions) => {
       const to = positions.get(data.run);
       if (to === undefined) return;
       const from = told.get(data.run) ?? null;
       told.set(data.run, to);
-      news({ type: "records", from, to, hasAllRanks: current!.wants.hasAllRanks, ...data });
+      update({ type: "records", from, to, hasAllRanks: current!.subscription.hasAllRanks, ...data });
     });
-    on<StatusEvent>("status", (data) => news({ type: "status", ...data }));
-    on<LiveEvent>("live", (data) => news({ type: "live", ...data }));
-    on<RunsEvent>("runs", (data) => news({ type: "runs", ...data }));
+    on<StatusEvent>("status", (data) => update({ type: "status", ...data }));
+    on<LiveEvent>("live", (data) => update({ type: "live", ...data }));
+    on<RunsEvent>("runs", (data) => update({ type: "runs", ...data }));
     on<ResetEvent>("reset", (data, positions) => {
       for (const run of data.run === null ? [...told.keys()] : [data.run]) {
         const at = positions.get(run);
         if (at !== undefined) told.set(run, at);
       }
-      news({ type: "reset", ...data });
+      update({ type: "reset", ...data });
     });
     on("heartbeat", () => undefined);
     events.onerror = () => {
@@ -106,22 +106,22 @@ export function createStream({ news, connection, open }: StreamEnds): Stream {
   document.addEventListener("visibilitychange", hurry);
 
   return {
-    want(wants) {
-      wanted = wants;
-      const { positions, hasAllRanks, hasReadings } = wants;
+    subscribe(subscription) {
+      wanted = subscription;
+      const { positions, hasAllRanks, hasReadings } = subscription;
       for (const run of [...cursors.keys()]) {
         if (positions.has(run)) continue;
         cursors.delete(run);
         told.delete(run);
       }
       // News of runs and ranks that nobody wants any more do no harm; a new stream for each would.
-      const now = current?.wants;
+      const now = current?.subscription;
       const isEnough = now !== undefined && (now.hasAllRanks || !hasAllRanks) && (now.hasReadings || !hasReadings) && [...positions.keys()].every((run) => now.positions.has(run));
       if (!isEnough) schedule(GATHER_MS);
       clearTimeout(lingering);
       if (isEnough && now.hasReadings && !hasReadings) lingering = setTimeout(() => schedule(0), LINGER_MS);
     },
-    heard(one) {
+    resumeAfter(one) {
       if (one.type !== "records") return;
       told.set(one.run, one.to);
       cursors.set(one.run, one.to);

@@ -1,18 +1,18 @@
-/** The vital signs of a run: what it is doing now, each with the line that led there. */
+/** The key metrics of a run: latest values with sparklines. */
 
 import type { JSX } from "preact";
 
 import { createSparkline, formatBytes, formatCount, formatDuration, formatNumber, UNKNOWN } from "../../chart/index.ts";
 import type { SeriesData } from "../../chart/index.ts";
 import { prepare } from "../../chart/series.ts";
-import { useCells } from "../../state/asking.ts";
-import { extremesOf, lastOf } from "../../state/grow.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
+import { extremesOf, lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { MetricRow, RunDetail } from "../../wire.ts";
 import { formatOf } from "./lines.ts";
 
-export interface Vital {
+export interface KeyMetric {
   readonly label: string;
   readonly metric: MetricRow;
   readonly format: (value: number) => string;
@@ -38,8 +38,8 @@ const SIGNS: readonly Sign[] = [
 ];
 
 /** The signs that a run has; where none is known, its first metrics. */
-export function vitalsOf(detail: RunDetail): readonly Vital[] {
-  const found = SIGNS.flatMap(({ label, role, names, format }): Vital[] => {
+export function keyMetricsOf(detail: RunDetail): readonly KeyMetric[] {
+  const found = SIGNS.flatMap(({ label, role, names, format }): KeyMetric[] => {
     const byRole = role === undefined ? undefined : detail.roles[role];
     const metric = detail.metrics.find(({ name }) => name === byRole)
       ?? names.map((pattern) => detail.metrics.find(({ name }) => pattern.test(name))).find((one) => one !== undefined);
@@ -55,17 +55,17 @@ function formatterOf({ name, unit }: MetricRow): (value: number) => string {
   return formatNumber;
 }
 
-export function Vitals({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
+export function KeyMetrics({ page, detail }: { readonly page: Page; readonly detail: RunDetail }): JSX.Element {
   return (
     <section class="vitals" aria-label="Vital signs">
-      {vitalsOf(detail).map((vital) => <VitalSign key={`${detail.row.id} ${vital.metric.name}`} page={page} run={detail.row.id} vital={vital} />)}
+      {keyMetricsOf(detail).map((vital) => <VitalSign key={`${detail.row.id} ${vital.metric.name}`} page={page} run={detail.row.id} vital={vital} />)}
     </section>
   );
 }
 
-function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: string; readonly vital: Vital }): JSX.Element {
+function VitalSign({ page, run, vital }: { readonly page: Page; readonly run: string; readonly vital: KeyMetric }): JSX.Element {
   const { metric, label, format } = vital;
-  const [cell] = useCells(page, [{ run, name: metric.name, axis: metric.axis, x: metric.axis === "time" ? "wall" : metric.axis, range: null, pixels: 300 }]);
+  const [cell] = useSeriesQueries(page, [{ run, name: metric.name, axis: metric.axis, x: metric.axis === "time" ? "wall" : metric.axis, range: null, pixels: 300 }]);
   const part = cell?.parts?.[0];
   const last = part === undefined ? (metric.summary?.last ?? null) : lastOf(part.data);
   const { sampleX, sampleY } = part === undefined ? NO_POINTS : prepare({ id: "", label: "", slot: 0, data: part.data });

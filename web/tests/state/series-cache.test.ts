@@ -1,9 +1,9 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
-import type { RecordsNews, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
-import { createBook } from "../../src/state/book.ts";
-import type { Book, Cell, CellRequest } from "../../src/state/book.ts";
+import type { RecordsUpdate, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
+import { createSeriesCache } from "../../src/state/series-cache.ts";
+import type { SeriesCache, SeriesQuery, SeriesQueryOptions } from "../../src/state/series-cache.ts";
 import type { Points, SeriesHead } from "../../src/wire.ts";
 
 /** A server with one run whose `loss` at step n is n; it knows as many records as it is told. */
@@ -26,31 +26,31 @@ function place(count: number): string {
   return `a:loop.1.0.${count}`;
 }
 
-function news(from: number, to: number): RecordsNews {
+function update(from: number, to: number): RecordsUpdate {
   const x = Array.from({ length: to - from }, (_, index) => from + index);
   const points: Points = { name: "loss", axis: "step", rank: 0, x, t: x.map(() => null), value: x, nonfinite: {} };
   return { type: "records", run: "a", from: place(from), to: place(to), points: [points], entries: [], hasAllRanks: false };
 }
 
 /** Rank 1 logs the same steps, each time a tenth more. */
-function rankedNews(from: number, to: number): RecordsNews {
-  const one = news(from, to);
+function rankedNews(from: number, to: number): RecordsUpdate {
+  const one = update(from, to);
   const [points] = one.points;
   return { ...one, hasAllRanks: true, points: [points!, { ...points!, rank: 1, value: points!.x.map((x) => x + 0.1) }] };
 }
 
-const LOSS: CellRequest = { run: "a", name: "loss", x: "step", range: null, pixels: 600 };
+const LOSS: SeriesQueryOptions = { run: "a", name: "loss", x: "step", range: null, pixels: 600 };
 
-function steps(cell: Cell): number[] {
-  const data = cell.parts.value?.[0]?.data;
+function steps(query: SeriesQuery): number[] {
+  const data = query.parts.value?.[0]?.data;
   return data?.kind === "raw" ? [...data.x] : [];
 }
 
-function opened(count: number): ReturnType<typeof server> & { book: Book; cell: Cell } {
+function opened(count: number): ReturnType<typeof server> & { seriesCache: SeriesCache; query: SeriesQuery } {
   const made = server();
   made.records.count = count;
-  const book = createBook(made.source, () => 1000);
-  return { ...made, book, cell: book.open(LOSS) };
+  const seriesCache = createSeriesCache(made.source, () => 1000);
+  return { ...made, seriesCache, query: seriesCache.open(LOSS) };
 }
 
 const settle = (): Promise<unknown> => vi.advanceTimersByTimeAsync(50);
@@ -61,103 +61,103 @@ beforeEach(() => {
 });
 
 test("news that follow are added without asking", async () => {
-  const { book, cell, asked } = opened(3);
+  const { seriesCache, query, asked } = opened(3);
   await settle();
-  book.apply(news(3, 5));
-  book.apply(news(5, 6));
-  expect(steps(cell)).toEqual([0, 1, 2, 3, 4, 5]);
+  seriesCache.apply(update(3, 5));
+  seriesCache.apply(update(5, 6));
+  expect(steps(query)).toEqual([0, 1, 2, 3, 4, 5]);
   expect(asked).toHaveLength(1);
 });
 
 test("news that are known already change nothing", async () => {
-  const { book, cell } = opened(3);
+  const { seriesCache, query } = opened(3);
   await settle();
-  book.apply(news(0, 2));
-  book.apply(news(1, 4));
-  expect(steps(cell)).toEqual([0, 1, 2, 3]);
+  seriesCache.apply(update(0, 2));
+  seriesCache.apply(update(1, 4));
+  expect(steps(query)).toEqual([0, 1, 2, 3]);
 });
 
 test("news that came while an answer was under way are not lost", async () => {
-  const { book, cell, records } = opened(3);
+  const { seriesCache, query, records } = opened(3);
   await vi.advanceTimersByTimeAsync(12);
-  book.apply(news(3, 4));
+  seriesCache.apply(update(3, 4));
   await settle();
   records.count = 4;
-  expect(steps(cell)).toEqual([0, 1, 2, 3]);
+  expect(steps(query)).toEqual([0, 1, 2, 3]);
 });
 
 test("a gap is asked for", async () => {
-  const { book, cell, records, asked } = opened(3);
+  const { seriesCache, query, records, asked } = opened(3);
   await settle();
   records.count = 9;
-  book.apply(news(7, 9));
-  expect(steps(cell)).toEqual([0, 1, 2]);
+  seriesCache.apply(update(7, 9));
+  expect(steps(query)).toEqual([0, 1, 2]);
   await late();
-  expect(steps(cell)).toHaveLength(9);
+  expect(steps(query)).toHaveLength(9);
   expect(asked).toHaveLength(2);
 });
 
 test("nothing grows during a pause, and everything catches up after it", async () => {
-  const { book, cell, records } = opened(3);
+  const { seriesCache, query, records } = opened(3);
   await settle();
-  book.pause(true);
-  book.apply(news(3, 4));
+  seriesCache.pause(true);
+  seriesCache.apply(update(3, 4));
   await late();
-  expect(steps(cell)).toHaveLength(3);
+  expect(steps(query)).toHaveLength(3);
   records.count = 4;
-  book.pause(false);
+  seriesCache.pause(false);
   await late();
-  expect(steps(cell)).toHaveLength(4);
+  expect(steps(query)).toHaveLength(4);
 });
 
 test("a cell that was closed is asked for again only if it changed", async () => {
-  const { book, asked } = opened(3);
+  const { seriesCache, asked } = opened(3);
   await settle();
-  book.close(LOSS);
-  book.open(LOSS);
+  seriesCache.close(LOSS);
+  seriesCache.open(LOSS);
   await late();
   expect(asked).toHaveLength(1);
-  book.close(LOSS);
-  book.apply(news(3, 4));
-  book.open(LOSS);
+  seriesCache.close(LOSS);
+  seriesCache.apply(update(3, 4));
+  seriesCache.open(LOSS);
   await late();
   expect(asked).toHaveLength(2);
 });
 
 test("an answer that failed is asked for again, and the last one stays", async () => {
-  const { book, cell, source, records } = opened(3);
+  const { seriesCache, query, source, records } = opened(3);
   await settle();
   const { series } = source;
   Object.assign(source, { series: () => Promise.reject(new Error("The server does not answer.")) });
-  book.renew("a");
+  seriesCache.refetch("a");
   await late();
-  expect(cell.problem.value).toBe("The server does not answer.");
-  expect(steps(cell)).toHaveLength(3);
+  expect(query.problem.value).toBe("The server does not answer.");
+  expect(steps(query)).toHaveLength(3);
   Object.assign(source, { series });
   records.count = 5;
   await late();
-  expect(cell.problem.value).toBeNull();
-  expect(steps(cell)).toHaveLength(5);
+  expect(query.problem.value).toBeNull();
+  expect(steps(query)).toHaveLength(5);
 });
 
 test("every rank grows where the stream tells of every rank", async () => {
-  const { book, asked } = opened(3);
+  const { seriesCache, asked } = opened(3);
   const all = { ...LOSS, ranks: "all" } as const;
-  const cell = book.open(all);
+  const query = seriesCache.open(all);
   await settle();
-  expect(book.hasRanks.value).toBe(true);
-  book.apply(rankedNews(3, 5));
-  expect(cell.parts.value!.map(({ data }) => data.kind === "raw" && [...data.y].at(-1))).toEqual([4, 4.1]);
+  expect(seriesCache.hasRanks.value).toBe(true);
+  seriesCache.apply(rankedNews(3, 5));
+  expect(query.parts.value!.map(({ data }) => data.kind === "raw" && [...data.y].at(-1))).toEqual([4, 4.1]);
   expect(asked).toHaveLength(2);
-  book.close(all);
-  expect(book.hasRanks.value).toBe(false);
+  seriesCache.close(all);
+  expect(seriesCache.hasRanks.value).toBe(false);
 });
 
 test("other ranks are asked for where the stream tells of the first alone", async () => {
-  const { book, asked } = opened(3);
-  book.open({ ...LOSS, ranks: "all" });
+  const { seriesCache, asked } = opened(3);
+  seriesCache.open({ ...LOSS, ranks: "all" });
   await settle();
-  book.apply(news(3, 5));
+  seriesCache.apply(update(3, 5));
   await late();
   expect(asked.filter(({ ranks }) => ranks === "all")).toHaveLength(2);
 });

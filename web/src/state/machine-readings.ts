@@ -1,9 +1,9 @@
-/** What the machines of runs do at this moment, while somebody looks: told each second, kept nowhere. */
+/** Current readings of the runs' machines: streamed once a second while they are on screen, never stored. */
 
 import { computed, effect, signal } from "@preact/signals";
 import type { ReadonlySignal } from "@preact/signals";
 
-import type { News } from "../source/source.ts";
+import type { Update } from "../source/source.ts";
 import type { LiveMachine } from "../wire.ts";
 
 export interface Readings {
@@ -13,7 +13,7 @@ export interface Readings {
   readonly isWanted: ReadonlySignal<boolean>;
   /** Whoever shows readings says so; returns the function that ends it. */
   watch(): () => void;
-  apply(news: News): void;
+  apply(update: Update): void;
 }
 
 /** They come each second; what is older was left behind by a server or a companion that went. */
@@ -46,10 +46,10 @@ export function createReadings(isPaused: ReadonlySignal<boolean>): Readings {
       numWatching.value++;
       return () => numWatching.value--;
     },
-    apply(news) {
-      if (news.type !== "live" || isPaused.peek()) return;
-      keep(news.run, news.machines);
-      forgetLater(news.run, news.machines);
+    apply(update) {
+      if (update.type !== "live" || isPaused.peek()) return;
+      keep(update.run, update.machines);
+      forgetLater(update.run, update.machines);
     },
   };
 }

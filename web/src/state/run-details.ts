@@ -11,48 +11,48 @@ export interface Details {
   of(run: string): ReadonlySignal<RunDetail | null>;
   /** What is known by now, without asking. */
   known(run: string): RunDetail | null;
-  renew(run: string): void;
+  refetch(run: string): void;
 }
 
 const AGAIN_MS = 1000;
 
-interface Held {
+interface CacheEntry {
   readonly detail: Signal<RunDetail | null>;
   isAsked: boolean;
   isOutdated: boolean;
 }
 
 export function createDetails(source: Source, onProblem: (sentence: string) => void): Details {
-  const all = new Map<string, Held>();
-  const ask = (run: string, held: Held): void => {
-    held.isAsked = true;
-    held.isOutdated = false;
+  const all = new Map<string, CacheEntry>();
+  const ask = (run: string, entry: CacheEntry): void => {
+    entry.isAsked = true;
+    entry.isOutdated = false;
     source.get("run", run).then(
       (detail) => {
-        held.detail.value = detail;
+        entry.detail.value = detail;
       },
       (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
     ).finally(() => setTimeout(() => {
-      held.isAsked = false;
-      if (held.isOutdated) ask(run, held);
+      entry.isAsked = false;
+      if (entry.isOutdated) ask(run, entry);
     }, AGAIN_MS));
   };
   return {
     of(run) {
-      let held = all.get(run);
-      if (held === undefined) {
-        held = { detail: signal(null), isAsked: false, isOutdated: false };
-        all.set(run, held);
-        ask(run, held);
+      let entry = all.get(run);
+      if (entry === undefined) {
+        entry = { detail: signal(null), isAsked: false, isOutdated: false };
+        all.set(run, entry);
+        ask(run, entry);
       }
-      return held.detail;
+      return entry.detail;
     },
     known: (run) => all.get(run)?.detail.peek() ?? null,
-    renew(run) {
-      const held = all.get(run);
-      if (held === undefined) return;
-      if (held.isAsked) held.isOutdated = true;
-      else ask(run, held);
+    refetch(run) {
+      const entry = all.get(run);
+      if (entry === undefined) return;
+      if (entry.isAsked) entry.isOutdated = true;
+      else ask(run, entry);
     },
   };
 }

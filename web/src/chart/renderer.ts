@@ -1,8 +1,8 @@
-/** Drawing, whatever it lands on: a canvas on the page, or an SVG file. Lengths are CSS pixels. */
+/** The drawing interface of charts, implemented for a canvas and for SVG files. Lengths are CSS pixels. */
 
-import type { PathSink } from "./outline.ts";
+import type { PathSink } from "./paths.ts";
 
-export interface Ink {
+export interface DrawStyle {
   readonly stroke?: string;
   readonly fill?: string;
   readonly width?: number;
@@ -12,7 +12,7 @@ export interface Ink {
   readonly cap?: "butt" | "round";
 }
 
-export interface Lettering {
+export interface TextStyle {
   readonly fill: string;
   readonly size?: number;
   readonly weight?: number;
@@ -29,11 +29,11 @@ export interface Box {
   readonly height: number;
 }
 
-export interface Pen {
-  path(ink: Ink, write: (sink: PathSink) => void): void;
-  rect(box: Box, ink: Ink): void;
-  circle(x: number, y: number, radius: number, ink: Ink): void;
-  text(x: number, y: number, text: string, lettering: Lettering): void;
+export interface Renderer {
+  path(ink: DrawStyle, write: (sink: PathSink) => void): void;
+  rect(box: Box, ink: DrawStyle): void;
+  circle(x: number, y: number, radius: number, ink: DrawStyle): void;
+  text(x: number, y: number, text: string, textStyle: TextStyle): void;
   /** Everything `draw` paints is cut off at the box. */
   clip(box: Box, draw: () => void): void;
 }
@@ -42,8 +42,8 @@ export const FONT = 'Inter, ui-sans-serif, system-ui, -apple-system, "Segoe UI",
 export const TEXT_SIZE = 11;
 
 /** A pen on a canvas whose context is scaled to CSS pixels already. */
-export function canvasPen(context: CanvasRenderingContext2D): Pen {
-  const paint = (ink: Ink, path: Path2D): void => {
+export function canvasRenderer(context: CanvasRenderingContext2D): Renderer {
+  const paint = (ink: DrawStyle, path: Path2D): void => {
     context.globalAlpha = ink.alpha ?? 1;
     if (ink.fill !== undefined) {
       context.fillStyle = ink.fill;
@@ -85,14 +85,14 @@ export function canvasPen(context: CanvasRenderingContext2D): Pen {
       path.arc(x, y, radius, 0, Math.PI * 2);
       paint(ink, path);
     },
-    text(x, y, text, lettering) {
-      context.font = `${lettering.weight ?? 400} ${lettering.size ?? TEXT_SIZE}px ${FONT}`;
-      context.fillStyle = lettering.fill;
-      context.textAlign = lettering.align ?? "left";
-      context.textBaseline = lettering.baseline ?? "middle";
+    text(x, y, text, textStyle) {
+      context.font = `${textStyle.weight ?? 400} ${textStyle.size ?? TEXT_SIZE}px ${FONT}`;
+      context.fillStyle = textStyle.fill;
+      context.textAlign = textStyle.align ?? "left";
+      context.textBaseline = textStyle.baseline ?? "middle";
       context.save();
       context.translate(x, y);
-      if (lettering.isVertical) context.rotate(-Math.PI / 2);
+      if (textStyle.isVertical) context.rotate(-Math.PI / 2);
       context.fillText(text, 0, 0);
       context.restore();
     },

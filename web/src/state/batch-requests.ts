@@ -1,24 +1,24 @@
-/** Cells that are wanted at the same time become few requests: many names of the same runs in one. */
+/** Combines queries that are due at the same time into few requests: many names of the same runs in one. */
 
 import type { SeriesRequest } from "../source/source.ts";
-import type { CellRequest } from "./book.ts";
-import { grouped } from "./grouped.ts";
+import type { SeriesQueryOptions } from "./series-cache.ts";
+import { groupBy } from "./group-by.ts";
 
 /** Small enough that the first charts need not wait for the last. */
 const MAX_NAMES = 16;
 const MAX_SERIES = 400;
 
-export interface Gathered<Member> {
+export interface BatchedRequest<Member> {
   readonly request: SeriesRequest;
   readonly members: readonly Member[];
 }
 
-export function requestsFor<Member extends { readonly request: CellRequest }>(members: readonly Member[]): readonly Gathered<Member>[] {
-  const alike = grouped(members, ({ request: { x, axis, ranks, range, pixels } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels]));
+export function batchRequests<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): readonly BatchedRequest<Member>[] {
+  const alike = groupBy(members, ({ request: { x, axis, ranks, range, pixels } }) => JSON.stringify([x, axis, ranks, range?.min, range?.max, pixels]));
   return [...alike.values()].flatMap((group) => {
-    const byName = grouped(group, ({ request }) => request.name);
-    const sameRuns = grouped([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
-    return [...sameRuns.values()].flatMap(inPieces).map((names) => gathered(names.flat()));
+    const byName = groupBy(group, ({ request }) => request.name);
+    const sameRuns = groupBy([...byName.values()], (ofName) => JSON.stringify(ofName.map(({ request }) => request.run).sort()));
+    return [...sameRuns.values()].flatMap(inPieces).map((names) => batched(names.flat()));
   });
 }
 
@@ -30,7 +30,7 @@ function inPieces<Member>(ofNames: readonly (readonly Member[])[]): readonly (re
   return pieces;
 }
 
-function gathered<Member extends { readonly request: CellRequest }>(members: readonly Member[]): Gathered<Member> {
+function batched<Member extends { readonly request: SeriesQueryOptions }>(members: readonly Member[]): BatchedRequest<Member> {
   const { x, axis, ranks, range, pixels } = members[0]!.request;
   return {
     members,

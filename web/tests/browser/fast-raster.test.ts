@@ -78,9 +78,9 @@ test("extremes stand where they stand in the exact picture", async () => {
   const { moving, resting, isSame } = await drawnTwice();
   expect(isSame, "the moving picture is a draft").toBe(false);
   expect(Object.keys(moving).length).toBeGreaterThan(500);
-  const [draft, exact] = [extremes(moving), extremes(resting)];
+  const [fastRaster, exact] = [extremes(moving), extremes(resting)];
   for (const end of ["peak", "valley"] as const) {
-    const [columns, rows] = [0, 1].map((at) => Math.abs(draft[end][at]! - exact[end][at]!));
+    const [columns, rows] = [0, 1].map((at) => Math.abs(fastRaster[end][at]! - exact[end][at]!));
     expect.soft(columns, `${end} sideways`).toBeLessThanOrEqual(2);
     expect.soft(rows, `${end} upright`).toBeLessThanOrEqual(2);
   }

@@ -1,0 +1,173 @@
+/** Draws the plot area of a line chart with any renderer. */
+
+import { formatWhole } from "../format.ts";
+import { band, columnBand, columnLine, columns, density, isDense, thinLine, traceLine } from "../paths.ts";
+import { slotColor } from "../palette.ts";
+import { textWidth } from "../renderer.ts";
+import type { Box, Renderer } from "../renderer.ts";
+import type { Scale } from "../scale.ts";
+import { isSmoothing } from "../smooth.ts";
+import type { Trace } from "../series.ts";
+import type { ChartTheme } from "../theme.ts";
+import { drawMarks, drawStretches } from "./marks.ts";
+import { isDimmed } from "./options.ts";
+import type { Emphasis, LineOptions } from "./options.ts";
+
+export interface LineDrawing {
+  readonly box: Box;
+  readonly x: Scale;
+  readonly y: Scale;
+  readonly traces: readonly Trace[];
+  /** Smoothed samples by series id; empty without smoothing. */
+  readonly smoothed: ReadonlyMap<string, Float64Array>;
+  readonly emphasis: Emphasis;
+  readonly options: LineOptions;
+  readonly numHidden: number;
+  /** Labels of the lines that go beyond a range that was chosen without them. */
+  readonly beyond: readonly string[];
+}
+
+const DIMMED = 0.13;
+const FAINT = 0.28;
+const BAND = 0.2;
+const DENSE_BAND = 0.42;
+const MARK_SIZE = 3.5;
+const FINE_POINTS_PER_COLUMN = 0.4;
+
+/** `drawLines` may draw the lines in another way; where it gives false, they are drawn as ever. */
+export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme, drawLines: () => boolean = () => false): void {
+  const { box, emphasis, options } = drawing;
+  renderer.clip({ left: box.left - 1, top: box.top - 1, width: box.width + 2, height: box.height + 2 }, () => {
+    drawHighlight(renderer, drawing, theme);
+    drawMarks(renderer, drawing, theme);
+    drawStretches(renderer, drawing, theme);
+    if (!drawLines()) {
+      const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
+      for (const trace of order) drawTrace(renderer, drawing, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
+    }
+    for (const trace of drawing.traces) {
+      if (!isDimmed(trace.id, emphasis)) drawNonfinite(renderer, drawing, trace, theme);
+    }
+    for (const limit of options.limits) drawLimit(renderer, drawing, limit.y, limit.label, theme);
+    if (drawing.traces.every((trace) => trace.x.length === 0)) {
+      renderer.text(box.left + box.width / 2, box.top + box.height / 2, "no data yet", { fill: theme.muted, align: "center" });
+    }
+    if (hiddenText(drawing) !== "") drawHiddenNote(renderer, drawing, theme);
+  });
+}
+
+export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
+  if (trace.id === emphasis.hovered) return 4;
+  if (isDimmed(trace.id, emphasis)) return 0;
+  return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
+}
+
+function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {
+  const { x, y, box, emphasis, options } = drawing;
+  const color = slotColor(trace.slot, theme.isDark);
+  const isProminent = [emphasis.hovered, options.baseline, options.chosen].includes(trace.id);
+  const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
+  const { spread } = trace;
+  if (spread !== null) {
+    renderer.path({ fill: color, alpha: alpha * BAND }, (sink) => band(sink, trace.sampleX, spread.low, spread.high, x, y));
+  }
+  const smoothed = isSmoothing(options.smoothing) ? drawing.smoothed.get(trace.id) : undefined;
+  if (isDense(trace.x, x, box.width)) {
+    const stretches = columns(trace.x, trace.y, x, y);
+    const bandAlpha = alpha * (smoothed === undefined ? DENSE_BAND : FAINT);
+    renderer.path({ stroke: color, width: 1, alpha: bandAlpha, cap: "butt" }, (sink) => columnBand(sink, stretches));
+    // A line of one pixel is many times cheaper to paint without a GPU, and reads better where there is much noise.
+    if (smoothed === undefined) renderer.path({ ...ink, width: isProminent ? ink.width : 1 }, (sink) => columnLine(sink, stretches));
+  } else {
+    const isFine = smoothed !== undefined || (!isProminent && density(trace.x, x, box.width) > FINE_POINTS_PER_COLUMN);
+    const raw = { ...ink, width: isFine ? 1 : ink.width, alpha: smoothed === undefined ? alpha : alpha * FAINT };
+    renderer.path(raw, (sink) => traceLine(sink, trace.x, trace.y, x, y));
+    drawFewPoints(renderer, trace, drawing, color, raw.alpha);
+  }
+  if (smoothed !== undefined) renderer.path(ink, (sink) => thinLine(sink, trace.sampleX, smoothed, x, y, box.width));
+}
+
+function drawFewPoints(renderer: Renderer, trace: Trace, { x, y, box }: LineDrawing, fill: string, alpha: number): void {
+  if (trace.x.length * 14 > box.width || trace.data.kind !== "raw") return;
+  for (let index = 0; index < trace.x.length; index++) {
+    const [px, py] = [x.toPixel(trace.x[index]!), y.toPixel(trace.y[index]!)];
+    if (Number.isFinite(px) && Number.isFinite(py)) renderer.circle(px, py, 2.25, { fill, alpha });
+  }
+}
+
+/** nan: a cross at the bottom; infinity: a triangle at the edge it went through. One a pixel column is enough. */
+function drawNonfinite(renderer: Renderer, { box, x }: LineDrawing, trace: Trace, theme: ChartTheme): void {
+  const color = slotColor(trace.slot, theme.isDark);
+  const bottom = box.top + box.height - MARK_SIZE - 1;
+  let lastX = -Infinity;
+  let lastValue = 0;
+  for (let index = 0; index < trace.nonfiniteX.length; index++) {
+    const px = x.toPixel(trace.nonfiniteX[index]!);
+    const value = trace.nonfinite[index]!;
+    if (px < box.left - 4 || px > box.left + box.width + 4) continue;
+    if (px - lastX < 3 && Object.is(value, lastValue)) continue;
+    lastX = px;
+    lastValue = value;
+    if (value === Infinity) drawTriangle(renderer, px, box.top + 1, MARK_SIZE, color);
+    else if (value === -Infinity) drawTriangle(renderer, px, box.top + box.height - 1, -MARK_SIZE, color);
+    else drawCross(renderer, px, bottom, color, theme.surface);
+  }
+}
+
+function drawTriangle(renderer: Renderer, x: number, tip: number, size: number, fill: string): void {
+  renderer.path({ fill }, (sink) => {
+    sink.moveTo(x, tip);
+    sink.lineTo(x + Math.abs(size), tip + size * 1.8);
+    sink.lineTo(x - Math.abs(size), tip + size * 1.8);
+    sink.closePath();
+  });
+}
+
+function drawCross(renderer: Renderer, x: number, y: number, stroke: string, halo: string): void {
+  const half = MARK_SIZE - 0.75;
+  for (const ink of [{ stroke: halo, width: 4 }, { stroke, width: 1.75 }]) {
+    renderer.path(ink, (sink) => {
+      sink.moveTo(x - half, y - half);
+      sink.lineTo(x + half, y + half);
+      sink.moveTo(x - half, y + half);
+      sink.lineTo(x + half, y - half);
+    });
+  }
+}
+
+function drawHighlight(renderer: Renderer, { box, x, options: { highlight } }: LineDrawing, theme: ChartTheme): void {
+  if (highlight === null) return;
+  const from = Math.max(box.left, x.toPixel(highlight.min));
+  const to = Math.min(box.left + box.width, Math.max(from + 2, x.toPixel(highlight.max)));
+  if (to > from) renderer.rect({ left: from, top: box.top, width: to - from, height: box.height }, { fill: theme.accent, alpha: 0.1 });
+}
+
+function drawLimit(renderer: Renderer, { box, y }: LineDrawing, value: number, label: string, theme: ChartTheme): void {
+  const py = Math.round(y.toPixel(value)) + 0.5;
+  if (!Number.isFinite(py)) return;
+  renderer.path({ stroke: theme.critical, dash: [5, 4], alpha: 0.8 }, (sink) => {
+    sink.moveTo(box.left, py);
+    sink.lineTo(box.left + box.width, py);
+  });
+  const below = py - box.top < 16;
+  renderer.text(box.left + box.width - 4, py + (below ? 9 : -8), label, { fill: theme.critical, align: "right", size: 10.5 });
+}
+
+/** What the axis leaves out, in words; empty where it shows everything. */
+function hiddenText({ numHidden, beyond, options }: LineDrawing): string {
+  if (beyond.length > 0) return `clipped, ${beyond.length === 1 ? "1 line" : `${beyond.length} lines`} beyond`;
+  if (numHidden === 0) return "";
+  const points = numHidden === 1 ? "1 point" : `${formatWhole(numHidden)} points`;
+  return options.yKind === "log" && options.outliers !== "clip" ? `${points} ≤ 0 not shown` : `${points} beyond the axis`;
+}
+
+/** Where the note about what is left out stands. */
+export function hiddenBox(drawing: LineDrawing): Box {
+  return { left: drawing.box.left + 3, top: drawing.box.top + 3, width: textWidth(hiddenText(drawing), 10) + 8, height: 15 };
+}
+
+function drawHiddenNote(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
+  const at = hiddenBox(drawing);
+  renderer.rect(at, { fill: theme.surface, alpha: 0.85 });
+  renderer.text(at.left + 4, at.top + 8, hiddenText(drawing), { fill: theme.muted, size: 10 });
+}

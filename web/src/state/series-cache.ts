@@ -1,0 +1,275 @@
+/**
+ * The series on screen. A query is one metric of one run on one axis. It is fetched once, in one request with others that are opened at the same
+ * time, and then updates append to it. It is fetched again only when an update does not fit without a gap or a repetition.
+ */
+
+import { batch, signal } from "@preact/signals";
+import type { ReadonlySignal, Signal } from "@preact/signals";
+
+import type { Range } from "../chart/index.ts";
+import { laterPosition, comparePosition } from "../source/position.ts";
+import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
+import type { AxisName, Nonfinite, Points, XKind } from "../wire.ts";
+import { endOf, appendPoints, lengthOf } from "./append-points.ts";
+import { groupBy } from "./group-by.ts";
+import { batchRequests } from "./batch-requests.ts";
+
+export interface SeriesQueryOptions {
+  readonly run: string;
+  readonly name: string;
+  readonly x: XKind;
+  readonly axis?: AxisName;
+  /** Without it rank 0. */
+  readonly ranks?: "all";
+  /** Null for the whole series. */
+  readonly range: Range | null;
+  readonly pixels: number;
+}
+
+export interface SeriesQuery {
+  /** One part per rank, empty when the run has no such series; null until the first response. */
+  readonly parts: ReadonlySignal<readonly SeriesPart[] | null>;
+  /** Why there is no response; the last one stays in `parts`. */
+  readonly problem: ReadonlySignal<string | null>;
+}
+
+export interface SeriesCache {
+  /** The same query for the same options; the caller closes what it opens. */
+  open(request: SeriesQueryOptions): SeriesQuery;
+  close(request: SeriesQueryOptions): void;
+  /** The same query without fetching it. */
+  peek(request: SeriesQueryOptions): SeriesQuery;
+  apply(update: RecordsUpdate): void;
+  /** Fetch the queries of a run again, or all of them. */
+  refetch(run: string | null): void;
+  /** Whether a series of several ranks is on screen, and few enough that streaming all of them costs less than fetching. */
+  readonly hasRanks: ReadonlySignal<boolean>;
+  /** While paused nothing is updated; afterwards everything catches up. */
+  pause(isPaused: boolean): void;
+}
+
+interface CacheEntry {
+  readonly request: SeriesQueryOptions;
+  readonly parts: Signal<readonly SeriesPart[] | null>;
+  readonly problem: Signal<string | null>;
+  position: string;
+  numOpen: number;
+  state: "idle" | "queued" | "fetching";
+  isOutdated: boolean;
+  fetchedAt: number;
+  /** Updates that arrived during a request. */
+  waiting: RecordsUpdate[];
+}
+
+const BATCH_MS = 12;
+const REFETCH_MS = 2000;
+const MAX_CLOSED = 1500;
+const MAX_STREAMED_RANKS = 64;
+
+export function createSeriesCache(source: Source, createdOf: (run: string) => number | null): SeriesCache {
+  const queries = new Map<string, CacheEntry>();
+  const byRun = new Map<string, Set<CacheEntry>>();
+  const hasRanks = signal(false);
+  let isPaused = false;
+  let scheduled: ReturnType<typeof setTimeout> | undefined;
+
+  const countRanks = (): void => {
+    hasRanks.value = [...queries.values()].some(({ request, numOpen, parts }) => {
+      if (request.ranks !== "all" || numOpen === 0) return false;
+      const found = parts.peek() ?? [];
+      return found.length <= MAX_STREAMED_RANKS && found.some(({ head }) => head.rank > 0);
+    });
+  };
+
+  const fetchSoon = (entry: CacheEntry): void => {
+    if (entry.numOpen === 0 || isPaused) {
+      entry.isOutdated = true;
+      return;
+    }
+    if (entry.state !== "idle") return;
+    entry.state = "queued";
+    const wait = Math.max(BATCH_MS, entry.fetchedAt + REFETCH_MS - performance.now());
+    if (wait > BATCH_MS) setTimeout(schedule, wait);
+    else schedule();
+  };
+  const schedule = (): void => {
+    scheduled ??= setTimeout(send, BATCH_MS);
+  };
+
+  const send = (): void => {
+    scheduled = undefined;
+    const now = performance.now();
+    const due = [...queries.values()].filter((entry) => entry.state === "queued" && now >= entry.fetchedAt + REFETCH_MS - 1);
+    for (const entry of due) {
+      entry.state = "fetching";
+      entry.fetchedAt = now;
+      entry.isOutdated = false;
+      entry.waiting = [];
+    }
+    for (const { request, members } of batchRequests(due)) {
+      source.series(request).then(
+        (answer) => batch(() => {
+          const found = groupBy(answer.parts, ({ head }) => `${head.run}\n${head.name}`);
+          for (const entry of members) {
+            const { run, name } = entry.request;
+            settle(entry, found.get(`${run}\n${name}`) ?? [], answer.positions[run] ?? entry.position);
+          }
+          if (members.some(({ request: { ranks } }) => ranks === "all")) countRanks();
+        }),
+        (error: unknown) => batch(() => {
+          for (const entry of members) fail(entry, error instanceof Error ? error.message : String(error));
+        }),
+      );
+    }
+  };
+
+  const settle = (entry: CacheEntry, parts: readonly SeriesPart[], position: string): void => {
+    const { waiting } = entry;
+    Object.assign(entry, { state: "idle", position, waiting: [] });
+    entry.parts.value = parts;
+    entry.problem.value = null;
+    for (const update of waiting) applyTo(entry, update);
+    if (entry.isOutdated) fetchSoon(entry);
+  };
+
+  const fail = (entry: CacheEntry, sentence: string): void => {
+    entry.state = "idle";
+    entry.problem.value = sentence;
+    entry.isOutdated = true;
+    fetchSoon(entry);
+  };
+
+  const applyTo = (entry: CacheEntry, update: RecordsUpdate): void => {
+    const stands = comparePosition(entry.position, update.from, update.to);
+    if (stands === "known") return;
+    if (stands === "beyond") return fetchSoon(entry);
+    const { name, axis, ranks, range, pixels } = entry.request;
+    let parts = entry.parts.value ?? [];
+    // A stream that tells of rank 0 only leaves the others to be asked for: a run may have thousands.
+    if (ranks === "all" && !update.hasAllRanks && parts.some(({ head }) => head.rank > 0)) return fetchSoon(entry);
+    for (const points of update.points) {
+      if (points.name !== name || (ranks !== "all" && points.rank !== 0) || (axis !== undefined && points.axis !== axis)) continue;
+      const at = parts.findIndex(({ head }) => head.axis === points.axis && head.rank === points.rank);
+      const part = parts[at];
+      const grown = part === undefined ? null : appendToPart(part, points, { range, created: createdOf(update.run), isOverlapping: stands === "overlapping" });
+      if (grown === null) return fetchSoon(entry);
+      parts = parts.with(at, grown);
+    }
+    entry.position = laterPosition(entry.position, update.to);
+    if (parts !== entry.parts.value) entry.parts.value = parts;
+    // Past this, slices of single points cost more than an answer.
+    if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels)) fetchSoon(entry);
+  };
+
+  const evict = (): void => {
+    let excess = queries.size - MAX_CLOSED;
+    for (const [key, entry] of queries) {
+      if (excess <= 0) return;
+      if (entry.numOpen > 0 || entry.state !== "idle") continue;
+      queries.delete(key);
+      byRun.get(entry.request.run)?.delete(entry);
+      excess--;
+    }
+  };
+
+  const createEntry = (key: string, request: SeriesQueryOptions): CacheEntry => {
+    const made: CacheEntry = {
+      request, parts: signal(null), problem: signal(null), position: "", numOpen: 0, state: "idle", isOutdated: true, fetchedAt: -Infinity, waiting: [],
+    };
+    queries.set(key, made);
+    const ofRun = byRun.get(request.run) ?? new Set();
+    byRun.set(request.run, ofRun.add(made));
+    return made;
+  };
+
+  return {
+    hasRanks,
+    open(request) {
+      const key = keyOf(request);
+      const entry = queries.get(key) ?? createEntry(key, request);
+      // The order of the map is the order of use.
+      queries.delete(key);
+      queries.set(key, entry);
+      entry.numOpen++;
+      if (request.ranks === "all") countRanks();
+      if (entry.isOutdated) fetchSoon(entry);
+      return entry;
+    },
+    close(request) {
+      const entry = queries.get(keyOf(request));
+      if (entry === undefined) return;
+      entry.numOpen--;
+      if (request.ranks === "all" && entry.numOpen === 0) countRanks();
+      if (entry.numOpen === 0 && queries.size > MAX_CLOSED) evict();
+    },
+    peek(request) {
+      const key = keyOf(request);
+      return queries.get(key) ?? createEntry(key, request);
+    },
+    apply(update) {
+      batch(() => {
+        for (const entry of byRun.get(update.run) ?? []) {
+          if (entry.state === "fetching") entry.waiting.push(update);
+          else if (entry.numOpen === 0 || isPaused || entry.parts.value === null) entry.isOutdated = true;
+          else applyTo(entry, update);
+        }
+      });
+    },
+    refetch(run) {
+      for (const entry of queries.values()) {
+        if (run !== null && entry.request.run !== run) continue;
+        entry.isOutdated = true;
+        fetchSoon(entry);
+      }
+    },
+    pause(now) {
+      isPaused = now;
+      if (isPaused) return;
+      for (const entry of queries.values()) if (entry.isOutdated) fetchSoon(entry);
+    },
+  };
+}
+
+interface Growth {
+  readonly range: Range | null;
+  readonly created: number | null;
+  readonly isOverlapping: boolean;
+}
+
+/** A part with new points appended; null when it has to be fetched. */
+export function appendToPart(part: SeriesPart, points: Points, { range, created, isOverlapping }: Growth): SeriesPart | null {
+  const at = placesAlong(part, points, created);
+  if (at === null) return null;
+  const { data } = part;
+  const last = endOf(data);
+  const [x, y, t]: [number[], number[], number[]] = [[], [], []];
+  for (const [index, place] of at.entries()) {
+    if (!Number.isFinite(place) || (range !== null && (place < range.min || place > range.max))) continue;
+    // What an overlap repeats is in the series already.
+    if (isOverlapping && place <= last) continue;
+    const value = points.value[index] ?? nonfiniteValue(points.nonfinite[String(index)]);
+    if (x.length > 0 && place < x.at(-1)!) return null;
+    if (x.length > 0 && place === x.at(-1)) [x, y, t].forEach((column) => column.pop());
+    x.push(place);
+    y.push(value);
+    t.push(points.t[index] ?? NaN);
+  }
+  const grown = appendPoints(data, { x, y });
+  if (grown === null) return null;
+  return grown === data ? part : { ...part, data: grown, times: null };
+}
+
+/** The x of new points on a part's axis; null when only the server knows it. */
+function placesAlong({ head }: SeriesPart, points: Points, created: number | null): readonly number[] | null {
+  if (head.x === "wall") return points.t.map((t) => t ?? NaN);
+  if (head.x === "relative") return created === null ? null : points.t.map((t) => (t ?? NaN) - created);
+  return head.x === points.axis ? points.x : null;
+}
+
+function nonfiniteValue(word: Nonfinite | undefined): number {
+  return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
+}
+
+function keyOf({ run, name, x, axis, ranks, range, pixels }: SeriesQueryOptions): string {
+  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels]);
+}
