@@ -112,7 +112,7 @@ def test_the_other_typed_calls_each_leave_their_record(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"goal": "up"}, "goal='up' of 'acc' is not known: use 'min' or 'max'"),
+        ({"goal": "up"}, "goal='up' of 'acc' is not known: use one of min, max"),
         ({"role": "best"}, "role='best' of 'acc' is not known: use one of loss,"),
     ],
 )

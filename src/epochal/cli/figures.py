@@ -3,46 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from epochal.format import UNKNOWN, format_bytes, format_number
+from epochal.records import unit_of
 
-_MACHINE = ("system/", "gpu/", "resources/")
-_BYTES = frozenset(
-    "ram_used ram_total rss children_rss disk_free disk_total epochal_rss dram_free dram_used"
-    " dram_total vram_allocated_bytes vram_reserved_bytes vram_total vram_spill".split()
-)
-_RATES = frozenset("disk_read disk_write net_rx net_tx pcie_rx pcie_tx".split())
-_PERCENT = frozenset(
-    "cpu_pct process_cpu_pct epochal_cpu_pct gpu_pct gpu_util mem_util fan sm_active"
-    " tensor_active dram_active".split()
-)
-_COUNTS = frozenset("children threads ecc_corrected ecc_uncorrected".split())
-_COUNTED_SERIES = frozenset(
-    "train/step_tokens eval/eval_tokens train/tokens_per_second eval/tokens_per_second"
-    " moe/active_experts".split()
-)
+# Units of what is counted: their values are whole.
+_COUNTED = frozenset({"tokens", "tokens/s", "experts", "errors", "processes", "threads"})
+_WRITERS: Mapping[str, Callable[[float], str]] = {
+    "bytes": format_bytes,
+    "B": format_bytes,
+    "bytes/s": lambda value: f"{format_bytes(value)}/s",
+    "B/s": lambda value: f"{format_bytes(value)}/s",
+    "%": lambda value: f"{value:.1f} %",
+}
+_DECLARED_WRITERS: Mapping[str, Callable[[float], str]] = {
+    **_WRITERS,
+    "mW": lambda value: f"{value / 1000:.0f} W",
+    **dict.fromkeys(_COUNTED, lambda value: f"{value:.0f}"),
+}
 
 
 def format_figure(name: str, value: float | None, *, unit: str | None = None) -> str:
     """A value of the series ``name``; ``unit`` is what the run has defined for it."""
     if value is None:
         return UNKNOWN
-    write = _writer(name, unit)
+    write = _WRITERS.get(unit or "") or _DECLARED_WRITERS.get(unit_of(name))
     return format_number(value) if write is None or not math.isfinite(value) else write(value)
-
-
-def _writer(name: str, unit: str | None) -> Callable[[float], str] | None:
-    field = name.rpartition("/")[2]
-    is_machine = name.startswith(_MACHINE)
-    if unit in ("B", "bytes") or name.startswith("memory/") or (is_machine and field in _BYTES):
-        return format_bytes
-    if unit in ("B/s", "bytes/s") or (is_machine and field in _RATES):
-        return lambda value: f"{format_bytes(value)}/s"
-    if unit == "%" or (is_machine and field in _PERCENT):
-        return lambda value: f"{value:.1f} %"
-    if is_machine and field in ("power", "power_limit"):
-        return lambda value: f"{value / 1000:.0f} W"
-    if name in _COUNTED_SERIES or (is_machine and field in _COUNTS):
-        return lambda value: f"{value:.0f}"
-    return None

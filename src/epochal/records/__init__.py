@@ -1,40 +1,49 @@
 """What a record is: its kinds and their fields, its place in a journal, and the series in it.
 
-``spec/journal.md`` is the specification; this package is the part of it that programs need.
+``spec/journal.md`` is the specification; its tables are generated from the declarations here.
 """
 
+from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record
+from epochal.records.kinds import KINDS
+from epochal.records.kinds.events import EVENTS
+from epochal.records.kinds.machine import ALLOCATOR_PLACES
+from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES, declared_series
 from epochal.records.series import (
     FORMAT_VERSION,
     HEARTBEAT_EVERY_S,
-    KINDS,
-    ROLE_GUESSES,
-    ROLES,
-    Axis,
-    Kind,
     Position,
-    Record,
     axis_of,
     finite,
     moment_of,
     numbers_of,
     scalars_of,
+    stored_numbers_of,
+    unit_of,
     word_key,
 )
 
 __all__ = [
+    "ALLOCATOR_PLACES",
+    "EVENTS",
     "FORMAT_VERSION",
+    "GUESSED_ROLE",
     "HEARTBEAT_EVERY_S",
     "KINDS",
     "ROLES",
     "ROLE_GUESSES",
     "Axis",
+    "Event",
+    "Field",
     "Kind",
     "Position",
     "Record",
     "axis_of",
+    "declared_series",
     "finite",
     "moment_of",
     "numbers_of",
     "scalars_of",
+    "stored_numbers_of",
+    "unit_of",
     "word_key",
 ]

@@ -1,168 +1,26 @@
-"""What a record is: its kinds, the axis each lives on, and the series it speaks of.
+"""Reads a record by its declaration: its axis, its time, and the numbers that are series.
 
 A record is one JSON object. ``log`` is its kind, ``t`` Unix seconds, ``step`` where it has one,
-then the kind's own fields; free metrics live in ``m`` so that no user name is ever reserved.
-``spec/journal.md`` is the specification; this file is the part of it that programs need.
+then the kind's own fields. Free metrics are in ``m``, so no user's name is ever reserved.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
+
+from epochal.records.kind import Axis, Field, Kind
+from epochal.records.kinds import KINDS
+from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
+from epochal.records.kinds.training import EPOCH
+from epochal.records.roles import declared_series
 
 FORMAT_VERSION = 1
 # While a companion sees the process of its run alive, it writes something about this often.
 HEARTBEAT_EVERY_S = 30.0
 _LARGEST = sys.float_info.max
-
-Record = dict[str, Any]
-Axis = Literal["step", "epoch", "time", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One kind of record: the axis it lives on and the scalar fields that become series."""
-
-    name: str
-    axis: Axis
-    prefix: str = ""
-    scalars: tuple[str, ...] = ()
-
-
-_STEP_SCALARS = (
-    "loss",
-    "norm",
-    "norm_clipped",
-    "lr",
-    "epoch",
-    "step_tokens",
-    "duration_ms",
-    "tokens_per_second",
-    "kd_loss",
-    "sol",
-)
-_MOE_SCALARS = (
-    "aux_loss",
-    "z_loss",
-    "expert_utilization",
-    "load_imbalance",
-    "active_experts",
-    "max_expert_fraction",
-    "min_active_expert_fraction",
-    "load_cv",
-    "router_entropy",
-    "router_confidence",
-)
-_GPU_SCALARS = (
-    "clock",
-    "max_clock",
-    "fan",
-    "power",
-    "power_limit",
-    "temperature",
-    "temp_slowdown",
-    "gpu_util",
-    "mem_util",
-    "dram_free",
-    "dram_used",
-    "dram_total",
-    "pcie_rx",
-    "pcie_tx",
-    "sm_active",
-    "tensor_active",
-    "dram_active",
-    "energy",
-    "ecc_corrected",
-    "ecc_uncorrected",
-)
-_SYSTEM_SCALARS = (
-    "cpu_pct",
-    "ram_used",
-    "ram_total",
-    "process_cpu_pct",
-    "rss",
-    "children",
-    "children_rss",
-    "threads",
-    "disk_read",
-    "disk_write",
-    "disk_free",
-    "disk_total",
-    "net_rx",
-    "net_tx",
-    "epochal_cpu_pct",
-    "epochal_rss",
-)
-
-KINDS: Mapping[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        Kind("run", "none"),
-        Kind("step", "step", "train/", _STEP_SCALARS),
-        Kind("eval", "step", "eval/", ("loss", "eval_tokens", "duration_ms", "tokens_per_second")),
-        Kind("epoch", "epoch"),
-        Kind("metrics", "step"),
-        Kind("moe", "step", "moe/", _MOE_SCALARS),
-        Kind("experts", "step"),
-        Kind("phases", "step"),
-        Kind("span", "time"),
-        Kind("timeline", "time"),
-        Kind("gpu", "time", "gpu/", _GPU_SCALARS),
-        Kind("gpu-model", "none"),
-        Kind("system", "time", "system/", _SYSTEM_SCALARS),
-        Kind("heartbeat", "none"),
-        Kind("sol", "none"),
-        Kind("allocator", "step", "memory/"),
-        Kind("dataset", "none"),
-        Kind("option", "none"),
-        Kind("abs-maxes", "step", "abs_max/"),
-        Kind("histogram", "step"),
-        Kind("text", "step"),
-        Kind("blob", "step"),
-        Kind("graph", "none"),
-        Kind("event", "none"),
-        Kind("finding", "none"),
-        Kind("message", "none"),
-        Kind("define", "none"),
-        Kind("resume", "none"),
-        Kind("finish", "none"),
-    )
-}
-
-# Names tried in this order when no metric was defined with the role; the first that exists is it.
-ROLE_GUESSES: Mapping[str, tuple[str, ...]] = {
-    "loss": ("train/loss", "loss", "train_loss", "Loss/train", "total_loss", "training_loss"),
-    "eval_loss": (
-        "eval/loss",
-        "val/loss",
-        "val_loss",
-        "eval_loss",
-        "valid/loss",
-        "validation/loss",
-        "Loss/validation",
-        "test/loss",
-        "test_loss",
-    ),
-    "norm": (
-        "train/norm",
-        "grad_norm",
-        "train/grad_norm",
-        "norm",
-        "gradient_norm",
-        "Gradient/norm",
-    ),
-    "lr": ("train/lr", "lr", "learning_rate", "train/learning_rate", "Learning_Rate/lr"),
-    "throughput": (
-        "train/tokens_per_second",
-        "tokens_per_second",
-        "tokens_per_sec",
-        "samples_per_second",
-        "Performance/tokens_per_sec",
-    ),
-}
-ROLES = tuple(ROLE_GUESSES)
+_RESOURCES = "resources/"
 
 
 class Position(NamedTuple):
@@ -211,35 +69,56 @@ def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 def numbers_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
     """Like ``scalars_of``, with whole numbers as they were written."""
     words = _words(record)
-    yield from _free_metrics(record, words)
+    yield from _items(record, "m", "", words)
     kind = KINDS.get(str(record.get("log")))
     if kind is None:
         return
-    if kind.name == "allocator":
+    if kind is ALLOCATOR:
         yield from _allocator_scalars(record)
         return
-    if kind.name == "abs-maxes":
-        values = record.get("values")
-        for name, value in values.items() if isinstance(values, Mapping) else ():
-            yield from _scalar(f"abs_max/{name}", value, words.get(word_key(name, record)))
+    for field in kind.objects:
+        yield from _items(record, field, kind.prefix, words)
+    if not kind.scalars:
         return
-    prefix = f"gpu/{record.get('id', 0)}/" if kind.name == "gpu" else kind.prefix
-    for field in kind.scalars:
-        if field in record:
-            yield from _scalar(prefix + field, record[field], words.get(field))
-    if kind.name == "step":
-        for field, value in record.items():
-            if field.startswith("moe_"):
-                yield from _scalar("moe/" + field[4:], value, words.get(field))
+    for field, name in kind.series_names(record).items():
+        number = _number(record[field], field, words)
+        if number is not None:
+            yield name, number
 
 
-def _free_metrics(
-    record: Mapping[str, Any], words: Mapping[str, str]
+def stored_numbers_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Like ``scalars_of``, with an epoch's duration and resources, which trackers do not get."""
+    yield from scalars_of(record)
+    if record.get("log") != EPOCH.name:
+        return
+    resources = record.get("resources")
+    extras = {"epoch/duration_s": record.get("duration_s")}
+    if isinstance(resources, Mapping):
+        extras |= {f"{_RESOURCES}{name}": value for name, value in resources.items()}
+    for name, value in extras.items():
+        if isinstance(value, (int, float)):
+            yield name, float(value)
+
+
+def unit_of(series: str) -> str:
+    """The unit of a declared series; empty where it has none, and for free metrics."""
+    field = _BY_SERIES.get(series)
+    if field is None:
+        group, _, _ = series.partition("/")
+        field = _BY_GROUP.get(f"{group}/", {}).get(series.rpartition("/")[2])
+    return "" if field is None else field.unit
+
+
+def _items(
+    record: Mapping[str, Any], field: str, prefix: str, words: Mapping[str, str]
 ) -> Iterator[tuple[str, float | int]]:
-    metrics = record.get("m")
-    if isinstance(metrics, Mapping):
-        for name, value in metrics.items():
-            yield from _scalar(name, value, words.get(word_key(name, record)))
+    """The series of an object, one for each of its items."""
+    items = record.get(field)
+    if isinstance(items, Mapping):
+        for name, value in items.items():
+            number = _number(value, word_key(name, record) if value is None else name, words)
+            if number is not None:
+                yield f"{prefix}{name}" if prefix else name, number
 
 
 def _words(record: Mapping[str, Any]) -> Mapping[str, str]:
@@ -255,17 +134,33 @@ def word_key(name: str, record: Mapping[str, Any]) -> str:
 
 
 def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float | int]]:
-    prefix = f"memory/gpu{record['id']}/" if "id" in record else "memory/"
+    prefix = ALLOCATOR.prefix + (f"gpu{record['id']}/" if "id" in record else "")
     stats = record.get("stats")
     for segment in stats if isinstance(stats, list) else ():
         if not isinstance(segment, Mapping):
             continue
-        for place in ("device", "managed", "pinned", "pageable"):
-            yield from _scalar(f"{prefix}{segment.get('name')}/{place}", segment.get(place), None)
+        for place in ALLOCATOR_PLACES:
+            number = _number(segment.get(place), place, {})
+            if number is not None:
+                yield f"{prefix}{segment.get('name')}/{place}", number
 
 
-def _scalar(name: str, value: Any, word: str | None) -> Iterator[tuple[str, float | int]]:
-    if value is None and word is not None:
-        yield name, float(word)
-    elif isinstance(value, (int, float)):
-        yield name, value
+def _number(value: Any, key: str, words: Mapping[str, str]) -> float | int | None:
+    """A value that is a number, or has a word for one that JSON cannot hold."""
+    if isinstance(value, (int, float)):
+        return value
+    word = words.get(key) if value is None else None
+    return None if word is None else float(word)
+
+
+def _scalar_fields(kind: Kind) -> dict[str, Field]:
+    return {name: kind[name] for name in kind.scalars}
+
+
+_BY_SERIES: Mapping[str, Field] = dict(declared_series())
+# Where something stands between the prefix and the field's name, or the prefix is of an object.
+_BY_GROUP: Mapping[str, Mapping[str, Field]] = {
+    **{kind.prefix: _scalar_fields(kind) for kind in KINDS.values() if kind.by_id},
+    ALLOCATOR.prefix: {field.name: field for field in ALLOCATOR["stats"].fields},
+    _RESOURCES: {field.name: field for field in EPOCH["resources"].fields},
+}

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from epochal.console.stream import printable
 from epochal.errors import EpochalError, UsageError, ValueTypeError
 from epochal.guard import attempt, describe
-from epochal.records import Record
+from epochal.records import Field, Record
 from epochal.values import (
     MOST_BITS,
     Number,
@@ -169,6 +169,19 @@ class CallValues:
             if number is not None:
                 record[name] = number
 
+    def put_declared(
+        self, record: Record, field: Field, value: Any, *, name: str | None = None
+    ) -> None:
+        """Add one field to a record, read as its declared type; None is absent.
+
+        ``name`` is what notices call it, where that is not the field's name.
+        """
+        if value is None:
+            return
+        found = _READERS[field.type](self, value, name=name or field.name)
+        if found is not None:
+            record[field.name] = found
+
     def own(self, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Fields that the caller has named, without those that every record has."""
         own = dict(fields)
@@ -286,6 +299,15 @@ class CallValues:
         reason = f"{rule}, not a {type(value).__name__}."
         self.policy.convert(name, value, to="name", reason=reason)
         return name
+
+
+# How a field of a declared type is read; what it holds besides numbers and texts is built apart.
+_READERS: Mapping[str, Callable[..., Any]] = {
+    "number": CallValues.number,
+    "count": CallValues.whole,
+    "amount": CallValues.amount,
+    "text": CallValues.text,
+}
 
 
 def strict_values() -> CallValues:

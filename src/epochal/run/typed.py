@@ -8,26 +8,24 @@ which nothing is left is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from typing import Any
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
-from epochal.records import KINDS, Record
+from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Record
 from epochal.run.accepted import CallValues, finite_float
 from epochal.values import Number, single
 
-_ALLOCATOR_PLACES = ("device", "managed", "pinned", "pageable")
-_GPU_FIELDS = (*KINDS["gpu"].scalars, "throttle")
+_STEP, _EVAL, _EPOCH = KINDS["step"], KINDS["eval"], KINDS["epoch"]
+_ALLOCATOR, _DATASET, _DEFINE = KINDS["allocator"], KINDS["dataset"], KINDS["define"]
+_READINGS = {
+    field.name: field for field in KINDS["gpu"].fields if field.series or field.type == "text"
+}
+_SEGMENT = [field for field in _ALLOCATOR["stats"].fields if field.series]
 # What an estimate of the speed of light is nothing without.
 _SOL_PARTS = ("blocks", "lm_head", "attention")
-# Facts of a GPU and of an estimate that are numbers; the others may be texts.
-_NUMERIC_FACTS = frozenset(
-    "blocks lm_head attention tps useful_tps world_size peak_clock tf32_peak bf16_peak fp16_peak"
-    " fp8_peak fp4_peak fp32_peak measured_peak sm_count major minor memory free l2_size"
-    " cuda_driver cuda_runtime rank id".split()
-)
 # Shares in half precision add up to one within this.
 _SHARES_TOLERANCE = 0.02
 
@@ -53,12 +51,10 @@ def step_record(
     """One optimisation step; throughput is stored when it can be computed."""
     record: Record = {"log": "step", "t": at, "step": step}
     call.put(record, {"epoch": epoch})
-    rate = _put_speed(record, call, "step_tokens", tokens, duration_ms)
+    rate = _put_speed(record, call, _STEP["step_tokens"], tokens, duration_ms)
     call.put(record, {"norm": norm, "loss": loss, "lr": lr, "norm_clipped": norm_clipped})
     call.put(record, {"tokens_per_second": rate, "kd_loss": kd_loss, "sol": sol})
-    if phase is not None:
-        word = call.text(phase, name="phase")
-        record.update({} if word is None else {"phase": word})
+    call.put_declared(record, _STEP["phase"], phase)
     if moe is not None:
         router = _mapping(moe, argument="moe").items()
         call.put(record, {f"moe_{str(name).removeprefix('moe_')}": v for name, v in router})
@@ -79,7 +75,7 @@ def eval_record(
     """One evaluation."""
     record: Record = {"log": "eval", "t": at, "step": step}
     call.put(record, {"epoch": epoch})
-    rate = _put_speed(record, call, "eval_tokens", tokens, duration_ms)
+    rate = _put_speed(record, call, _EVAL["eval_tokens"], tokens, duration_ms)
     call.put(record, {"loss": loss, "tokens_per_second": rate})
     return _with_metrics(record, call, metrics)
 
@@ -89,12 +85,8 @@ def epoch_record(
 ) -> Record:
     """One finished epoch; ``epoch`` counts completed epochs, so the first one is 1."""
     record: Record = {"log": "epoch", "t": at, "epoch": epoch}
-    whole = None if total is None else call.whole(total, name="total")
-    if whole is not None:
-        record["total"] = whole
-    seconds = None if duration_s is None else call.amount(duration_s, name="duration")
-    if seconds is not None:
-        record["duration_s"] = seconds
+    call.put_declared(record, _EPOCH["total"], total)
+    call.put_declared(record, _EPOCH["duration_s"], duration_s, name="duration")
     record["m"] = call.metrics(metrics)
     return record
 
@@ -139,25 +131,26 @@ def gpu_record(
         record["step"] = step
     record["id"] = gpu_id
     for name, value in fields.items():
-        if name not in _GPU_FIELDS:
+        field = _READINGS.get(name)
+        if field is not None:
+            told = f"gpu/{name}" if field.type == "text" else name
+            call.put_declared(record, field, value, name=told)
+        else:
             unknown = UsageError(
-                f"{name}= is no reading of a GPU: use {', '.join(_GPU_FIELDS)}; run.log takes"
+                f"{name}= is no reading of a GPU: use {', '.join(_READINGS)}; run.log takes"
                 " figures of any name."
             )
             call.policy.drop(f"gpu/{name}", value, unknown)
-        elif name == "throttle" and value is not None:
-            word = call.text(value, name="gpu/throttle")
-            record.update({} if word is None else {name: word})
-        else:
-            call.put(record, {name: value})
     return record
 
 
 def facts_record(kind: str, at: float, call: CallValues, fields: Mapping[str, Any]) -> Record:
     """Facts logged as they are: texts, switches and numbers; None is left out."""
     record: Record = {"log": kind, "t": at}
+    declared = KINDS[kind].by_name
     for name, value in call.own(fields).items():
-        if isinstance(value, str) and name not in _NUMERIC_FACTS:
+        is_number = name in declared and declared[name].is_numeric
+        if isinstance(value, str) and not is_number:
             record[name] = value
         else:
             call.put(record, {name: value})
@@ -186,15 +179,13 @@ def allocator_record(
     """
     record: Record = {"log": "allocator", "t": at, "step": step}
     gpu = attempt(getattr, stats, "gpu", None)[0] if gpu is None else gpu
-    number = None if gpu is None else call.whole(gpu, name="gpu")
-    if number is not None:
-        record["id"] = number
+    call.put_declared(record, _ALLOCATOR["id"], gpu, name="gpu")
     given = call.policy.read("allocator", _segments, stats) or []
     segments = [segment for item in given if (segment := _segment(call, item)) is not None]
     if given and not segments:
         return None
     # A place that no segment speaks of is absent; one that holds 0 bytes is not.
-    kept = [p for p in _ALLOCATOR_PLACES if any(p in one for one in segments)] or ["device"]
+    kept = [p for p in ALLOCATOR_PLACES if any(p in one for one in segments)] or ["device"]
     record["stats"] = [
         {"name": one["name"], **{place: one.get(place, 0) for place in kept}} for one in segments
     ]
@@ -214,9 +205,7 @@ def dataset_record(at: float, call: CallValues, split: Any, files: Any, **facts:
     else:
         counted = {"files": files, **facts}
     for name, value in counted.items():
-        whole = None if value is None else call.whole(value, name=name)
-        if whole is not None:
-            record[name] = whole
+        call.put_declared(record, _DATASET[name], value)
     return record
 
 
@@ -233,17 +222,16 @@ def define_record(
     goal: str | None,
     x: str | None,
     role: str | None,
-    roles: Sequence[str],
 ) -> Record:
     """What a metric means: its unit, which way is better, its x axis, its role."""
-    if goal not in (None, "min", "max"):
-        raise UsageError(f"goal={goal!r} of {name!r} is not known: use 'min' or 'max'.")
-    if role is not None and role not in roles:
-        raise UsageError(f"role={role!r} of {name!r} is not known: use one of {', '.join(roles)}.")
+    given = {"unit": unit, "goal": goal, "x": x, "role": role}
+    for key, value in given.items():
+        choices = _DEFINE[key].choices
+        if value is not None and choices and value not in choices:
+            known = ", ".join(choices)
+            raise UsageError(f"{key}={value!r} of {name!r} is not known: use one of {known}.")
     record: Record = {"log": "define", "t": at, "name": checked_name(name)}
-    for key, value in (("unit", unit), ("goal", goal), ("x", x), ("role", role)):
-        if value is not None:
-            record[key] = str(value)
+    record.update({key: str(value) for key, value in given.items() if value is not None})
     return record
 
 
@@ -263,13 +251,13 @@ def checked_name(name: Any) -> str:
 
 
 def _put_speed(
-    record: Record, call: CallValues, field: str, tokens: Any, duration_ms: Any
+    record: Record, call: CallValues, field: Field, tokens: Any, duration_ms: Any
 ) -> float | None:
     """Add tokens and duration; gives tokens per second where both are there."""
     count = call.whole(tokens, name="tokens")
     took: Number | None = call.number(duration_ms, name="duration_ms", wait=True)
     if count is not None:
-        record[field] = count
+        record[field.name] = count
     if took is not None:
         record["duration_ms"] = took
     return None if count is None or took is None else tokens_per_second(count, took)
@@ -332,17 +320,16 @@ def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
     if fields is None:
         return None
     segment: dict[str, Any] = {"name": fields["name"]}
-    for place in _ALLOCATOR_PLACES:
-        given = fields.get(place)
-        size = None if given is None else call.whole(given, name=f"{fields['name']}/{place}")
-        if size is not None:
-            segment[place] = size
+    for place in _SEGMENT:
+        call.put_declared(
+            segment, place, fields.get(place.name), name=f"{fields['name']}/{place.name}"
+        )
     if len(segment) > 1:
         return segment
-    if all(fields.get(place) is None for place in _ALLOCATOR_PLACES):
+    if all(fields.get(place) is None for place in ALLOCATOR_PLACES):
         sizeless = ValueTypeError(
             f"the segment {segment['name']!r} says nowhere how large it is: give its bytes as"
-            f" {', '.join(_ALLOCATOR_PLACES)}."
+            f" {', '.join(ALLOCATOR_PLACES)}."
         )
         call.policy.drop(f"memory/{segment['name']}", item, sizeless)
     return None
@@ -350,7 +337,7 @@ def _segment(call: CallValues, item: Any) -> dict[str, Any] | None:
 
 def _segment_fields(item: Any) -> Mapping[str, Any]:
     if is_dataclass(item) and not isinstance(item, type):
-        places = {place: getattr(item, place, None) for place in _ALLOCATOR_PLACES}
+        places = {place: getattr(item, place, None) for place in ALLOCATOR_PLACES}
         # A dataclass has every place; one that holds nothing was not given.
         given = {place: size for place, size in places.items() if size}
         item = {"name": getattr(item, "name", None), **(given or {"device": 0})}

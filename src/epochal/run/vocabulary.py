@@ -14,12 +14,10 @@ from typing import Any
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.journal.line import now
-from epochal.records import KINDS, ROLES, Record
+from epochal.records import KINDS, Record
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.values import SAMPLE_SIZE, plain_json
-
-_PREFIXES = {kind.name: kind.prefix for kind in KINDS.values()} | {"gpu-model": "gpu-model/"}
 
 
 class Vocabulary(ABC):
@@ -281,9 +279,7 @@ class Vocabulary(ABC):
         ``x`` names the metric to draw this one against. It is recorded; charts and exports do not
         use it yet.
         """
-        self.write(
-            typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
-        )
+        self.write(typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role))
 
     def sample_step(self, step: Any) -> int:
         """The step a sample belongs to: the given one, or the last that was logged."""
@@ -306,7 +302,7 @@ class Vocabulary(ABC):
 
     def _call(self, kind: str) -> CallValues:
         self.check_open()
-        return CallValues(self.values, prefix=_PREFIXES.get(kind, ""))
+        return CallValues(self.values, prefix=KINDS[kind].prefix)
 
     def _next_step(self, step: Any) -> int:
         given = self.values.step(step)

@@ -12,8 +12,6 @@ from epochal.segments.contents import SeriesSources, Source
 from epochal.segments.long import LongForm
 from epochal.segments.shape import Path
 
-_MOE = "moe_"
-
 
 def catalogue(
     pieces: Iterable[tuple[str, Mapping[Path, Any], int]], long: LongForm
@@ -42,24 +40,18 @@ def catalogue(
 
 def _sources(kind: str, cells: Mapping[Path, Any]) -> Iterator[tuple[str, Source]]:
     known = KINDS.get(kind)
-    scalars = known.scalars if known is not None else ()
     numbers = [path for path, values in cells.items() if isinstance(values, np.ndarray)]
     for path in numbers:
         if path[0] == "m" and len(path) == 2:
             yield path[1], Source(kind, path)
-        elif path[0] == "values" and len(path) == 2:
-            yield f"abs_max/{path[1]}", Source(kind, path)
-    for path in numbers:
-        if len(path) == 2:
-            continue
-        (field,) = path
-        if field in scalars and kind == "gpu":
-            for gpu in _gpus(cells):
-                yield f"gpu/{gpu}/{field}", Source(kind, path, gpu)
-        elif known is not None and field in scalars:
-            yield known.prefix + field, Source(kind, path)
-        elif kind == "step" and field.startswith(_MOE):
-            yield f"moe/{field[len(_MOE) :]}", Source(kind, path)
+        elif known is not None and path[0] in known.objects and len(path) == 2:
+            yield known.prefix + path[1], Source(kind, path)
+    if known is None:
+        return
+    paths = {path[0]: path for path in numbers if len(path) == 1}
+    for gpu in _gpus(cells) if known.by_id else [None]:
+        for field, name in known.series_names({**paths, "id": gpu}).items():
+            yield name, Source(kind, paths[field], gpu)
 
 
 def _gpus(cells: Mapping[Path, Any]) -> list[str]:

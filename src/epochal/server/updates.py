@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal.journal.layout import rank_of_writer
-from epochal.records import Axis, Position, Record, axis_of, scalars_of
+from epochal.records import Axis, Position, Record, axis_of, stored_numbers_of
 from epochal.server.cursor import format_position, is_within
 from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry, Machine
@@ -206,7 +206,7 @@ def _add_points(columns: dict[_Key, _Column], record: Record, rank: int) -> None
     if axis == "none" or x is None:
         return
     try:
-        scalars = [(name, float(value)) for name, value in _scalars(record)]
+        scalars = list(stored_numbers_of(record))
     except (AttributeError, TypeError, ValueError, OverflowError):
         return  # not what its kind holds; the store counts it among the damaged
     for name, value in scalars:
@@ -221,18 +221,6 @@ def _place(record: Record, axis: Axis, t: float) -> float | None:
     if isinstance(at, bool) or not isinstance(at, (int, float)) or not math.isfinite(at):
         return None
     return at if axis == "time" or isinstance(at, int) else None
-
-
-def _scalars(record: Record) -> Iterator[tuple[str, float]]:
-    yield from scalars_of(record)
-    if record["log"] == "epoch":
-        # As the store names them.
-        extras = {"epoch/duration_s": record.get("duration_s")}
-        for name, value in (record.get("resources") or {}).items():
-            extras[f"resources/{name}"] = value
-        for name, value in extras.items():
-            if isinstance(value, (int, float)):
-                yield name, float(value)
 
 
 def _points(key: _Key, column: _Column) -> Points:

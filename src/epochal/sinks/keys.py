@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from epochal.records import scalars_of
+from epochal.records import ALLOCATOR_PLACES, KINDS, scalars_of
 from epochal.sinks.sink import Entry
 
 MIB = 1024 * 1024
-_IN_BYTES = frozenset({"dram_free", "dram_used", "dram_total", "pcie_rx", "pcie_tx"})
+_IN_BYTES = frozenset(
+    field.name for field in KINDS["gpu"].fields if field.unit in ("bytes", "bytes/s")
+)
 # Where a segment's memory lies; what lies on the device needs no further word.
-_PLACES = {"device": "", "managed": "_managed", "pinned": "_pinned", "pageable": "_pageable"}
+_PLACES = {place: "" if place == "device" else f"_{place}" for place in ALLOCATOR_PLACES}
 
 
 def keyed_scalars(entry: Entry) -> dict[str, float]:

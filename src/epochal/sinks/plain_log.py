@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from epochal.journal.layout import LOOP
-from epochal.records import ROLE_GUESSES, axis_of, scalars_of
+from epochal.records import GUESSED_ROLE, axis_of, scalars_of
 from epochal.reporting import PlainLogOptions
 from epochal.series.plain_kind import plain_kind
 from epochal.sinks.sink import Entry, SinkContext
 
 _LONGEST_LINE = 1 << 16
-_ROLES = {name: role for role, names in ROLE_GUESSES.items() for name in names}
 
 
 class PlainLogSink:
@@ -98,6 +97,6 @@ def _lines(entry: Entry, kinds: frozenset[str] | None) -> Iterator[str]:
     if entry.position.writer != LOOP or axis_of(entry.record) != "step":
         return
     for name, value in scalars_of(entry.record):
-        kind = plain_kind(name, role=_ROLES.get(name))
+        kind = plain_kind(name, role=GUESSED_ROLE.get(name))
         if kinds is None or kind in kinds:
             yield f"{entry.step} {kind} {float(value)!r}\n"

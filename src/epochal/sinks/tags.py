@@ -10,27 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from epochal.records import ROLE_GUESSES
+from epochal.records import ROLE_GUESSES, declared_series
 from epochal.series.goals import guess_goal
 
-_FIXED = {
-    "train/norm_clipped": "Gradient/norm_clipped",
-    "train/duration_ms": "Performance/step_time_ms",
-    "train/epoch": "Training/epoch",
-    "train/step_tokens": "Training/step_tokens",
-    "train/sol": "Performance/sol",
-    "train/kd_loss": "Loss/distillation",
-    "eval/tokens_per_second": "Evaluation/tokens_per_sec",
-    "eval/duration_ms": "Evaluation/time_ms",
-    "eval/eval_tokens": "Evaluation/tokens",
-}
-_ROLES = {
-    "loss": "Loss/train",
-    "eval_loss": "Loss/validation",
-    "lr": "Learning_Rate/lr",
-    "norm": "Gradient/norm",
-    "throughput": "Performance/tokens_per_sec",
-}
+_TRACKER = "tensorboard"
+_TAGGED = [(name, field) for name, field in declared_series() if _TRACKER in field.tags]
+_FIXED = {name: field.tags[_TRACKER] for name, field in _TAGGED if field.role is None}
+_ROLES = {str(field.role): field.tags[_TRACKER] for _, field in _TAGGED if field.role is not None}
 _GUESSES = {
     role: tuple(name for name in ROLE_GUESSES[role] if role != "throughput" or "token" in name)
     for role in _ROLES

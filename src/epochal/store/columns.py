@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.records import Axis, Record, scalars_of
+from epochal.records import Axis, Record, stored_numbers_of
 
 _STEP_LIMIT = 2**63
 # The year 9999, where calendars of most programs end.
@@ -182,18 +181,4 @@ def seconds(record: Record) -> float:
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:
     if record["log"] == "allocator" and not isinstance(record.get("stats", []), list):
         raise TypeError("the stats of an allocator are a list")
-    if record["log"] == "epoch":
-        return chain(scalars_of(record), _epoch_extras(record))
-    return scalars_of(record)
-
-
-def _epoch_extras(record: Record) -> Iterator[tuple[str, float]]:
-    """An epoch's duration and resources, under names that no user's metric has to fear."""
-    duration = record.get("duration_s")
-    if isinstance(duration, (int, float)):
-        yield "epoch/duration_s", float(duration)
-    resources = record.get("resources")
-    if isinstance(resources, Mapping):
-        for name, value in resources.items():
-            if isinstance(value, (int, float)):
-                yield f"resources/{name}", float(value)
+    return stored_numbers_of(record)

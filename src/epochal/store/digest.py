@@ -20,7 +20,6 @@ from epochal.store.lanes import Lanes
 from epochal.store.part import DENSE_KINDS, label_of
 from epochal.store.places import Places
 
-_MOE = "moe_"
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
 _STEP_LIMIT = 2**63
 
@@ -135,11 +134,7 @@ def _plan(kind: str, record: Record) -> _Plan | None:
     """The plan for records like this one; None where some value is not simply in a field."""
     if "m" in record or "nonfinite" in record:
         return None
-    known = KINDS[kind]
-    prefix = f"gpu/{record.get('id', 0)}/" if kind == "gpu" else known.prefix
-    names = {field: prefix + field for field in known.scalars if field in record}
-    if kind == "step":
-        names |= {f: "moe/" + f[len(_MOE) :] for f in record if f.startswith(_MOE)}
+    names = KINDS[kind].series_names(record)
     if len(names) < 2:
         return None  # one getter of one field gives no row
     return _Plan(tuple(names.values()), tuple(names), itemgetter(*names))

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from epochal.console.blocks import Segment
 from epochal.errors import ValueTypeError
+from epochal.records import ALLOCATOR_PLACES
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.storages import storages_of
 from epochal.torch.structure import unwrapped
@@ -31,7 +32,6 @@ from epochal.torch.structure import unwrapped
 Device = torch.device | str | int | None
 
 _CPU = torch.device("cpu")
-PLACES = ("device", "managed", "pinned", "pageable")
 OF_TENSORS = ("weights", "gradients", "optimizer", "lora", "qlora")
 _LORA = re.compile(r"(^|\.|_)lora(_|\.)", re.IGNORECASE)
 _QUANTISED_TYPES = frozenset({"Params4bit", "Int8Params"})
@@ -172,7 +172,7 @@ def _count(
     named: list[tuple[str, str, Tensor]], device: torch.device, *, with_host: bool
 ) -> tuple[tuple[TensorUse, ...], dict[str, dict[str, int]]]:
     """Each tensor with what counts for it, and the bytes of each segment by place."""
-    totals = {name: dict.fromkeys(PLACES, 0) for name in OF_TENSORS}
+    totals = {name: dict.fromkeys(ALLOCATOR_PLACES, 0) for name in OF_TENSORS}
     devices = {device, _CPU} if with_host else {device}
     counted: set[tuple[str, int]] = set()
     uses = []

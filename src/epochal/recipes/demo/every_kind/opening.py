@@ -11,7 +11,7 @@ from epochal.recipes.demo.every_kind.story import (
     NUM_STEPS,
     TRAINED_TOKENS,
 )
-from epochal.records import ROLES, Record
+from epochal.records import Record
 from epochal.run import typed
 from epochal.run.accepted import strict_values
 
@@ -73,7 +73,7 @@ def _definitions(at: float) -> Iterator[Record]:
         ("data/wait_ms", "ms", "min", None, None),
         ("late/score", "%", "max", "data/tokens_seen", None),
     ):
-        yield typed.define_record(at, name=name, unit=unit, goal=goal, x=x, role=role, roles=ROLES)
+        yield typed.define_record(at, name=name, unit=unit, goal=goal, x=x, role=role)
 
 
 def _data(at: float, *, seed: int) -> Iterator[Record]:

@@ -1,0 +1,119 @@
+"""What a declaration of a record kind consists of: :class:`Kind`, :class:`Field`, :class:`Event`.
+
+A kind is declared once, in ``epochal/records/kinds``. Typed calls, series names, units, tags of
+other trackers and the tables of ``spec/journal.md`` are taken from that declaration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+Record = dict[str, Any]
+Axis = Literal["step", "epoch", "time", "none"]
+# A count is a whole number, an amount a finite number of at least 0.
+FieldType = Literal["number", "count", "amount", "text", "flag", "object", "list", "any"]
+Role = Literal["loss", "eval_loss", "norm", "lr", "throughput"]
+
+ROLES: tuple[Role, ...] = get_args(Role)
+_NUMERIC = frozenset({"number", "count", "amount"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field:
+    """One field of a record, or of an object inside one.
+
+    ``series`` says that its numbers are a series; of an object, that each of its items is one.
+    ``role`` is what the series means for rules and other trackers. ``tags`` has its name in a
+    tracker that has a name of its own for it. ``fields`` are those of an object, or of each object
+    of a list.
+    """
+
+    name: str
+    type: FieldType = "number"
+    unit: str = ""
+    meaning: str = ""
+    series: bool = False
+    role: Role | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    choices: tuple[str, ...] = ()
+    fields: tuple[Field, ...] = ()
+    since: int = 1
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether it holds one number."""
+        return self.type in _NUMERIC
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One kind of record: its axis, its fields, and how its series are named.
+
+    ``prefix`` stands before the names of its fields in series and in notices about its values. With
+    ``by_id`` the record's ``id`` follows it. ``families`` has open sets of fields: the beginning of
+    their names, and what stands for it in the series.
+    """
+
+    name: str
+    axis: Axis
+    meaning: str
+    fields: tuple[Field, ...] = ()
+    prefix: str = ""
+    by_id: bool = False
+    families: Mapping[str, str] = field(default_factory=dict)
+    since: int = 1
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Field]:
+        """The fields by their names."""
+        return {one.name: one for one in self.fields}
+
+    @cached_property
+    def scalars(self) -> tuple[str, ...]:
+        """The fields that are one series each."""
+        return tuple(one.name for one in self.fields if one.series and one.is_numeric)
+
+    @cached_property
+    def objects(self) -> tuple[str, ...]:
+        """The fields besides ``m`` of which each item is a series."""
+        objects = (one.name for one in self.fields if one.series and one.type == "object")
+        return tuple(name for name in objects if name != "m")
+
+    def __getitem__(self, name: str) -> Field:
+        return self.by_name[name]
+
+    def prefix_for(self, gpu: Any) -> str:
+        """What stands before a field's name in series of records with this ``id``."""
+        return f"{self.prefix}{gpu}/" if self.by_id else self.prefix
+
+    def series_names(self, record: Mapping[str, Any]) -> dict[str, str]:
+        """The series of each field of a record that is one number, by the field's name."""
+        prefix = self.prefix_for(record.get("id", 0)) if self.by_id else self.prefix
+        names = {name: prefix + name for name in self.scalars if name in record}
+        for start, instead in self.families.items():
+            names |= {n: instead + n[len(start) :] for n in record if n.startswith(start)}
+        return names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One name of an ``event`` record that Epochal writes, with the facts beside the name."""
+
+    name: str
+    writer: str
+    meaning: str
+    fields: tuple[Field, ...] = ()
+    since: int = 1
+
+
+def texts(*names: str) -> tuple[Field, ...]:
+    """Fields that hold a text and whose names say all."""
+    return tuple(Field(name, "text") for name in names)
+
+
+def counts(*names: str, unit: str = "") -> tuple[Field, ...]:
+    """Fields that hold a whole number and whose names say all."""
+    return tuple(Field(name, "count", unit) for name in names)

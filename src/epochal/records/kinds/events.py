@@ -1,0 +1,178 @@
+"""The events that Epochal itself writes; a run's own events have any names and facts."""
+
+from __future__ import annotations
+
+from epochal.records.kind import Event, Field, counts, texts
+
+_FAULT = (*texts("member", "reason", "traceback"), Field("version", "text", meaning="of Epochal"))
+_VALUE = (Field("name_of", "text", meaning="name of the value"), *texts("type", "reason"))
+_BYTES = ("asked", "allocated", "peak", "reserved", "unusable", "resident", "free", "total")
+
+EVENTS = (
+    # -- the training -----------------------------------------------------------------------------
+    Event("exception", "training", "an exception ended the run", texts("reason", "traceback")),
+    Event("signal", "training", "a signal ended the run", texts("reason")),
+    Event(
+        "records-lost",
+        "any",
+        "records could not be written",
+        (*counts("count"), *texts("reason")),
+    ),
+    Event(
+        "values-lost",
+        "training",
+        "values of an accelerator never came",
+        (*counts("count"), *texts("reason")),
+    ),
+    Event("blob-lost", "training", "a file could not be kept", texts("name_of", "reason")),
+    Event("value-dropped", "training", "a value could not be recorded; once for a name", _VALUE),
+    Event(
+        "value-converted",
+        "training",
+        "a value was recorded as something else; once for a name",
+        (
+            *_VALUE,
+            Field("to", "text", choices=("text", "histogram", "name", "step")),
+            Field("sampled_from", "count", meaning="of how many values"),
+        ),
+    ),
+    Event(
+        "value-counts",
+        "training",
+        "before `finish`, where a name has more than one",
+        (
+            Field("dropped", "object", meaning="name to count"),
+            Field("converted", "object", meaning="name to count"),
+        ),
+    ),
+    Event(
+        "checkpoint",
+        "training",
+        "a checkpoint was saved",
+        (
+            *texts("kind", "path"),
+            Field("bytes", "count", "bytes"),
+            Field("metric"),
+            Field("is_best", "flag"),
+        ),
+    ),
+    Event(
+        "lr-cut",
+        "training",
+        "the loss guard cut the learning rate",
+        (
+            *texts("kind", "reason"),
+            *counts("at_step"),
+            Field("lr_before"),
+            Field("lr_after"),
+        ),
+    ),
+    Event(
+        "early-stop",
+        "training",
+        "early stopping ended the training",
+        (*texts("reason"), *counts("at_step")),
+    ),
+    Event(
+        "nonfinite-gradient",
+        "training",
+        "gradients that are not finite",
+        (
+            Field("at_step", "count"),
+            Field("parameter", "text", meaning="the first one"),
+            Field("parameters", "count", meaning="how many"),
+        ),
+    ),
+    Event(
+        "out-of-memory",
+        "training",
+        "an allocation failed",
+        (
+            *texts("device", "where"),
+            *counts(*_BYTES, unit="bytes"),
+            Field("retries", "count", meaning="how often the allocator tried again"),
+            Field("failures", "count", meaning="how often that failed"),
+            Field("report", "text", meaning="why there is no report"),
+        ),
+    ),
+    Event(
+        "companion-restarted",
+        "training",
+        "the companion died and was replaced",
+        counts("exit_code"),
+    ),
+    Event("companion-lost", "training", "the companion died for good", counts("exit_code")),
+    # -- the companion ----------------------------------------------------------------------------
+    Event("hardware", "companion", "what the machine is", texts("text", "node")),
+    Event(
+        "gpu-throttle",
+        "companion",
+        "what holds a GPU back has changed: graver at once, less grave after a minute",
+        (*counts("id"), *texts("throttle", "was")),
+    ),
+    Event(
+        "telemetry",
+        "companion",
+        "what telemetry cost, at its end",
+        (
+            Field("epochal_cpu_pct", unit="%"),
+            Field("epochal_rss", "count", "bytes"),
+            Field("failures", "count", meaning="readings that failed"),
+            Field("last_failure", "text"),
+        ),
+    ),
+    Event(
+        "vanished",
+        "companion",
+        "the training process ended without `finish`",
+        (
+            *texts("sentence", "exit"),
+            *counts("pid", "last_step", "last_epoch", "oom_kills"),
+            *counts("rss", "children_rss", "ram_used", "ram_total", "disk_free", unit="bytes"),
+        ),
+    ),
+    Event(
+        "unfinished",
+        "companion",
+        "work that the companion left undone",
+        (Field("left", "list", fields=texts("what", "command")),),
+    ),
+    Event(
+        "companion-failed",
+        "companion",
+        "a fault ended the companion",
+        texts("reason", "traceback"),
+    ),
+    Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
+    Event("alert-failed", "companion", "an alert could not be sent", texts("reason")),
+    Event(
+        "phase",
+        "companion",
+        "in `findings`: the training entered a phase",
+        (*texts("phase", "was"), *counts("step", "epoch")),
+    ),
+    Event(
+        "journal-shortened",
+        "companion",
+        "in `findings`: records that had been read are gone",
+        texts("sentence"),
+    ),
+    # -- any process ------------------------------------------------------------------------------
+    Event("internal-error", "any", "the first fault of a member of Epochal itself", _FAULT),
+    Event(
+        "internal-errors",
+        "any",
+        "at the end, for members that failed more than once",
+        (Field("counts", "object", meaning="member to number"),),
+    ),
+    Event(
+        "exit",
+        "launcher",
+        "the command of `epochal run` ended",
+        (
+            Field("code", "count", meaning="negative for a signal"),
+            Field("text", "text"),
+            Field("seconds", "amount", "s"),
+        ),
+    ),
+)

@@ -1,0 +1,88 @@
+"""What is recorded of a run itself: beginning and end, meaning of metrics, words and findings."""
+
+from __future__ import annotations
+
+from epochal.records.kind import ROLES, Field, Kind, counts, texts
+
+RUN = Kind(
+    "run",
+    "none",
+    "the first record of every part: the identity of its writer",
+    (
+        Field("v", "count", meaning="format version"),
+        *texts("id", "name", "project", "writer"),
+        *counts("attempt", "part", "rank"),
+        *texts("host", "boot_id", "pid_namespace"),
+        Field("pid", "count"),
+        Field("pid_start", meaning="when the process started, in the kernel's units"),
+        Field("config", "object", meaning="in part 0 of `loop`"),
+    ),
+)
+RESUME = Kind(
+    "resume",
+    "none",
+    "this attempt takes over from a step",
+    (Field("attempt", "count"), Field("step", "count", meaning="the first step it makes")),
+)
+FINISH = Kind(
+    "finish",
+    "none",
+    "the last record of a writer",
+    (
+        Field("status", "text", choices=("finished", "failed", "interrupted", "terminated")),
+        Field("reason", "text"),
+        Field("last_step", "count"),
+    ),
+)
+OPTION = Kind(
+    "option",
+    "none",
+    "one configuration entry added after the start",
+    (Field("name", "text"), Field("value", "any")),
+)
+DEFINE = Kind(
+    "define",
+    "none",
+    "what a metric means",
+    (
+        Field("name", "text"),
+        Field("unit", "text"),
+        Field("goal", "text", meaning="which way is better", choices=("min", "max")),
+        Field("x", "text", meaning="the metric to draw it against"),
+        Field("role", "text", choices=ROLES),
+    ),
+)
+EVENT = Kind(
+    "event",
+    "none",
+    "something that happened, and facts under any names",
+    (Field("name", "text"),),
+)
+FINDING = Kind(
+    "finding",
+    "none",
+    "what a rule found, and how it stands now",
+    (
+        Field("id", "text", meaning="the same as long as it is one finding"),
+        Field("rule", "text"),
+        Field("severity", "text", choices=("info", "warning", "error")),
+        Field("sentence", "text"),
+        Field("series", "text", meaning="the series it is about"),
+        Field("steps", "list", meaning="first and last step"),
+        Field("evidence", "object", meaning="the numbers behind it"),
+        Field("advice", "text"),
+        Field("state", "text", choices=("open", "closed")),
+    ),
+)
+MESSAGE = Kind(
+    "message",
+    "none",
+    "a line for people, or captured output",
+    (
+        Field("level", "text", meaning="`stdout` and `stderr` are captured output"),
+        Field("text", "text"),
+        Field("duration_ms", "amount", "ms", "of a timed section"),
+    ),
+)
+
+LIFECYCLE = (RUN, RESUME, FINISH, OPTION, DEFINE, EVENT, FINDING, MESSAGE)

@@ -1,0 +1,242 @@
+"""What a training loop records of its steps: losses, evaluations, epochs, experts, times."""
+
+from __future__ import annotations
+
+from epochal.records.kind import Field, Kind
+
+FREE_METRICS = Field("m", "object", meaning="free metrics, name to number", series=True)
+
+STEP = Kind(
+    "step",
+    "step",
+    "one optimisation step",
+    prefix="train/",
+    families={"moe_": "moe/"},
+    fields=(
+        Field("loss", series=True, role="loss", tags={"tensorboard": "Loss/train"}),
+        Field(
+            "norm",
+            meaning="gradient norm before clipping",
+            series=True,
+            role="norm",
+            tags={"tensorboard": "Gradient/norm"},
+        ),
+        Field(
+            "norm_clipped",
+            meaning="gradient norm after clipping",
+            series=True,
+            tags={"tensorboard": "Gradient/norm_clipped"},
+        ),
+        Field(
+            "lr",
+            meaning="learning rate",
+            series=True,
+            role="lr",
+            tags={"tensorboard": "Learning_Rate/lr"},
+        ),
+        Field(
+            "epoch",
+            meaning="completed epochs, with a fraction",
+            series=True,
+            tags={"tensorboard": "Training/epoch"},
+        ),
+        Field(
+            "step_tokens",
+            "count",
+            "tokens",
+            "tokens of this step",
+            series=True,
+            tags={"tensorboard": "Training/step_tokens"},
+        ),
+        Field(
+            "duration_ms",
+            unit="ms",
+            series=True,
+            tags={"tensorboard": "Performance/step_time_ms"},
+        ),
+        Field(
+            "tokens_per_second",
+            unit="tokens/s",
+            series=True,
+            role="throughput",
+            tags={"tensorboard": "Performance/tokens_per_sec"},
+        ),
+        Field(
+            "kd_loss",
+            meaning="loss of distillation",
+            series=True,
+            tags={"tensorboard": "Loss/distillation"},
+        ),
+        Field(
+            "sol",
+            unit="%",
+            meaning="share of the speed of light",
+            series=True,
+            tags={"tensorboard": "Performance/sol"},
+        ),
+        Field("phase", "text", meaning="what the training is doing, such as warmup"),
+        FREE_METRICS,
+    ),
+)
+
+EVAL = Kind(
+    "eval",
+    "step",
+    "one evaluation",
+    prefix="eval/",
+    fields=(
+        Field("loss", series=True, role="eval_loss", tags={"tensorboard": "Loss/validation"}),
+        Field(
+            "eval_tokens",
+            "count",
+            "tokens",
+            "tokens evaluated",
+            series=True,
+            tags={"tensorboard": "Evaluation/tokens"},
+        ),
+        Field("duration_ms", unit="ms", series=True, tags={"tensorboard": "Evaluation/time_ms"}),
+        Field(
+            "tokens_per_second",
+            unit="tokens/s",
+            series=True,
+            tags={"tensorboard": "Evaluation/tokens_per_sec"},
+        ),
+        Field("epoch", meaning="completed epochs, with a fraction"),
+        FREE_METRICS,
+    ),
+)
+
+RESOURCES = (
+    Field("cpu_pct", unit="%"),
+    Field("ram_used", unit="bytes"),
+    Field("ram_total", unit="bytes"),
+    Field("gpu_pct", unit="%", meaning="mean use of the visible GPUs"),
+    Field("vram_active_bytes", unit="bytes", meaning="in live tensors of this process"),
+    Field("vram_allocated_bytes", unit="bytes", meaning="held by this process's allocator"),
+    Field("vram_total", unit="bytes"),
+    Field("vram_spill", unit="bytes", meaning="held beyond what is physically there"),
+)
+
+EPOCH = Kind(
+    "epoch",
+    "epoch",
+    "one finished epoch",
+    (
+        Field("epoch", "count", meaning="completed epochs, from 1"),
+        Field("total", "count", meaning="epochs of the whole run"),
+        Field("duration_s", "amount", "s"),
+        FREE_METRICS,
+        Field("resources", "object", meaning="the machine at its end", fields=RESOURCES),
+        Field("gpus", "list", meaning="each GPU at its end, with fields of `gpu`"),
+    ),
+)
+
+METRICS = Kind("metrics", "step", "free metrics of one step", (FREE_METRICS,))
+
+MOE = Kind(
+    "moe",
+    "step",
+    "router health of a mixture of experts",
+    prefix="moe/",
+    fields=(
+        Field("aux_loss", meaning="load-balancing loss", series=True),
+        Field("z_loss", meaning="router z-loss", series=True),
+        Field("expert_utilization", meaning="share of experts in use, 0 to 1", series=True),
+        Field("load_imbalance", meaning="largest load over the mean, from 1", series=True),
+        Field("active_experts", unit="experts", series=True),
+        Field("max_expert_fraction", meaning="share of the busiest expert", series=True),
+        Field("min_active_expert_fraction", meaning="least share of one in use", series=True),
+        Field("load_cv", meaning="coefficient of variation of the load", series=True),
+        Field("router_entropy", series=True),
+        Field("router_confidence", series=True),
+    ),
+)
+
+EXPERTS = Kind(
+    "experts",
+    "step",
+    "how each layer's router shared its tokens out",
+    (
+        Field("layers", "list", meaning="names of the layers"),
+        Field("load", "list", meaning="of each layer, each expert's share of the assignments"),
+        Field("top_k", "count", meaning="experts for each token"),
+    ),
+)
+
+PHASES = Kind(
+    "phases",
+    "step",
+    "where the time of some steps went",
+    (
+        Field("steps", "count", meaning="steps covered, ending at `step`"),
+        Field("wall_ms", "amount", "ms", "mean time of a step"),
+        Field("m", "object", "ms", "`phase/<name>`: mean time of a step", series=True),
+        Field("ideal_ms", "amount", "ms", "time of such a step at the speed of light"),
+        Field("clock", "text", meaning="`gpu` where the GPU timed them", choices=("gpu",)),
+        Field("host_ms", "object", "ms", "the host's own times, by phase"),
+        Field("host_bound", "amount", meaning="share of steps in which the GPU waited"),
+    ),
+)
+
+SPAN = Kind(
+    "span",
+    "time",
+    "one long phase; `t` is its end",
+    (
+        Field("name", "text"),
+        Field("start", "number", "s", "Unix time"),
+        Field("duration_ms", "amount", "ms"),
+        Field("step", "count"),
+    ),
+)
+
+SOL = Kind(
+    "sol",
+    "none",
+    "speed-of-light estimate: the fastest the hardware allows",
+    (
+        Field("blocks", unit="FLOP/token"),
+        Field("lm_head", unit="FLOP/token"),
+        Field("attention", unit="FLOP/token"),
+        Field("tps", unit="tokens/s"),
+        *(
+            Field(f"{name}_peak", unit="TFLOP/s")
+            for name in ("tf32", "bf16", "fp16", "fp8", "fp4", "fp32")
+        ),
+        Field("measured_peak", unit="TFLOP/s"),
+        Field("useful_tps", unit="tokens/s", meaning="without work that is done twice"),
+        Field("dtype", "text"),
+        Field("lm_head_dtype", "text", meaning="where it differs"),
+        Field("attention_dtype", "text", meaning="where it differs"),
+        Field("device", "text"),
+        Field("world_size"),
+        Field("peak_clock", unit="MHz"),
+        Field("source", "text", meaning="where the peaks come from"),
+        Field("note", "text"),
+    ),
+)
+
+DATASET = Kind(
+    "dataset",
+    "none",
+    "one data split",
+    (
+        Field("split", "text"),
+        Field("files", "count"),
+        Field("names", "list", meaning="paths of the files"),
+        Field("tokens", "count", "tokens"),
+        Field("file_index", "count", meaning="where reading stands"),
+        Field("chunk_index", "count", meaning="where reading stands"),
+        Field("seed", "count"),
+    ),
+)
+
+ABS_MAXES = Kind(
+    "abs-maxes",
+    "step",
+    "largest absolute values",
+    (Field("values", "object", meaning="tensor name to value", series=True),),
+    prefix="abs_max/",
+)
+
+TRAINING = (STEP, EVAL, EPOCH, METRICS, MOE, EXPERTS, PHASES, SPAN, SOL, DATASET, ABS_MAXES)
