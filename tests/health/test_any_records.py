@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epochal.guard import Fault, Guard
-from epochal.health.catalogue import RULES
 from epochal.health.engine import Health
+from epochal.health.registry import RULES
 from epochal.health.rule import Rule
 from epochal.records import KINDS, ROLE_GUESSES, Record
 

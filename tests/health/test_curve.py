@@ -3,7 +3,7 @@ import math
 import pytest
 
 from epochal.health.curve import Curve
-from epochal.health.thresholds_curves import CurveThresholds
+from epochal.health.curve_thresholds import CurveThresholds
 from tests.health.curve_records import noise
 
 

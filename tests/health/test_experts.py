@@ -1,7 +1,6 @@
 import pytest
 
-from epochal.health.experts import Routing, layer_loads
-from epochal.health.thresholds_machine import MachineThresholds
+from epochal.health.experts import ImbalanceThresholds, Routing, layer_loads
 
 
 def routing(config: dict[str, object]) -> Routing:
@@ -37,7 +36,7 @@ def test_the_top_k_of_sampling_is_not_that_of_a_router() -> None:
     ("experts", "top_k"), [(4, 2), (8, 1), (8, 2), (64, 4), (128, 4), (128, 8), (256, 8), (8, 8)]
 )
 def test_bars_can_be_reached(experts: int, top_k: int) -> None:
-    poor, grave = routing({"num_experts": experts, "top_k": top_k}).bars(MachineThresholds())
+    poor, grave = routing({"num_experts": experts, "top_k": top_k}).bars(ImbalanceThresholds())
     assert 1 <= poor <= grave <= experts / top_k
 
 
@@ -48,7 +47,7 @@ def test_bars_can_be_reached(experts: int, top_k: int) -> None:
 def test_an_imbalance_is_poor_by_experts_and_choices(
     experts: int, top_k: int, expected: float
 ) -> None:
-    poor, _ = routing({"num_experts": experts, "top_k": top_k}).bars(MachineThresholds())
+    poor, _ = routing({"num_experts": experts, "top_k": top_k}).bars(ImbalanceThresholds())
     assert poor == pytest.approx(expected)
 
 

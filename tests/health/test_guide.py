@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from epochal.health.phase import PHASES
+from epochal.health.registry import RULES
 from epochal.health.rule import Rule
-from epochal.health.rules_on_curves import CURVE_RULES
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "findings.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("rule", CURVE_RULES, ids=lambda rule: str(rule.name))
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: str(rule.name))
 def test_every_rule_has_a_row(rule: type[Rule]) -> None:
     assert f"| `{rule.name}` |" in GUIDE
 

@@ -1,5 +1,5 @@
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.rate import LearningRate
-from epochal.health.thresholds_curves import CurveThresholds
 
 
 def followed(rates: list[float]) -> tuple[LearningRate, list[int]]:

@@ -1,6 +1,6 @@
 from epochal.health.curve import Curve
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.rise import Rise
-from epochal.health.thresholds_curves import CurveThresholds
 
 
 def followed(values: list[float]) -> Rise:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from epochal.guard import DISABLE_AFTER, Fault, Guard, interrupting
-from epochal.health.catalogue import RULES
 from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
+from epochal.health.registry import RULES
 from epochal.health.rule import Rule
 from epochal.records import KINDS, Record
 from tests.members.faults import ALL, RAISING

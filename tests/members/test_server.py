@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 import epochal
-from epochal.health.catalogue import RULES
+from epochal.health.registry import RULES
 from epochal.server.endpoints import routes
 from epochal.store import local_run
 from epochal.store.diagnosis import Diagnosis

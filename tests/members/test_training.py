@@ -17,8 +17,8 @@ import epochal
 from epochal.cli.main import main
 from epochal.console.printer import Console
 from epochal.guard import Guard
-from epochal.health.catalogue import RULES
 from epochal.health.engine import Health
+from epochal.health.registry import RULES
 from epochal.run import findings_shown
 from epochal.run.callbacks import Callbacks
 from epochal.run.findings_shown import FindingsShown

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from epochal.health.catalogue import RULES
+from epochal.health.registry import RULES
 
 MEANINGS = Path(__file__).parents[2] / "web" / "src" / "panels" / "parts" / "meanings.ts"
 

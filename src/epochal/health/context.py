@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from epochal.health.curve import Curve
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.finding import Finding
 from epochal.health.phase import Phase
 from epochal.health.rate import LearningRate
-from epochal.health.thresholds_curves import CurveThresholds
 from epochal.records import Record
 
 # Kinds of which the newest record is kept for rules to look up.

@@ -13,9 +13,9 @@ from collections import deque
 from itertools import islice
 
 from epochal.health.blocks import Blocks
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.noise import Noise
 from epochal.health.recent import Recent
-from epochal.health.thresholds_curves import CurveThresholds
 
 _LARGEST = 1e150  # beyond it squares leave what a float holds
 

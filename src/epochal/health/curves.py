@@ -6,9 +6,9 @@ import math
 
 from epochal.health.context import Context
 from epochal.health.curve import Curve, is_usable
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
-from epochal.health.thresholds_curves import CurveThresholds
 from epochal.records import Axis
 
 _ROLES = ("loss", "eval_loss", "norm")

@@ -10,22 +10,22 @@ third fault it is left out. What it has found stays as it was told, and the othe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from epochal.guard import Call, Guard
-from epochal.health.catalogue import RULES
-from epochal.health.consequences import is_consequence
 from epochal.health.context import Context
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.curves import Curves
 from epochal.health.finding import Finding
 from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
 from epochal.health.rate_limiter import RateLimiter
+from epochal.health.registry import all_rules
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds, with_values
 from epochal.records import Record, finite, scalars_of
 
 _LOOP = "loop"
@@ -47,30 +47,34 @@ _NO_SCALARS = frozenset({"run", "define", "option", "resume", "finish", "message
 class Health:
     """Watches one run: feed it every record once, in the order they were written.
 
-    ``rules`` are those of the catalogue unless given. ``config`` is what is known of the run's
-    configuration beforehand; records add to it. ``guard`` keeps the faults of the rules.
+    ``rules`` are those of the registry unless given, without those that ``silenced`` names.
+    ``thresholds`` replaces numbers by rule and name; what does not fit is a fault, and that rule
+    keeps its own. ``config`` is what is known of the run's configuration beforehand; records add to
+    it. ``guard`` keeps the faults of the rules.
     """
 
     def __init__(
         self,
         *,
-        thresholds: Thresholds | None = None,
+        thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+        silenced: Collection[str] = (),
         rules: Sequence[type[Rule]] | None = None,
         config: Mapping[str, Any] | None = None,
         guard: Guard | None = None,
         rule_budget_s: float = RULE_BUDGET_S,
     ) -> None:
         self.guard = Guard() if guard is None else guard
-        self.thresholds = thresholds or Thresholds()
+        self._thresholds = dict(thresholds or {})
         self.context = Context(config=dict(config or {}))
         self._budget_s = rule_budget_s
-        self._curves = Curves(self.context, self.thresholds.curves)
+        self._curves = Curves(self.context, CurveThresholds())
         self._rules: list[Rule] = []
-        for kind in RULES if rules is None else rules:
-            self._add(kind)
+        for kind in all_rules(self.guard) if rules is None else rules:
+            if kind.name not in silenced:
+                self._add(kind)
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}
         self._roles = Roles()
-        self._phase = PhaseDetector(self.thresholds.phase)
+        self._phase = PhaseDetector()
         self._trackers = FindingTrackers(self.context)
         self._rate_limiter = RateLimiter()
 
@@ -136,9 +140,14 @@ class Health:
         member = member_of(kind)
         if self.guard.is_disabled(member):
             return
-        rule = self.guard.run(member, kind, self.thresholds)
+        rule = self.guard.run(member, kind, self._thresholds_of(kind))
         if rule is not None:
             self._rules.insert(len(self._rules) if place is None else place, rule)
+
+    def _thresholds_of(self, kind: type[Rule]) -> RuleThresholds:
+        values = self._thresholds.get(kind.name, {})
+        member = f"thresholds of {kind.name}"
+        return self.guard.run(member, with_values, kind.Thresholds, values) or kind.Thresholds()
 
     def _each(self, rules: Sequence[Rule], visit: Callable[[Iterator[Rule], Call], object]) -> None:
         self.guard.each(rules, visit, budget_s=self._budget_s, on_fault=self._replace)
@@ -235,7 +244,7 @@ class Health:
     ) -> None:
         trackers, known = self._trackers, self.context.open
         for verdict in verdicts:
-            if verdict.active and known and is_consequence(rule.name, verdict.subject, known):
+            if verdict.active and known and _is_silenced(rule, verdict.subject, known):
                 continue
             if verdict.active or trackers.knows(rule, verdict.subject):
                 finding = trackers.update(rule, verdict, step=step, t=t)
@@ -283,14 +292,14 @@ class Health:
         if self.guard.outcome(_CURVES, self._curves.note, observation).error is not None:
             self.context.curves.clear()
             self.context.fresh.clear()
-            self._curves = Curves(self.context, self.thresholds.curves)
+            self._curves = Curves(self.context, CurveThresholds())
 
     def _follow_phase(self, step: int, loss: float) -> None:
         if self.guard.is_disabled(_PHASE):
             return
         outcome = self.guard.outcome(_PHASE, self._phase.observe, step, loss)
         if outcome.error is not None:
-            self._phase = PhaseDetector(self.thresholds.phase)
+            self._phase = PhaseDetector()
         self.context.phase = self._phase.phase
 
     def _follow_attempts(self, observation: Observation, news: list[Finding]) -> None:
@@ -326,6 +335,22 @@ class Health:
 
         self._each(self._rules, visit)
         news.extend(self._trackers.forget_from(step, t=t))
+
+
+def _is_silenced(rule: Rule, subject: str, known: Mapping[tuple[str, str], Finding]) -> bool:
+    """Whether an error that is open says already what this rule has found.
+
+    An open error of the rule itself goes on; what is milder does not grow meanwhile.
+    """
+    if not rule.silenced_by:
+        return False
+    own = known.get((rule.name, subject))
+    if own is not None and own.severity == "error":
+        return False
+    return any(
+        finding.severity == "error" and finding.rule in rule.silenced_by
+        for finding in known.values()
+    )
 
 
 def member_of(rule: type[Rule]) -> str:

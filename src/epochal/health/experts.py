@@ -6,12 +6,44 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from epochal.health.thresholds_machine import MachineThresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.records import Record, finite
 
 # Names in the configurations of published models, and plain ones.
 _NUM_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _TOP_K = ("num_experts_per_tok", "top_k", "moe_top_k", "experts_per_token", "num_selected_experts")
+
+
+class CollapseThresholds(RuleThresholds):
+    """When a router has given up on most of its experts."""
+
+    utilization_grave: float = 0.5
+    skip: int = 10  # routers start from random weights
+    recent: int = 5
+    # With half of the experts idle the others get twice the mean at least.
+    collapse_imbalance: float = 2.2
+    # Entropy over ln(experts): a router that hardly doubts no longer explores.
+    entropy: float = 0.25
+
+
+class ImbalanceThresholds(CollapseThresholds):
+    """From which load imbalance on the routing is poor, and from which it is grave."""
+
+    # The load imbalance (most loaded over mean) cannot exceed experts/top-k, when every token
+    # takes the same experts. So the bars are shares of that, and at least what is poor for few
+    # experts.
+    least: float = 3.0
+    share: float = 0.8
+    cap: float = 0.9
+    grave: float = 0.95
+    # With many experts that most is far away: 64 or 128 of them with 4 per token show 3 to 6 in
+    # health, 128 with 8 per token twice that. So poor is two and a half times the experts per
+    # token, from 10 on, and grave twice as much.
+    many: float = 10.0
+    per_choice: float = 2.5
+    twice: float = 2.0
+    # Without knowing experts and top-k: beyond what 128 experts with 8 per token show in health.
+    unknown: float = 13.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,27 +83,27 @@ class Routing:
             return None  # a "top_k" above the number of experts is that of sampling text
         return self.num_experts / self.top_k
 
-    def bars(self, thresholds: MachineThresholds) -> tuple[float, float]:
+    def bars(self, thresholds: ImbalanceThresholds) -> tuple[float, float]:
         """The imbalances from which it is poor, and from which it is grave."""
         largest = self.largest_imbalance
         if largest is None:
-            poor = thresholds.moe_imbalance_unknown
-            return poor, thresholds.moe_imbalance_twice * poor
-        share = max(thresholds.moe_imbalance_least, thresholds.moe_imbalance_share * largest)
-        many = thresholds.moe_imbalance_per_choice * (self.top_k or 0.0)
-        many = max(thresholds.moe_imbalance_many, many)
-        poor = max(1.0, min(share, many, thresholds.moe_imbalance_cap * largest))
-        grave = thresholds.moe_imbalance_twice * many
-        return poor, max(poor, min(grave, thresholds.moe_imbalance_grave * largest))
+            poor = thresholds.unknown
+            return poor, thresholds.twice * poor
+        share = max(thresholds.least, thresholds.share * largest)
+        many = thresholds.per_choice * (self.top_k or 0.0)
+        many = max(thresholds.many, many)
+        poor = max(1.0, min(share, many, thresholds.cap * largest))
+        grave = thresholds.twice * many
+        return poor, max(poor, min(grave, thresholds.grave * largest))
 
 
 def is_collapsed(
-    use: float, *, imbalance: float | None, entropy: float | None, thresholds: MachineThresholds
+    use: float, *, imbalance: float | None, entropy: float | None, thresholds: CollapseThresholds
 ) -> bool:
     """Whether a router has given up on its idle experts, rather than being unevenly loaded."""
-    is_uneven = imbalance is not None and imbalance >= thresholds.moe_collapse_imbalance
-    is_certain = entropy is not None and entropy <= thresholds.moe_entropy
-    return use < thresholds.moe_utilization_grave and (is_uneven or is_certain)
+    is_uneven = imbalance is not None and imbalance >= thresholds.collapse_imbalance
+    is_certain = entropy is not None and entropy <= thresholds.entropy
+    return use < thresholds.utilization_grave and (is_uneven or is_certain)
 
 
 def layer_loads(record: Record) -> list[LayerLoad]:

@@ -8,6 +8,22 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 
+from epochal.health.thresholds import RuleThresholds
+
+
+class GrowthThresholds(RuleThresholds):
+    """What counts as steady growth of a memory."""
+
+    blocks: int = 6
+    # The floor must rise by several times what it swings within a block.
+    swing: float = 2.0
+    # Growth that comes in jumps gains little in some blocks.
+    steady: float = 0.25
+    # Caches that fill up do so ever more slowly.
+    lasting: float = 0.6
+    # Imports, first batches and compilation take memory that stays.
+    skip_s: float = 120.0
+
 
 @dataclass(frozen=True, slots=True)
 class Growth:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.recent import Recent
-from epochal.health.thresholds_curves import CurveThresholds
 
 # Half of normal noise lies within 0.6745 standard deviations to both sides.
 _DEVIATION_PER_MIDDLE = 1 / (2 * 0.6745)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple, get_args
 
-from epochal.health.thresholds_phase import PhaseThresholds
+from epochal.health.phase_thresholds import PhaseThresholds
 
 # Empty: too few points to tell.
 Phase = Literal["", "warm-up", "converging", "plateau", "unstable", "diverging"]

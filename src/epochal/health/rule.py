@@ -5,22 +5,40 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, get_args
 
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
+
+
+# What a rule is about, in the order in which rules look at a record: advice is built on the others,
+# and what is silenced by an error comes after the rule that finds it.
+Group = Literal[
+    "values",
+    "loss",
+    "gradients",
+    "learning rate",
+    "evaluation",
+    "layers",
+    "speed",
+    "memory",
+    "experts",
+    "operation",
+    "advice",
+]
+GROUPS: tuple[Group, ...] = get_args(Group)
 
 
 class Verdict(NamedTuple):
     """Whether a rule sees its fault in one subject now.
 
     ``subject`` is the series (or GPU, rank, layer) it is about: a rule has at most one open finding
-    for each. Sentence, evidence and advice matter only where ``holds``. ``steps`` is where the
-    fault lies; without it, the steps from the first verdict that held to the last.
+    for each. Sentence, evidence and advice matter only where ``active``. ``steps`` is where the
+    fault lies; without it, the steps from the first active verdict to the last.
     """
 
     subject: str
@@ -41,16 +59,24 @@ class Rule(ABC):
     """
 
     name: ClassVar[str]
+    group: ClassVar[Group]
     kinds: ClassVar[frozenset[str]]  # the record kinds it wants; empty for all
     every_rank: ClassVar[bool] = True  # False: only what rank 0 and its children logged
-    patience: int = 1  # verdicts in a row that must hold before a finding opens
-    release: int = 1  # verdicts in a row that must not hold before it closes
+    patience: int = 1  # active verdicts in a row before a finding opens
+    release: int = 1  # verdicts in a row that are not active before it closes
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again
     # Whether its newest sentence and evidence tell of the fault from its beginning to now, so that
     # they replace the first ones; otherwise only the steps of a finding grow.
     tells_growth: ClassVar[bool] = False
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    # Its numbers: a rule that has any declares a nested class of this name, and annotates
+    # ``thresholds`` with it.
+    Thresholds: ClassVar[type[RuleThresholds]] = RuleThresholds
+    thresholds: RuleThresholds
+    # Rules whose open error says already what this one would find: it adds nothing meanwhile.
+    silenced_by: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, thresholds: RuleThresholds) -> None:
         self.thresholds = thresholds
 
     @abstractmethod

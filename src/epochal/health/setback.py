@@ -5,9 +5,30 @@ from __future__ import annotations
 from epochal.health.curve import Curve
 from epochal.health.rate import LearningRate, RateJump
 from epochal.health.rise import Rise
-from epochal.health.thresholds_curves import CurveThresholds
+from epochal.health.thresholds import RuleThresholds
 
 _HALFWAY = 0.5  # of the bar: what has come back so far is on its way
+
+
+class SetbackThresholds(RuleThresholds):
+    """When a loss counts as lost, and as lost by a jump of the rate; windows are in points."""
+
+    # The level now, against the best block of the run so far.
+    points: int = 20
+    # A fifth above the best level is beyond what batches and schedules do to it...
+    share: float = 0.2
+    over_worst: float = 1.5
+    # After a jump to a rate never tried before: what a run in order shows of such a rate within so
+    # many points is a loss on its way back; a third of all gain lost, and not falling, is not that.
+    jump_new_points: int = 60
+    jump_new_of_gain: float = 0.35
+    # A warm restart goes back to a rate that the run has learned with, and stands high until the
+    # rate falls again; but it does not go back to where training began.
+    jump_known_points: int = 160
+    jump_known_of_gain: float = 0.8
+    # What was gained must be beyond doubt, and so must what was lost.
+    jump_gain_widths: float = 5.0
+    jump_lost_widths: float = 2.5
 
 
 class Setback:
@@ -17,8 +38,8 @@ class Setback:
     given longer than a jump to a new one, and may lose more.
     """
 
-    def __init__(self, thresholds: CurveThresholds) -> None:
-        self.rise = Rise(points=thresholds.divergence_points, whole_run=True)
+    def __init__(self, thresholds: SetbackThresholds) -> None:
+        self.rise = Rise(points=thresholds.points, whole_run=True)
         self._thresholds = thresholds
         self._bar: float | None = None
         self._points_far = 0
@@ -73,7 +94,7 @@ class Setback:
         share = thresholds.jump_new_of_gain if jump.is_new else thresholds.jump_known_of_gain
         return max(
             share * gained,
-            thresholds.divergence_share * abs(best) if curve.lowest > 0 else 0.0,
+            thresholds.share * abs(best) if curve.lowest > 0 else 0.0,
             thresholds.jump_lost_widths * width,
-            thresholds.divergence_over_worst * self._worst_before,
+            thresholds.over_worst * self._worst_before,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from epochal.health.blocks import Blocks
 from epochal.health.observation import Observation
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
 _BLOCK = 20  # norms of which the whole run keeps the median
 _NUM_BLOCKS = 5  # in one stretch
+
+
+class AdviceThresholds(RuleThresholds):
+    """What all advice shares."""
+
+    cooldown: int = 200
 
 
 class Signals:

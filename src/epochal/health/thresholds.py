@@ -1,18 +1,35 @@
-"""Every number the rules judge by, each with its reason."""
+"""What a rule's numbers are: declared in its own file, and replaced by name from settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from epochal.health.thresholds_curves import CurveThresholds
-from epochal.health.thresholds_machine import MachineThresholds
-from epochal.health.thresholds_phase import PhaseThresholds
+import msgspec
+
+T = TypeVar("T", bound="RuleThresholds")
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What counts as wrong; windows are in logged points unless their name says otherwise."""
+class RuleThresholds(msgspec.Struct, forbid_unknown_fields=True):
+    """The numbers one rule judges by.
 
-    curves: CurveThresholds = field(default_factory=CurveThresholds)
-    machine: MachineThresholds = field(default_factory=MachineThresholds)
-    phase: PhaseThresholds = field(default_factory=PhaseThresholds)
+    A rule declares its own in a nested ``class Thresholds(RuleThresholds)``; each field has a type,
+    a default and a comment with its reason. Windows are in logged points, and shares are of 1,
+    unless a name says otherwise.
+    """
+
+
+def with_values(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A rule's thresholds with some replaced by name.
+
+    Raises ``ValueError`` for a name that the rule does not declare or a value of another type.
+    """
+    try:
+        return msgspec.convert(dict(values), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{kind.__qualname__}: {error}") from error
+
+
+def declared(kind: type[RuleThresholds]) -> dict[str, int | float | tuple[float, ...]]:
+    """The names of a rule's thresholds and their default values."""
+    return msgspec.structs.asdict(kind())

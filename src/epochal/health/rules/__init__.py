@@ -1,1 +1,1 @@
-"""The rules, one file each; ``epochal.health.catalogue`` lists them."""
+"""The rules, one file each; ``epochal.health.registry`` lists them."""

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from epochal.format import format_number
 from epochal.health.blocks import Blocks
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -48,13 +48,22 @@ class AdviceCuts(Rule):
     A note where the loss stands still; a warning where it stands higher than before the first cut.
     """
 
-    name: ClassVar[str] = "advice-cuts"
-    kinds: ClassVar[frozenset[str]] = frozenset({"event", "step", "metrics"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-cuts"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"event", "step", "metrics"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        cuts: int = 2
+        # Points after the second cut within which a loss that can be saved has begun to fall.
+        points: int = 200
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._recent: deque[float] = deque(maxlen=thresholds.machine.advice_cut_points)
+        self._recent: deque[float] = deque(maxlen=thresholds.points)
         self._cuts: list[tuple[int, _Level | None]] = []  # the step, and the loss before it
         self._since = Blocks(size=_BLOCK)
         self._has_helped = False
@@ -97,17 +106,17 @@ class AdviceCuts(Rule):
         self._has_helped = False
 
     def _judge(self, step: int, context: Context) -> Iterable[Verdict]:
-        limits, levels = self.thresholds.machine, [block.level for block in self._since.all()]
+        limits, levels = self.thresholds, [block.level for block in self._since.all()]
         half = len(levels) // 2
         early, now = _level(levels[:half]), _level(levels[half:])
-        if now is None or early is None or len(self._cuts) < limits.advice_num_cuts:
+        if now is None or early is None or len(self._cuts) < limits.cuts:
             return ()
         subject = context.role_names.get(_ROLE, _ROLE)
         known = [before for _, before in self._cuts if before is not None]
         if any(self._is_lower(now, than=level) for level in (early, *known[-1:])):
             self._has_helped = True
             return (Verdict(subject, active=False),)
-        if len(levels) * self._since.size < limits.advice_cut_points:
+        if len(levels) * self._since.size < limits.points:
             return ()
         before = known[0] if known else early
         material = _MATERIAL * max(abs(before.value), self._gained(before, context))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.signals import Signals
-from epochal.health.thresholds import Thresholds
+from epochal.health.signals import AdviceThresholds, Signals
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -23,22 +22,35 @@ class AdviceFading(Rule):
     rate must not be the reason for it.
     """
 
-    name: ClassVar[str] = "advice-fading"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-fading"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"step", "metrics"})
+    every_rank = False
+
+    class Thresholds(AdviceThresholds):
+        # Of its peak: below it the schedule is at work already.
+        lr_share: float = 0.3
+        points: int = 60
+        # A plateau is known for one some hundred points after it began.
+        apart: int = 120
+        # Gradients at less than half of what they were, while the loss has all but stopped.
+        share: float = 0.5
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.cooldown_steps = thresholds.machine.advice_cooldown
-        limits = thresholds.machine
-        points = 2 * limits.advice_fading_points + limits.advice_fading_apart
+        self.cooldown_steps = thresholds.cooldown
+        limits = thresholds
+        points = 2 * limits.points + limits.apart
         self._signals = Signals(points=points)
         # The phase may waver for a while where a plateau begins.
-        self.release = limits.advice_fading_points
+        self.release = limits.points
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
-        limits, signals = self.thresholds.machine, self._signals
+        limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
@@ -49,7 +61,7 @@ class AdviceFading(Rule):
                 yield Verdict(subject, active=False)
             return
         since, left = faded
-        if left > limits.advice_fading_share or not signals.rate_is_high(limits.advice_lr_share):
+        if left > limits.share or not signals.rate_is_high(limits.lr_share):
             return
         yield Verdict(
             subject,
@@ -65,13 +77,13 @@ class AdviceFading(Rule):
 
     def _fresh(self) -> tuple[int, float] | None:
         """Where a plateau has just begun, and what is left of the norms of shortly before."""
-        limits, signals = self.thresholds.machine, self._signals
+        limits, signals = self.thresholds, self._signals
         # Sooner it may be a bend.
-        points = limits.advice_fading_points
+        points = limits.points
         is_fresh = points // 2 <= signals.phase_points < 2 * points
         if signals.phase != "plateau" or not is_fresh or not signals.has_converged:
             return None
-        left = signals.norm_change(points, apart=limits.advice_fading_apart)
+        left = signals.norm_change(points, apart=limits.apart)
         return None if left is None else (signals.phase_step, left)
 
     def _lasting(self, observation: Observation, context: Context) -> tuple[int, float] | None:
@@ -79,7 +91,7 @@ class AdviceFading(Rule):
         plateau = context.open.get(("plateau", context.role_names.get("loss", "loss")))
         if plateau is None or plateau.steps is None or not self._signals.has_converged:
             return None
-        points = self.thresholds.machine.advice_fading_points
+        points = self.thresholds.points
         left = self._signals.norm_since(plateau.steps[0], points)
         return None if left is None else (plateau.steps[0], left)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.signals import AdviceThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -23,9 +23,17 @@ class AdviceGuard(Rule):
     Over when some time has passed without another cut.
     """
 
-    name: ClassVar[str] = "advice-guard"
-    kinds: ClassVar[frozenset[str]] = frozenset({"event", "moe", "step"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-guard"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"event", "moe", "step"})
+    every_rank = False
+
+    class Thresholds(AdviceThresholds):
+        utilization: float = 0.8
+        steps: int = 10
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -34,7 +42,7 @@ class AdviceGuard(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge when a cut and a figure of the experts lie close together."""
-        limits = self.thresholds.machine
+        limits = self.thresholds
         step, subject = observation.step, context.role_names.get(_ROLE, _ROLE)
         if observation.kind == "event":
             if observation.record.get("name") != "lr-cut":
@@ -47,11 +55,11 @@ class AdviceGuard(Rule):
                 self._use = (step, use)
         if self._cut_at is None:
             return ()
-        if self._use is not None and self._use[1] < limits.moe_utilization:
+        if self._use is not None and self._use[1] < limits.utilization:
             apart = abs(self._use[0] - self._cut_at)
-            if apart <= limits.advice_guard_steps:
+            if apart <= limits.steps:
                 return (self._described(subject, self._cut_at, self._use[1]),)
-        if step is not None and step > self._cut_at + limits.advice_cooldown:
+        if step is not None and step > self._cut_at + limits.cooldown:
             self._cut_at = None
             return (Verdict(subject, active=False),)
         return ()

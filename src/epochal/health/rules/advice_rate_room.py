@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import fmean, median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.signals import AdviceThresholds
 from epochal.health.words import times
 
 if TYPE_CHECKING:
@@ -27,16 +27,26 @@ class AdviceRateRoom(Rule):
     whose gradients grow with the rate.
     """
 
-    name: ClassVar[str] = "advice-rate-room"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-rate-room"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"step", "metrics"})
+    every_rank = False
+
+    class Thresholds(AdviceThresholds):
+        # Loss still falling by a twentieth per ten points, when the rate stops rising.
+        share: float = 0.05
+        points: int = 10
+        factor: float = 1.5
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._forget()
 
     def _forget(self) -> None:
-        self._losses: deque[float] = deque(maxlen=3 * self.thresholds.machine.advice_room_points)
+        self._losses: deque[float] = deque(maxlen=3 * self.thresholds.points)
         self._norms: deque[float] = deque(maxlen=self._losses.maxlen)
         self._lr: float | None = None
         self._rising = self._level = 0
@@ -45,7 +55,7 @@ class AdviceRateRoom(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Follow the warm-up; judge once, when it has ended."""
-        limits = self.thresholds.machine
+        limits = self.thresholds
         loss, lr = (
             observation.roles.get("loss"),
             observation.roles.get("lr", context.last.get("lr")),
@@ -69,7 +79,7 @@ class AdviceRateRoom(Rule):
         if self._level < 2:
             return ()
         self._is_over = True
-        if self._rising < 2 * limits.advice_room_points or not self._has_room():
+        if self._rising < 2 * limits.points or not self._has_room():
             return ()
         self._said_at = observation.step
         return (self._described(subject, observation.step),)
@@ -79,21 +89,21 @@ class AdviceRateRoom(Rule):
         self._forget()
 
     def _close(self, subject: str, step: int) -> Iterable[Verdict]:
-        if self._said_at is None or step < self._said_at + self.thresholds.machine.advice_cooldown:
+        if self._said_at is None or step < self._said_at + self.thresholds.cooldown:
             return ()
         self._said_at = None
         return (Verdict(subject, active=False),)
 
     def _has_room(self) -> bool:
-        limits = self.thresholds.machine
-        points = limits.advice_room_points
+        limits = self.thresholds
+        points = limits.points
         losses = list(self._losses)
         if len(losses) < 3 * points or min(losses) <= 0:
             return False
         first, middle, last = (losses[n * points : (n + 1) * points] for n in range(3))
         before, now = median(first) - median(middle), median(middle) - median(last)
         noise = max(_noise(first), _noise(middle), _noise(last)) * math.sqrt(2 / points)
-        falls = now > limits.advice_room_share * median(middle) and now > 6 * noise
+        falls = now > limits.share * median(middle) and now > 6 * noise
         return falls and now >= before > 0 and not self._norms_rise()
 
     def _norms_rise(self) -> bool:
@@ -102,8 +112,8 @@ class AdviceRateRoom(Rule):
         return half > 0 and median(norms[half:]) > 1.2 * median(norms[:half])
 
     def _described(self, subject: str, step: int) -> Verdict:
-        limits = self.thresholds.machine
-        points = limits.advice_room_points
+        limits = self.thresholds
+        points = limits.points
         losses = list(self._losses)
         before, now = median(losses[-2 * points : -points]), median(losses[-points:])
         fall = 100 * (1 - now / before)
@@ -116,8 +126,7 @@ class AdviceRateRoom(Rule):
             "further.",
             steps=(step, step),
             evidence={"fall_pct": round(fall, 1), "lr": self._lr or 0.0},
-            advice=f"Try a peak rate of {times(limits.advice_room_factor)} times this one "
-            "in the next run.",
+            advice=f"Try a peak rate of {times(limits.factor)} times this one in the next run.",
         )
 
 

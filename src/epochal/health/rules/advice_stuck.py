@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.signals import Signals
-from epochal.health.thresholds import Thresholds
+from epochal.health.signals import AdviceThresholds, Signals
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -24,20 +23,38 @@ class AdviceStuck(Rule):
     rate that moves is left alone: its schedule does what the advice would be.
     """
 
-    name: ClassVar[str] = "advice-stuck"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-stuck"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"step", "metrics"})
+    every_rank = False
+
+    class Thresholds(AdviceThresholds):
+        # Of its peak: below it the schedule is at work already.
+        lr_share: float = 0.3
+        # Points of the gradient norm: medians of fifty stray by a few percent of it, so that flat
+        # is a change of less than a sixth.
+        flat_points: int = 50
+        flat_share: float = 0.15
+        # Points after a plateau was found: many end by themselves.
+        points: int = 200
+        # A rate that moves by more than this meanwhile is in the hands of its schedule.
+        lr_moved: float = 0.03
+        # Gradients at less than half of what they were, while the loss has all but stopped.
+        faded_share: float = 0.5
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.cooldown_steps = thresholds.machine.advice_cooldown
-        self._signals = Signals(points=2 * thresholds.machine.advice_flat_points)
+        self.cooldown_steps = thresholds.cooldown
+        self._signals = Signals(points=2 * thresholds.flat_points)
         self._points = 0
         self._first_lr = 0.0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
-        limits, signals = self.thresholds.machine, self._signals
+        limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
@@ -46,18 +63,16 @@ class AdviceStuck(Rule):
             self._points = 0
             yield Verdict(subject, active=False)
             return
-        if abs(signals.lr - self._first_lr) > limits.advice_lr_moved * self._first_lr:
+        if abs(signals.lr - self._first_lr) > limits.lr_moved * self._first_lr:
             self._points, self._first_lr = 0, signals.lr
         self._points += 1
-        is_stuck = self._points >= limits.advice_stuck_points and signals.rate_is_high(
-            limits.advice_lr_share
-        )
-        change = signals.norm_change(limits.advice_flat_points) if is_stuck else None
-        if change is None or abs(change - 1) > limits.advice_flat_share:
+        is_stuck = self._points >= limits.points and signals.rate_is_high(limits.lr_share)
+        change = signals.norm_change(limits.flat_points) if is_stuck else None
+        if change is None or abs(change - 1) > limits.flat_share:
             return
         since = plateau.steps[0] if plateau.steps is not None else observation.step
-        left = signals.norm_since(since, limits.advice_flat_points)
-        if left is not None and left <= limits.advice_fading_share:
+        left = signals.norm_since(since, limits.flat_points)
+        if left is not None and left <= limits.faded_share:
             yield Verdict(subject, active=False)  # they have faded, and that is other advice
             return
         yield Verdict(
@@ -79,7 +94,7 @@ class AdviceStuck(Rule):
     def _size(self, left: float | None, change: float) -> str:
         """What has become of the gradients since, or lately where they were not logged."""
         size = change if left is None else left
-        if size < 1 - self.thresholds.machine.advice_flat_share:
+        if size < 1 - self.thresholds.flat_share:
             return f"the gradients are still {100 * size:.0f} % of what they were before"
         return "the gradients are as large as before"
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.signals import Signals
-from epochal.health.thresholds import Thresholds
+from epochal.health.signals import AdviceThresholds, Signals
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -20,18 +19,29 @@ _ROUTING_RULES = ("moe-imbalance", "moe-collapse")
 class AdviceUnstable(Rule):
     """Loss and gradients rise while the routing is unhealthy: the router is the first to mend."""
 
-    name: ClassVar[str] = "advice-unstable"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
-    every_rank: ClassVar[bool] = False
+    name = "advice-unstable"
+    group = "advice"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"step", "metrics"})
+    every_rank = False
+
+    class Thresholds(AdviceThresholds):
+        # Points of the gradient norm: medians of fifty stray by a few percent of it, so that flat
+        # is a change of less than a sixth.
+        flat_points: int = 50
+        # And rising is more than noise makes of it.
+        rise_factor: float = 1.5
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.cooldown_steps = thresholds.machine.advice_cooldown
-        self._signals = Signals(points=2 * thresholds.machine.advice_flat_points)
+        self.cooldown_steps = thresholds.cooldown
+        self._signals = Signals(points=2 * thresholds.flat_points)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge one point."""
-        limits, signals = self.thresholds.machine, self._signals
+        limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
         subject = context.role_names.get(_ROLE, _ROLE)
@@ -39,8 +49,8 @@ class AdviceUnstable(Rule):
         if signals.phase not in ("diverging", "unstable") or not routing:
             yield Verdict(subject, active=False)
             return
-        change = signals.norm_change(limits.advice_flat_points)
-        if change is None or change < limits.advice_rise_factor:
+        change = signals.norm_change(limits.flat_points)
+        if change is None or change < limits.rise_factor:
             return
         yield Verdict(
             subject,

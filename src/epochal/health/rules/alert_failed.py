@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 class AlertFailed(Rule):
     """An address that alerts cannot be sent to: whoever relies on it would hear nothing."""
 
-    name: ClassVar[str] = "alert-failed"
-    kinds: ClassVar[frozenset[str]] = frozenset({"event"})
-    tells_growth: ClassVar[bool] = True
+    name = "alert-failed"
+    group = "operation"
+    kinds = frozenset({"event"})
+    tells_growth = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Repeat what the companion says of it."""

@@ -10,7 +10,7 @@ from epochal.format import format_number
 from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent, times
 
 _CLIPPED = "train/norm_clipped"
@@ -21,14 +21,26 @@ class AlwaysClipped(Rule):
     """The norm after clipping is below the one before it at nearly all of the newest steps."""
 
     name = "always-clipped"
+    group = "gradients"
+    silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     release = 3
     cooldown_steps = 500
 
+    class Thresholds(RuleThresholds):
+        window: int = 100
+        share: float = 0.95
+        # A norm three times the limit means that the limit sets the length of every step.
+        grave: float = 3.0
+        # The first norms of a run are often large; clipping them is what it is for.
+        early: int = 500
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._ratios: deque[float] = deque(maxlen=thresholds.curves.clipped_window)
+        self._ratios: deque[float] = deque(maxlen=thresholds.window)
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -38,17 +50,14 @@ class AlwaysClipped(Rule):
             return ()
         self._ratios.append(norm / clipped if clipped > 0 else 1.0)
         self._count += 1
-        if self._count % _EVERY or len(self._ratios) < self.thresholds.curves.clipped_window:
+        if self._count % _EVERY or len(self._ratios) < self.thresholds.window:
             return ()
         share = sum(ratio > 1.0001 for ratio in self._ratios) / len(self._ratios)
         name = context.role_names["norm"]
-        if share < self.thresholds.curves.clipped_share:
+        if share < self.thresholds.share:
             return (Verdict(name, False),)
         typical = median(self._ratios)
-        is_grave = (
-            typical >= self.thresholds.curves.clipped_grave
-            and self._count >= self.thresholds.curves.clipped_early
-        )
+        is_grave = typical >= self.thresholds.grave and self._count >= self.thresholds.early
         return (
             Verdict(
                 name,

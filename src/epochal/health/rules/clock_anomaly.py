@@ -9,7 +9,7 @@ from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 _SUBJECT = "clock"
 _MOST_STREAMS = 64
@@ -28,8 +28,19 @@ class ClockAnomaly(Rule):
     """
 
     name = "clock-anomaly"
+    group = "values"
     kinds = frozenset({"step", "metrics"})
     release = 3
+
+    class Thresholds(RuleThresholds):
+        # Clocks are set by some milliseconds all the time; a second is noticed in plots and rates.
+        back_s: float = 1.0
+        # A gap that the step's own timer does not know of: the machine slept or its clock was set.
+        ahead_s: float = 600.0
+        ahead_ratio: float = 100.0
+        least: int = 20
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -41,7 +52,7 @@ class ClockAnomaly(Rule):
         """Judge the time from the writer's last record to this one."""
         subject = _SUBJECT if observation.rank <= 0 else f"{_SUBJECT} (rank {observation.rank})"
         back = self._note_stream(observation)
-        if back > self.thresholds.curves.clock_back_s:
+        if back > self.thresholds.back_s:
             self._forget(observation.writer)
             self._newest[observation.writer] = observation.t
             return (self._backward(subject, back, observation),)
@@ -82,12 +93,12 @@ class ClockAnomaly(Rule):
         self._streams = {key: t for key, t in self._streams.items() if key[0] != writer}
 
     def _forward(self, subject: str, gap: float, gaps: Recent, observation: Observation) -> Verdict:
-        thresholds = self.thresholds.curves
-        if len(gaps) < thresholds.step_least or gap < thresholds.clock_ahead_s:
+        thresholds = self.thresholds
+        if len(gaps) < thresholds.least or gap < thresholds.ahead_s:
             return Verdict(subject, False)
         known_s = observation.values.get("train/duration_ms", 0.0) / 1000
         usual = max(gaps.highest(), known_s)
-        if gap < thresholds.clock_ahead_ratio * gaps.median() or gap < 5 * usual:
+        if gap < thresholds.ahead_ratio * gaps.median() or gap < 5 * usual:
             return Verdict(subject, False)
         return Verdict(
             subject,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.layer_series import ACTIVATION_ZEROS, GRADIENT_NORMS, may_hold_layers, named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -19,13 +19,26 @@ if TYPE_CHECKING:
 class DeadLayer(Rule):
     """Gradients that are zero, or activations that are nearly all zero, at every watched step."""
 
-    name: ClassVar[str] = "dead-layer"
-    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
-    every_rank: ClassVar[bool] = False
+    name = "dead-layer"
+    group = "layers"
+    silenced_by = ("nonfinite",)
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Watched steps in a row. Zero-initialised branches get their first gradient a step or two
+        # late, and an expert may go without tokens for some steps.
+        samples: int = 5
+        # Beside the usual gradient of the other layers, this is nothing.
+        gradient_share: float = 1e-8
+        # A ReLU layer is half to nine tenths zeros; this is a layer that says nothing.
+        activation_zeros: float = 0.995
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        needed = thresholds.machine.dead_samples
+        needed = thresholds.samples
         self._without_gradient = StreakCounter(needed=needed)
         self._silent = StreakCounter(needed=needed)
         self._step = 0
@@ -50,7 +63,7 @@ class DeadLayer(Rule):
 
     def _judge_gradients(self, gradients: Mapping[str, float]) -> Iterable[Verdict]:
         largest, usual = max(gradients.values()), median(gradients.values())
-        bar = (usual or largest) * self.thresholds.machine.dead_gradient_share
+        bar = (usual or largest) * self.thresholds.gradient_share
         for layer, norm in gradients.items():
             # Where none has a gradient the training as a whole stands still: no matter of layers.
             self._without_gradient.note(layer, ails=largest > 0 and norm <= bar, step=self._step)
@@ -58,7 +71,7 @@ class DeadLayer(Rule):
 
     def _judge_activations(self, zeros: Mapping[str, float]) -> Iterable[Verdict]:
         for layer, share in zeros.items():
-            ails = share >= self.thresholds.machine.dead_activation_zeros
+            ails = share >= self.thresholds.activation_zeros
             self._silent.note(layer, ails=ails, step=self._step)
         yield from self._silent.verdicts(ACTIVATION_ZEROS.name, self._describe_silence)
 
@@ -78,7 +91,7 @@ class DeadLayer(Rule):
 
     def _describe_silence(self, layers: Sequence[str]) -> Verdict:
         since = self._silent.since(layers[0])
-        least = 100 * self.thresholds.machine.dead_activation_zeros
+        least = 100 * self.thresholds.activation_zeros
         return Verdict(
             ACTIVATION_ZEROS.name(layers[0]),
             active=True,

@@ -11,8 +11,7 @@ from epochal.health.observation import Observation
 from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
-from epochal.health.setback import Setback
-from epochal.health.thresholds import Thresholds
+from epochal.health.setback import Setback, SetbackThresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of, times
 
 RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the rate
@@ -28,14 +27,31 @@ class Divergence(Rule):
     """
 
     name = "divergence"
+    group = "loss"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     release = 20
 
+    class Thresholds(SetbackThresholds):
+        least: int = 80
+        # ...as is a quarter of all that was gained: an error, or, where the loss fell so far that
+        # 80 % of what is left is less than that, a warning...
+        of_gain: float = 0.25
+        most: float = 0.8
+        # ...and five widths, and half as much again as any rise the run recovered from.
+        widths: float = 5.0
+        # So many points in a row, time for a harder stage of the data to show that it is learned...
+        wait: int = 60
+        # ...unless the rise is more than was ever gained and doubles the loss.
+        lost_points: int = 10
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._rise = Rise(points=thresholds.curves.divergence_points)
-        self._setback = Setback(thresholds.curves)
+        self._rise = Rise(points=thresholds.points)
+        self._setback = Setback(thresholds)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the loss."""
@@ -44,7 +60,7 @@ class Divergence(Rule):
             return ()
         self._setback.follow(curve, context.rate, recovered=self._rise.worst)
         is_known = self._rise.follow(curve)
-        if curve.count < self.thresholds.curves.divergence_least:
+        if curve.count < self.thresholds.least:
             return ()
         is_open = context.is_open(self.name, curve.name)
         is_lost = self._setback.goes_on if is_open else self._setback.begins(curve, context.rate)
@@ -66,7 +82,7 @@ class Divergence(Rule):
     def _rose(self, curve: Curve) -> Verdict:
         rise, position = self._rise, curve.points[-1][0]
         best = rise.best or 0.0
-        is_grave = rise.height > self.thresholds.curves.divergence_of_gain * curve.gained(best)
+        is_grave = rise.height > self.thresholds.of_gain * curve.gained(best)
         return Verdict(
             curve.name,
             True,
@@ -110,21 +126,21 @@ class Divergence(Rule):
 
         A harder stage of a curriculum lifts the loss as well, but it falls again from there.
         """
-        thresholds, best = self.thresholds.curves, self._rise.best or 0.0
+        thresholds, best = self.thresholds, self._rise.best or 0.0
         lasted = self._rise.lasts(is_far)
         if not lasted:
             return False
         is_lost = self._rise.height > max(abs(best), curve.gained(best))
-        enough = thresholds.divergence_lost_points if is_lost else thresholds.divergence_wait
+        enough = thresholds.lost_points if is_lost else thresholds.wait
         return lasted >= enough and not self._rise.is_falling(curve)
 
     def _is_far(self, curve: Curve) -> bool:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         best = self._rise.best or 0.0
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
-            thresholds.divergence_share * size,
-            curve.of_gain(thresholds.divergence_of_gain, best, most=thresholds.divergence_most),
-            thresholds.divergence_widths * curve.width_at(best),
-            thresholds.divergence_over_worst * self._rise.worst,
+            thresholds.share * size,
+            curve.of_gain(thresholds.of_gain, best, most=thresholds.most),
+            thresholds.widths * curve.width_at(best),
+            thresholds.over_worst * self._rise.worst,
         )

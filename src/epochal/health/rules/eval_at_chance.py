@@ -8,7 +8,7 @@ from epochal.health.context import Context
 from epochal.health.evaluations import accuracy_of, is_accuracy, is_evaluation, num_classes
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent
 
 
@@ -19,12 +19,22 @@ class EvalAtChance(Rule):
     """
 
     name = "eval-at-chance"
+    group = "evaluation"
+    silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
 
+    class Thresholds(RuleThresholds):
+        # An accuracy this close to one in num_classes is guessing.
+        evals: int = 3
+        share: float = 0.3
+        most: float = 0.03
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.patience = thresholds.curves.chance_evals
+        self.patience = thresholds.evals
         self._in_percent: set[str] = set()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -45,9 +55,9 @@ class EvalAtChance(Rule):
         return verdicts
 
     def _verdict(self, name: str, accuracy: float, classes: int) -> Verdict:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         chance = 1 / classes
-        if abs(accuracy - chance) > min(thresholds.chance_most, thresholds.chance_share * chance):
+        if abs(accuracy - chance) > min(thresholds.most, thresholds.share * chance):
             return Verdict(name, False)
         return Verdict(
             name,

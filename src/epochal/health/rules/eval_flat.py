@@ -15,7 +15,7 @@ from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rate import LearningRate
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 
 class _Band(NamedTuple):
@@ -35,10 +35,28 @@ class EvalFlat(Rule):
     """
 
     name = "eval-flat"
+    group = "evaluation"
+    silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3
     tells_growth = True
+
+    class Thresholds(RuleThresholds):
+        # The same figure so many times is not a measurement.
+        evals: int = 4
+        equal: float = 1e-6
+        # What changes by more than this in the same evaluations is computed from a model that
+        # learns.
+        moves: float = 0.01
+        # At a hundredth of its peak the rate hardly changes the weights any more.
+        rate: float = 0.01
+        # Evaluations for which what was said of a metric is not said again.
+        again: int = 24
+        # Flat within noise takes longer to tell.
+        noisy_evals: int = 12
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -58,7 +76,7 @@ class EvalFlat(Rule):
                 continue
             values = self._values.get(name)
             if values is None:
-                size = self.thresholds.curves.flat_noisy_evals
+                size = self.thresholds.noisy_evals
                 values = self._values[name] = deque(maxlen=size)
             values.append(value)
             self._counts[name] += 1
@@ -79,15 +97,15 @@ class EvalFlat(Rule):
 
     def _moves(self, names: Sequence[str]) -> bool:
         """Whether a figure of the evaluation changes noticeably: then something is measured."""
-        share = self.thresholds.curves.flat_moves
+        share = self.thresholds.moves
         return any(not self._is_equal(self._last(self._values[name]), share) for name in names)
 
     def _is_at_rest(self, rate: LearningRate) -> bool:
         """Whether the rate has gone to next to nothing, and the weights stay as they are."""
-        return rate.peak is not None and not rate.is_near_peak(self.thresholds.curves.flat_rate)
+        return rate.peak is not None and not rate.is_near_peak(self.thresholds.rate)
 
     def _last(self, values: Sequence[float]) -> list[float]:
-        return list(values)[-self.thresholds.curves.flat_evals :]
+        return list(values)[-self.thresholds.evals :]
 
     def _is_equal(self, last: Sequence[float], share: float) -> bool:
         return max(last) - min(last) <= share * max(abs(value) for value in last)
@@ -99,17 +117,17 @@ class EvalFlat(Rule):
             return verdict
         last = self._last_held.get(name)
         is_open = context.is_open(self.name, name)
-        if last is not None and not is_open and count - last <= self.thresholds.curves.flat_again:
+        if last is not None and not is_open and count - last <= self.thresholds.again:
             return Verdict(name, False)
         self._last_held[name] = count
         return verdict
 
     def _judge(self, name: str, values: Sequence[float], *, is_right: bool) -> Verdict | None:
-        thresholds = self.thresholds.curves
-        if len(values) < thresholds.flat_evals:
+        thresholds = self.thresholds
+        if len(values) < thresholds.evals:
             return None
         last = self._last(values)
-        is_equal = self._is_equal(last, thresholds.flat_equal)
+        is_equal = self._is_equal(last, thresholds.equal)
         if is_equal and last[-1] in (0.0, 1.0):
             return None  # a share or count at its end can stay there by right
         if is_equal and not is_right:
@@ -125,7 +143,7 @@ class EvalFlat(Rule):
                     "data is not empty, and that the weights change."
                 ),
             )
-        if len(values) == thresholds.flat_noisy_evals and self._still_wanders(name, values, last):
+        if len(values) == thresholds.noisy_evals and self._still_wanders(name, values, last):
             return self._wandering(name, values)
         return Verdict(name, False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.layer_series import (
     GRADIENT_NORMS,
@@ -15,7 +15,7 @@ from epochal.health.layer_series import (
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -27,13 +27,20 @@ class FrozenLayer(Rule):
     A layer whose gradient is zero is left to the rule on dead layers.
     """
 
-    name: ClassVar[str] = "frozen-layer"
-    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
-    every_rank: ClassVar[bool] = False
+    name = "frozen-layer"
+    group = "layers"
+    silenced_by = ("nonfinite",)
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        samples: int = 4
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        needed = thresholds.machine.frozen_samples
+        needed = thresholds.samples
         self._unchanged = StreakCounter(needed=needed)
         self._without_gradient = StreakCounter(needed=needed)
         self._norms: dict[str, float] = {}

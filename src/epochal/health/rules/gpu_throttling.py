@@ -6,14 +6,13 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from epochal.format import format_duration
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
-from epochal.health.thresholds_machine import MachineThresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 
 if TYPE_CHECKING:
@@ -50,10 +49,28 @@ class GpuThrottling(Rule):
     Data-centre GPUs touch their power limit in dense work by design: that alone is not a fault.
     """
 
-    name: ClassVar[str] = "gpu-throttling"
-    kinds: ClassVar[frozenset[str]] = frozenset({"gpu", "event"})
-    tells_growth: ClassVar[bool] = True
+    name = "gpu-throttling"
+    group = "speed"
+    kinds = frozenset({"gpu", "event"})
+    tells_growth = True
     release = 2
+
+    class Thresholds(RuleThresholds):
+        # Under heat the clock is cut in steps of a few percent: any lasting loss is worth a look.
+        thermal_share: float = 0.05
+        # Data-centre GPUs run dense work at their power limit by design, a tenth or two below the
+        # greatest clock; only more than that is a limit set low or a supply that fails.
+        power_share: float = 0.3
+        other_share: float = 0.15
+        # Or a loss like this against the clock the same GPU held in this run before.
+        fall_share: float = 0.15
+        # Below this use the clock says nothing: an idle GPU lowers it by itself.
+        min_util_pct: float = 20.0
+        # One record of ten seconds may be a moment; two are not.
+        lasting_s: float = 20.0
+        baseline_min: int = 3
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -83,10 +100,10 @@ class GpuThrottling(Rule):
     def _judge(
         self, observation: Observation, gpu: _Gpu, word: str, clock: float, greatest: float | None
     ) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         subject = f"gpu/{observation.record.get('id', 0)}/clock"
         use = finite(observation.record.get("gpu_util"))
-        works = use is None or use >= limits.throttle_min_util_pct
+        works = use is None or use >= limits.min_util_pct
         if not word:
             if works:
                 gpu.clocks.append(clock)
@@ -102,7 +119,7 @@ class GpuThrottling(Rule):
         if not _costs(word, clock, greatest, usual, limits):
             gpu.clocks.append(clock)
             yield Verdict(subject, active=False)
-        elif observation.t - gpu.since >= limits.throttle_lasting_s:
+        elif observation.t - gpu.since >= limits.lasting_s:
             verdict = _described(subject, observation, word, clock, usual or greatest, gpu.since)
             # From the beginning on it may be all that the board can do with dense work.
             is_known = word == _POWER and not _fell(clock, usual, limits)
@@ -118,8 +135,8 @@ def _word(value: Any) -> str:
     return value if isinstance(value, str) and value not in _AT_FULL_SPEED else ""
 
 
-def _usual(clocks: deque[float], limits: MachineThresholds) -> float | None:
-    return median(clocks) if len(clocks) >= limits.throttle_baseline_min else None
+def _usual(clocks: deque[float], limits: GpuThrottling.Thresholds) -> float | None:
+    return median(clocks) if len(clocks) >= limits.baseline_min else None
 
 
 def _costs(
@@ -127,23 +144,23 @@ def _costs(
     clock: float,
     greatest: float | None,
     usual: float | None,
-    limits: MachineThresholds,
+    limits: GpuThrottling.Thresholds,
 ) -> bool:
     """Whether the clock is lower than this cap explains by design."""
     if word != _THERMAL and _fell(clock, usual, limits):
         return True
     share = {
-        _THERMAL: limits.throttle_thermal_share,
-        _POWER: limits.throttle_power_share,
-    }.get(word, limits.throttle_other_share)
+        _THERMAL: limits.thermal_share,
+        _POWER: limits.power_share,
+    }.get(word, limits.other_share)
     bound = max((c for c in (greatest, usual) if c is not None), default=None)
     if bound is None:
         return word == _THERMAL  # heat is worth a word even where no clock can be compared
     return clock < (1 - share) * bound
 
 
-def _fell(clock: float, usual: float | None, limits: MachineThresholds) -> bool:
-    return usual is not None and clock < (1 - limits.throttle_fall_share) * usual
+def _fell(clock: float, usual: float | None, limits: GpuThrottling.Thresholds) -> bool:
+    return usual is not None and clock < (1 - limits.fall_share) * usual
 
 
 def _described(

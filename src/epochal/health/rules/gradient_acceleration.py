@@ -13,7 +13,7 @@ from epochal.health.finding import Severity
 from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _LEAST_LOG = math.log(1e-300)
@@ -27,11 +27,29 @@ class GradientAcceleration(Rule):
     """
 
     name = "gradient-acceleration"
+    group = "gradients"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     patience = 3
     release = 5
     cooldown_steps = 100
+
+    class Thresholds(RuleThresholds):
+        # The slope of the log of the norm over so many points...
+        window: int = 60
+        # ...must multiply it by 2.5 within them...
+        growth: float = 2.5
+        # While the loss falls, gradients of a language model triple now and then in good runs.
+        grave: float = 8.0
+        # On a plateau norms of small runs double and treble as the model grows sure of itself.
+        on_plateau: float = 4.0
+        # ...and be so many of its standard errors.
+        errors: float = 6.0
+        # The first norms of a run rise and fall as it finds its way.
+        skip: int = 100
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -39,27 +57,27 @@ class GradientAcceleration(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the slope of the newest norms."""
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         curve = context.fresh.get("norm")
         if curve is None or curve.count % _EVERY or curve.is_shifting:
             return ()
-        if curve.count < thresholds.acceleration_skip:
+        if curve.count < thresholds.skip:
             return ()
-        window = curve.window(thresholds.acceleration_window)
-        if len(window) < thresholds.acceleration_window:
+        window = curve.window(thresholds.window)
+        if len(window) < thresholds.window:
             return ()
         grown = self._grown(window)
         fit = fit_line([math.log(value) if value > 1e-300 else _LEAST_LOG for value in window])
         growth = fit.slope * (len(window) - 1)
-        is_sure = fit.slope > thresholds.acceleration_errors * fit.slope_error
-        if not is_sure or growth < math.log(thresholds.acceleration_growth):
+        is_sure = fit.slope > thresholds.errors * fit.slope_error
+        if not is_sure or growth < math.log(thresholds.growth):
             return (Verdict(curve.name, False),)
         severity: Severity = "warning"
         # While the loss falls, or stands, gradients that grow a little are worth knowing and no
         # fault yet.
         grave = {
-            "converging": thresholds.acceleration_grave,
-            "plateau": thresholds.acceleration_on_plateau,
+            "converging": thresholds.grave,
+            "plateau": thresholds.on_plateau,
         }.get(context.phase, 0.0)
         if grown < grave:
             severity = "info"

@@ -11,7 +11,7 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
@@ -24,9 +24,26 @@ class GradientExplosion(Rule):
     """
 
     name = "gradient-explosion"
+    group = "gradients"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     release = 20
+
+    class Thresholds(RuleThresholds):
+        # A tenfold norm is beyond the spread of healthy batches, which is two or three to both
+        # sides.
+        ratio: float = 8.0
+        # A hundredfold one leaves nothing of the weights, clipped or not.
+        grave: float = 100.0
+        # A growth too slow for a jump is an explosion when it is so many times the usual of the
+        # run.
+        over_run: float = 30.0
+        # A lone point is a batch; three of five are the model.
+        lasting: int = 3
+        lasting_of: int = 5
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -37,19 +54,19 @@ class GradientExplosion(Rule):
         curve = context.fresh.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()
-        thresholds = self.thresholds.curves
-        now = curve.recent_level(thresholds.spike_lasting_of)
+        thresholds = self.thresholds
+        now = curve.recent_level(thresholds.lasting_of)
         if self._lasts(curve, context):
-            if now < thresholds.explosion_ratio / 2 * self._usual:
+            if now < thresholds.ratio / 2 * self._usual:
                 return (Verdict(curve.name, False),)
             return (self._verdict(curve, self._usual, now, is_lasting=True),)
         usual, newest = math.exp(curve.level), curve.points[-1][1]
-        if curve.stands_out and newest >= thresholds.explosion_ratio * usual > 0:
-            is_lasting = sum(curve.outliers) >= thresholds.spike_lasting
+        if curve.stands_out and newest >= thresholds.ratio * usual > 0:
+            is_lasting = sum(curve.outliers) >= thresholds.lasting
             return (self._verdict(curve, usual, newest, is_lasting=is_lasting),)
         if len(curve.blocks) >= _LEAST_BLOCKS:
             usual = curve.blocks.former_median()
-            if now > thresholds.explosion_over_run * usual > 0:
+            if now > thresholds.over_run * usual > 0:
                 return (self._verdict(curve, usual, now, is_lasting=True),)
         return (Verdict(curve.name, False),)
 
@@ -61,7 +78,7 @@ class GradientExplosion(Rule):
     def _verdict(self, curve: Curve, usual: float, value: float, *, is_lasting: bool) -> Verdict:
         self._usual = usual
         position, ratio = curve.points[-1][0], value / usual
-        grave = ratio >= self.thresholds.curves.explosion_grave
+        grave = ratio >= self.thresholds.grave
         severity: Severity = "info" if not is_lasting else "error" if grave else "warning"
         what = "The gradient norm exploded" if is_lasting else "The gradient norm jumped once"
         return Verdict(

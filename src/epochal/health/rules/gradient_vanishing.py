@@ -10,7 +10,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 _LEAST_BLOCKS = 5
@@ -20,10 +20,19 @@ class GradientVanishing(Rule):
     """A norm a small share of what it used to be, and a loss that did not fall with it."""
 
     name = "gradient-vanishing"
+    group = "gradients"
+    silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False
     patience = 5
     release = 20
+
+    class Thresholds(RuleThresholds):
+        # Norms fall two- or threefold as a run settles, not thirtyfold; or as the loss does,
+        # since a model that is right has no gradient.
+        share: float = 0.03
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -40,7 +49,7 @@ class GradientVanishing(Rule):
         usual = self._usual
         now = curve.recent_level(10)
         learned = self._learned(context.curves.get("loss"))
-        if now > self.thresholds.curves.vanishing_share * usual * learned:
+        if now > self.thresholds.share * usual * learned:
             return (Verdict(curve.name, False),)
         position = curve.points[-1][0]
         ratio = usual / now if now > 0 else math.inf

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from statistics import fmean, median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 
 if TYPE_CHECKING:
@@ -32,17 +32,41 @@ class InputBound(Rule):
     without GPU figures the time that passes between steps.
     """
 
-    name: ClassVar[str] = "input-bound"
-    kinds: ClassVar[frozenset[str]] = frozenset({"phases", "span", "gpu", "system", "step"})
+    name = "input-bound"
+    group = "speed"
+    kinds = frozenset({"phases", "span", "gpu", "system", "step"})
+
+    class Thresholds(RuleThresholds):
+        # A well-fed loop waits for data a few percent of a step; a quarter is worth more workers.
+        wait_share: float = 0.25
+        wait_grave: float = 0.6
+        # The first batches wait for workers to start: in the first record of phases, so many steps
+        # without the longest wait must have waited for most of their time.
+        first_steps: int = 10
+        first_share: float = 0.8
+        # Without timed phases: a GPU that idles a third of the time...
+        gpu_util_pct: float = 65.0
+        # ...beside CPUs that have nothing left to give. (A process at 100 % of one core proves
+        # little: waiting for a GPU looks the same.)
+        cpu_pct: float = 90.0
+        # At rest it is not starved: nothing runs, or something that is not for GPUs.
+        gpu_rest_pct: float = 3.0
+        # One minute of telemetry: an evaluation or a save is shorter, or does not load the CPUs.
+        records: int = 6
+        # Without GPU figures: steps that are followed by a pause longer than the step itself.
+        pause_share: float = 0.5
+        pause_records: int = 30
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        limits = thresholds.machine
+        limits = thresholds
         self._num_phases: dict[int, int] = {}
         self._first_wait_ms: dict[int, float] = {}  # the longest before the first phases, by rank
         self._use: dict[str, deque[float]] = {}
-        self._cpu: deque[float] = deque(maxlen=limits.input_records)
-        self._pauses: deque[float] = deque(maxlen=limits.input_pause_records)
+        self._cpu: deque[float] = deque(maxlen=limits.records)
+        self._pauses: deque[float] = deque(maxlen=limits.pause_records)
         self._last: tuple[int, float] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -77,7 +101,7 @@ class InputBound(Rule):
         return ()
 
     def _see_phases(self, observation: Observation) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         count = self._num_phases[observation.rank] = self._num_phases.get(observation.rank, 0) + 1
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
         if wall_ms is None or (count == 1 and not self._is_slow_feed(observation)):
@@ -89,14 +113,14 @@ class InputBound(Rule):
             return
         share = data_ms / wall_ms
         subject = _DATA if observation.rank <= 0 else f"{_DATA} of rank {observation.rank}"
-        if share < limits.input_wait_share:
+        if share < limits.wait_share:
             yield Verdict(subject, active=False)
             return
         whose = "" if observation.rank <= 0 else f" of rank {observation.rank}"
         yield Verdict(
             subject,
             active=True,
-            severity="error" if share >= limits.input_wait_grave else "warning",
+            severity="error" if share >= limits.wait_grave else "warning",
             sentence=f"{100 * share:.0f} % of each step{whose} is spent waiting for data "
             f"({data_ms:.1f} of {wall_ms:.1f} ms).",
             steps=_covered(observation),
@@ -106,15 +130,15 @@ class InputBound(Rule):
 
     def _is_slow_feed(self, observation: Observation) -> bool:
         """Whether the first steps waited for data all along, not only while workers started."""
-        limits, steps = self.thresholds.machine, observation.record.get("steps")
+        limits, steps = self.thresholds, observation.record.get("steps")
         wall_ms, data_ms = finite(observation.record.get("wall_ms")), observation.values.get(_DATA)
-        if not isinstance(steps, int) or steps < limits.input_first_steps:
+        if not isinstance(steps, int) or steps < limits.first_steps:
             return False
         if data_ms is None or wall_ms is None:
             return False
         started_ms = self._first_wait_ms.get(observation.rank, 0.0)
         rest_ms = steps * wall_ms - started_ms
-        return rest_ms > 0 and steps * data_ms - started_ms >= limits.input_first_share * rest_ms
+        return rest_ms > 0 and steps * data_ms - started_ms >= limits.first_share * rest_ms
 
     # -- telemetry --------------------------------------------------------------------------------
 
@@ -125,7 +149,7 @@ class InputBound(Rule):
         return ()
 
     def _see_gpu(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         gpu = observation.record.get("id", 0)
         name = f"gpu/{gpu}/{_UTIL}"
         value = observation.values.get(name)
@@ -134,13 +158,13 @@ class InputBound(Rule):
         is_shared = str(model.get("name") or "").startswith("Apple")
         if value is None or is_shared:
             return
-        use = self._use.setdefault(name, deque(maxlen=limits.input_records))
+        use = self._use.setdefault(name, deque(maxlen=limits.records))
         use.append(value)
-        if len(use) < limits.input_records or len(self._cpu) < limits.input_records:
+        if len(use) < limits.records or len(self._cpu) < limits.records:
             return
         level, cpu = fmean(use), fmean(self._cpu)
-        is_hungry = limits.input_gpu_rest_pct < level < limits.input_gpu_util_pct
-        if not is_hungry or cpu < limits.input_cpu_pct:
+        is_hungry = limits.gpu_rest_pct < level < limits.gpu_util_pct
+        if not is_hungry or cpu < limits.cpu_pct:
             yield Verdict(name, active=False)
             return
         yield Verdict(
@@ -155,7 +179,7 @@ class InputBound(Rule):
     # -- pauses between steps ---------------------------------------------------------------------
 
     def _see_step(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         duration_ms, last = observation.values.get(_DURATION), self._last
         if observation.step is None or duration_ms is None:
             return
@@ -166,10 +190,10 @@ class InputBound(Rule):
         if wall_ms <= 0:
             return
         self._pauses.append(1 - duration_ms / wall_ms)
-        if len(self._pauses) < limits.input_pause_records:
+        if len(self._pauses) < limits.pause_records:
             return
         share = median(self._pauses)
-        if share < limits.input_pause_share:
+        if share < limits.pause_share:
             yield Verdict(_DURATION, active=False)
             return
         # A clock that does not wait for a GPU measures how long it takes to give it work.

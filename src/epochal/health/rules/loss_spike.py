@@ -9,6 +9,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, times
 
 
@@ -19,9 +20,19 @@ class LossSpike(Rule):
     """
 
     name = "loss-spike"
+    group = "loss"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     release = 10
+
+    class Thresholds(RuleThresholds):
+        # A lone point is a batch; three of five are the model.
+        lasting: int = 3
+        # A bump of less than a third of the level comes with new data as well as from trouble.
+        large: float = 0.3
+
+    thresholds: Thresholds
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest loss against those before it."""
@@ -33,7 +44,7 @@ class LossSpike(Rule):
         return (self._verdict(curve),)
 
     def _verdict(self, curve: Curve) -> Verdict:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         lasting = sum(curve.outliers)
         # The highest of those that stand out together; the newest is always among them.
         position, value = max(
@@ -42,8 +53,8 @@ class LossSpike(Rule):
         )
         level, width = curve.level or 0.0, curve.width or 0.0
         size = abs(level) if curve.lowest > 0 else curve.highest - curve.lowest
-        is_large = value - level > thresholds.spike_large * size
-        is_lasting = lasting >= thresholds.spike_lasting and is_large
+        is_large = value - level > thresholds.large * size
+        is_lasting = lasting >= thresholds.lasting and is_large
         noise = f", {times((value - level) / width)} times its usual noise" if width > 0 else ""
         sentence = (
             f"The loss jumped from {format_number(level)} to {format_number(value)} at "

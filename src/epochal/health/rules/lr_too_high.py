@@ -11,7 +11,7 @@ from epochal.health.observation import Observation
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.divergence import RATE_AFTER
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 
 
@@ -23,27 +23,46 @@ class LearningRateTooHigh(Rule):
     """
 
     name = "lr-too-high"
+    group = "learning rate"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     release = 20
 
+    class Thresholds(RuleThresholds):
+        # The rate counts as at its peak above this share of it.
+        share: float = 0.9
+        points: int = 30
+        # A rise of 15 % of the level, a tenth of what was gained, and 1.6 widths, which the
+        # median of thirty points never strays by; for so many points in a row.
+        rise: float = 0.15
+        of_gain: float = 0.1
+        most: float = 0.2
+        widths: float = 1.6
+        wait: int = 30
+        # A first rate this close to the highest one was not warmed up.
+        start_share: float = 0.9
+        over_worst: float = 1.5
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._rise = Rise(points=thresholds.curves.peak_points)
+        self._rise = Rise(points=thresholds.points)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the newest level of the loss."""
         curve = context.fresh.get("loss")
         if curve is None or not self._rise.follow(curve):
             return ()
-        thresholds, rate = self.thresholds.curves, context.rate
+        thresholds, rate = self.thresholds, context.rate
         # A loss that was lost by a jump of the rate is told of as such.
         lost = context.open.get(("divergence", curve.name))
         is_told = lost is not None and RATE_AFTER in lost.evidence
-        if is_told or rate.began_at_peak(thresholds.warmup_share):
+        if is_told or rate.began_at_peak(thresholds.start_share):
             return ()
-        is_high = rate.is_near_peak(thresholds.peak_share) and self._is_high(curve)
-        begins = self._rise.lasts(is_high) >= thresholds.peak_wait
+        is_high = rate.is_near_peak(thresholds.share) and self._is_high(curve)
+        begins = self._rise.lasts(is_high) >= thresholds.wait
         begins = begins and not self._rise.is_falling(curve)
         if not (is_high if context.is_open(self.name, curve.name) else begins):
             return (Verdict(curve.name, False),)
@@ -69,14 +88,14 @@ class LearningRateTooHigh(Rule):
         self._rise.forget()
 
     def _is_high(self, curve: Curve) -> bool:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         best = self._rise.best or 0.0
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
-            thresholds.peak_rise * size,
-            curve.of_gain(thresholds.peak_of_gain, best, most=thresholds.peak_most),
-            thresholds.peak_widths * curve.width_at(best),
-            thresholds.divergence_over_worst * self._rise.worst,
+            thresholds.rise * size,
+            curve.of_gain(thresholds.of_gain, best, most=thresholds.most),
+            thresholds.widths * curve.width_at(best),
+            thresholds.over_worst * self._rise.worst,
         )
 
 

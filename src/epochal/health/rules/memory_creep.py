@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_bytes, format_duration
-from epochal.health.growth import Growth, GrowthWatch
+from epochal.health.growth import Growth, GrowthThresholds, GrowthWatch
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -31,10 +30,23 @@ class MemoryCreep(Rule):
     Each figure is watched over two windows, ten minutes and an hour of telemetry at first.
     """
 
-    name: ClassVar[str] = "memory-creep"
-    kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu", "allocator"})
-    tells_growth: ClassVar[bool] = True
+    name = "memory-creep"
+    group = "memory"
+    kinds = frozenset({"system", "gpu", "allocator"})
+    tells_growth = True
     release = 6
+
+    class Thresholds(GrowthThresholds):
+        # Six blocks of ten records each (ten minutes at first): collectors and caches breathe
+        # within.
+        window: int = 60
+        # And six times as long, for leaks of a slow kind.
+        long_factor: int = 6
+        # Less than this is what allocators round by.
+        min_bytes: float = 64.0 * 1024**2
+        share: float = 0.06
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -45,7 +57,7 @@ class MemoryCreep(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Take in the figures of one record, each judged for itself."""
         started = context.started if context.started is not None else observation.t
-        if observation.t - started < self.thresholds.machine.creep_skip_s:
+        if observation.t - started < self.thresholds.skip_s:
             return
         for name, value in observation.values.items():
             if name in _HOST or name.endswith(("/dram_used", "/device")):
@@ -95,8 +107,8 @@ class MemoryCreep(Rule):
         )
 
     def _matters(self, growth: Growth) -> bool:
-        limits = self.thresholds.machine
-        return growth.rise >= max(limits.creep_min_bytes, limits.creep_share * growth.before)
+        limits = self.thresholds
+        return growth.rise >= max(limits.min_bytes, limits.share * growth.before)
 
     def _has_other_children(self, key: str, observation: Observation) -> bool:
         """Whether workers came or went, which is no growth."""
@@ -109,19 +121,18 @@ class MemoryCreep(Rule):
 class _TwoWindows:
     """One figure over a short and a long window; what one of them finds stands until it is over."""
 
-    def __init__(self, thresholds: Thresholds) -> None:
-        limits = thresholds.machine
+    def __init__(self, limits: MemoryCreep.Thresholds) -> None:
         self._short, self._long = (
             GrowthWatch(
-                window=limits.creep_window,
-                blocks=limits.creep_blocks,
-                swing=limits.creep_swing,
-                steady=limits.creep_steady,
-                lasting=limits.creep_lasting,
+                window=limits.window,
+                blocks=limits.blocks,
+                swing=limits.swing,
+                steady=limits.steady,
+                lasting=limits.lasting,
             )
             for _ in range(2)
         )
-        self._factor = limits.creep_long_factor
+        self._factor = limits.long_factor
         self._group: list[float] = []
 
     def observe(self, t: float, value: float) -> Iterator[Growth]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_bytes, format_duration
-from epochal.health.growth import GrowthWatch
+from epochal.health.growth import GrowthThresholds, GrowthWatch
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -36,10 +35,29 @@ class MemoryFull(Rule):
     A full GPU is no fault by itself: allocators keep what they once had.
     """
 
-    name: ClassVar[str] = "memory-full"
-    kinds: ClassVar[frozenset[str]] = frozenset({"system", "gpu"})
-    tells_growth: ClassVar[bool] = True
+    name = "memory-full"
+    group = "memory"
+    kinds = frozenset({"system", "gpu"})
+    tells_growth = True
     release = 3
+
+    class Thresholds(GrowthThresholds):
+        # Three minutes of ten-second records.
+        window: int = 18
+        share: float = 0.01
+        # However often a machine is read, less than this may be one large thing being loaded.
+        lasting_s: float = 150.0
+        # The time in which someone can still save and stop.
+        soon_s: float = 1800.0
+        very_soon_s: float = 300.0
+        # Projections from far below the limit are guesses.
+        from_share: float = 0.5
+        # Linux starts to kill, or to swap, in the last percents of memory. GPUs are filled on
+        # purpose.
+        ram_share: float = 0.95
+        ram_grave: float = 0.98
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -56,21 +74,18 @@ class MemoryFull(Rule):
         watch = self._watches.get(key)
         if watch is None:
             watch = self._watches[key] = self._watch()
-        if (
-            observation.t - self._begun(observation, context)
-            >= self.thresholds.machine.creep_skip_s
-        ):
+        if observation.t - self._begun(observation, context) >= self.thresholds.skip_s:
             watch.push(observation.t, store.used)
         return (self._judge(key, observation, store, watch),)
 
     def _watch(self) -> GrowthWatch:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         return GrowthWatch(
-            window=limits.full_window,
-            blocks=limits.creep_blocks,
-            swing=limits.creep_swing,
-            steady=limits.creep_steady,
-            lasting=limits.creep_lasting,
+            window=limits.window,
+            blocks=limits.blocks,
+            swing=limits.swing,
+            steady=limits.steady,
+            lasting=limits.lasting,
         )
 
     def _begun(self, observation: Observation, context: Context) -> float:
@@ -94,23 +109,20 @@ class MemoryFull(Rule):
     def _judge(
         self, key: str, observation: Observation, store: _Store, watch: GrowthWatch
     ) -> Verdict:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         growth = watch.growth()
-        if growth is None or growth.rise < limits.full_share * store.total:
+        if growth is None or growth.rise < limits.share * store.total:
             self._growing_since.pop(key, None)
-        elif (
-            observation.t - self._growing_since.setdefault(key, growth.since)
-            >= limits.full_lasting_s
-        ):
+        elif observation.t - self._growing_since.setdefault(key, growth.since) >= limits.lasting_s:
             left_s = (store.total - store.used) / growth.per_second
-            if store.share >= limits.full_from_share and left_s <= limits.full_soon_s:
+            if store.share >= limits.from_share and left_s <= limits.soon_s:
                 return self._will_be_full(store, left_s, growth.per_second)
-        if observation.kind == "system" and store.share >= limits.full_ram_share:
+        if observation.kind == "system" and store.share >= limits.ram_share:
             return self._is_full(store)
         return Verdict(store.series, active=False)
 
     def _will_be_full(self, store: _Store, left_s: float, per_second: float) -> Verdict:
-        is_near = left_s <= self.thresholds.machine.full_very_soon_s
+        is_near = left_s <= self.thresholds.very_soon_s
         return Verdict(
             store.series,
             active=True,
@@ -129,7 +141,7 @@ class MemoryFull(Rule):
         )
 
     def _is_full(self, store: _Store) -> Verdict:
-        is_grave = store.share >= self.thresholds.machine.full_ram_grave
+        is_grave = store.share >= self.thresholds.ram_grave
         return Verdict(
             store.series,
             active=True,

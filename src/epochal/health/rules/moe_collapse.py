@@ -6,12 +6,11 @@ from collections import deque
 from collections.abc import Iterable
 from operator import itemgetter
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from epochal.health.experts import is_collapsed, layer_loads
+from epochal.health.experts import CollapseThresholds, is_collapsed, layer_loads
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -26,24 +25,29 @@ class MoeCollapse(Rule):
     Half of the experts idle is a matter of balance; the rest says that it will not mend itself.
     """
 
-    name: ClassVar[str] = "moe-collapse"
-    kinds: ClassVar[frozenset[str]] = frozenset({"moe", "step", "experts"})
-    every_rank: ClassVar[bool] = False
+    name = "moe-collapse"
+    group = "experts"
+    silenced_by = ("nonfinite",)
+    kinds = frozenset({"moe", "step", "experts"})
+    every_rank = False
     patience = 2
     release = 5
     cooldown_steps = 100
 
+    class Thresholds(CollapseThresholds):
+        """What a collapse is: ``moe-imbalance`` is silent for as long as it lasts."""
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self._recent = {
-            name: deque[float](maxlen=thresholds.machine.moe_recent) for name in _FIGURES
-        }
+        self._recent = {name: deque[float](maxlen=thresholds.recent) for name in _FIGURES}
         self._idlest: tuple[str, float] | None = None  # the layer that uses least, and how much
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge by the medians of the last records."""
-        limits = self.thresholds.machine
+        limits = self.thresholds
         if observation.kind == "experts":
             uses = [(load.layer, load.utilization) for load in layer_loads(observation.record)]
             self._idlest = min(uses, key=itemgetter(1), default=None)
@@ -56,7 +60,7 @@ class MoeCollapse(Rule):
             if value is not None and value == value:
                 self._recent[name].append(value)
         use = self._level("expert_utilization")
-        if self._count <= limits.moe_skip or use is None:
+        if self._count <= limits.skip or use is None:
             return
         yield self._judge(use, self._level("load_imbalance"), self._level("router_entropy"))
 
@@ -71,7 +75,7 @@ class MoeCollapse(Rule):
         return median(kept) if len(kept) == kept.maxlen else None
 
     def _judge(self, use: float, imbalance: float | None, entropy: float | None) -> Verdict:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         if not is_collapsed(use, imbalance=imbalance, entropy=entropy, thresholds=limits):
             return Verdict(_SUBJECT, active=False)
         evidence: dict[str, float | int | str] = {"utilization": use}
@@ -82,7 +86,7 @@ class MoeCollapse(Rule):
         if entropy is not None:
             evidence["router_entropy"] = entropy
             parts.append(f"the router's entropy is {100 * entropy:.0f} % of what it could be")
-        if self._idlest is not None and self._idlest[1] < limits.moe_utilization_grave:
+        if self._idlest is not None and self._idlest[1] < limits.utilization_grave:
             evidence["worst_layer"], evidence["worst_utilization"] = self._idlest
         return Verdict(
             _SUBJECT,

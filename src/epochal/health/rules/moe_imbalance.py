@@ -7,16 +7,21 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
-from epochal.health.experts import LayerLoad, Routing, is_collapsed, layer_loads
+from epochal.health.experts import (
+    ImbalanceThresholds,
+    LayerLoad,
+    Routing,
+    is_collapsed,
+    layer_loads,
+)
 from epochal.health.finding import Severity
 from epochal.health.layer_series import named
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
-from epochal.health.thresholds import Thresholds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,23 +46,44 @@ class MoeImbalance(Rule):
     it was speaks where the load does not. All of them are silent in a collapse, which has a rule.
     """
 
-    name: ClassVar[str] = "moe-imbalance"
-    kinds: ClassVar[frozenset[str]] = frozenset({"moe", "step", "experts"})
-    every_rank: ClassVar[bool] = False
+    name = "moe-imbalance"
+    group = "experts"
+    silenced_by = ("nonfinite",)
+    kinds = frozenset({"moe", "step", "experts"})
+    every_rank = False
     patience = 2
     release = 5
     cooldown_steps = 100
 
+    class Thresholds(ImbalanceThresholds):
+        # Once poor, it must fall by a tenth of the bar to be well again, or noise would open it
+        # anew.
+        release_share: float = 0.9
+        utilization: float = 0.8
+        window: int = 50
+        # Nearly twice what it was within a few records, or half as much again in a steady climb.
+        doubling: float = 1.8
+        window_min: int = 20
+        climb: float = 1.5
+        climb_blocks: int = 5
+        # Moves below this imbalance are between one healthy state and another.
+        move_floor: float = 1.8
+        # The balancing loss is at its least when the load is even, and there it is its weight times
+        # the layers: three times the least that was seen is far from even, whatever the weight.
+        aux_factor: float = 3.0
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        limits = thresholds.machine
+        limits = thresholds
         self._routing = Routing()
-        self._recent: deque[float] = deque(maxlen=limits.moe_recent)
-        self._before: deque[float] = deque(maxlen=limits.moe_window)
+        self._recent: deque[float] = deque(maxlen=limits.recent)
+        self._before: deque[float] = deque(maxlen=limits.window)
         self._ails = False
-        self._use: deque[float] = deque(maxlen=limits.moe_recent)
-        self._entropy: deque[float] = deque(maxlen=limits.moe_recent)
-        self._aux: deque[float] = deque(maxlen=limits.moe_window_min)
+        self._use: deque[float] = deque(maxlen=limits.recent)
+        self._entropy: deque[float] = deque(maxlen=limits.recent)
+        self._aux: deque[float] = deque(maxlen=limits.window_min)
         self._least_aux: float | None = None
         self._has_collapsed = False
         self._layers = StreakCounter(needed=3)
@@ -79,7 +105,7 @@ class MoeImbalance(Rule):
             return
         self._routing.learn(observation.values, observation.record, context.config)
         self._count += 1
-        if self._count > self.thresholds.machine.moe_skip:
+        if self._count > self.thresholds.skip:
             yield from self._see_figures({k: v for k, v in found.items() if math.isfinite(v)})
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -113,21 +139,21 @@ class MoeImbalance(Rule):
             use,
             imbalance=_level(self._recent),
             entropy=_level(self._entropy),
-            thresholds=self.thresholds.machine,
+            thresholds=self.thresholds,
         )
         if self._has_collapsed:
             return [Verdict(verdict.subject, active=False) for verdict in verdicts]
         return verdicts
 
     def _see_aux(self, aux: float, *, is_told: bool) -> Verdict:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         self._aux.append(aux)
         least = self._least_aux
-        if len(self._aux) == limits.moe_window_min:
+        if len(self._aux) == limits.window_min:
             usual = median(self._aux)
             self._least_aux = usual if least is None else min(least, usual)
-        level = median(list(self._aux)[-limits.moe_recent :])
-        if is_told or least is None or not 0 < limits.moe_aux_factor * least <= level:
+        level = median(list(self._aux)[-limits.recent :])
+        if is_told or least is None or not 0 < limits.aux_factor * least <= level:
             return Verdict(_AUX_LOSS, active=False)
         return Verdict(
             _AUX_LOSS,
@@ -140,36 +166,36 @@ class MoeImbalance(Rule):
         )
 
     def _see_imbalance(self, imbalance: float) -> Verdict | None:
-        limits = self.thresholds.machine
-        if len(self._recent) == limits.moe_recent and not self._ails:
+        limits = self.thresholds
+        if len(self._recent) == limits.recent and not self._ails:
             # What ails does not become the usual.
             self._before.append(self._recent[0])
         self._recent.append(imbalance)
-        if len(self._recent) < limits.moe_recent:
+        if len(self._recent) < limits.recent:
             return None
         level = median(self._recent)
         poor, grave = self._routing.bars(limits)
         severity: Severity = "error" if level >= grave else "warning"
-        if level >= (poor * limits.moe_imbalance_release if self._ails else poor):
+        if level >= (poor * limits.release_share if self._ails else poor):
             return self._poor(level, severity, f"from {poor:.3g} on it is poor")
-        if len(self._before) < limits.moe_window_min or level < limits.moe_move_floor:
+        if len(self._before) < limits.window_min or level < limits.move_floor:
             return Verdict(_IMBALANCE, active=False)
         usual = median(self._before)
-        if level >= limits.moe_doubling * usual:
+        if level >= limits.doubling * usual:
             return self._poor(level, severity, f"it was {usual:.3g} before")
         if self._climbs():
             return self._poor(level, severity, "it has been rising steadily")
         return Verdict(_IMBALANCE, active=False)
 
     def _climbs(self) -> bool:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         values = [*self._before, *self._recent]
-        if len(self._before) < limits.moe_window:
+        if len(self._before) < limits.window:
             return False
-        size = len(values) // limits.moe_climb_blocks
-        levels = [median(values[n * size : (n + 1) * size]) for n in range(limits.moe_climb_blocks)]
+        size = len(values) // limits.climb_blocks
+        levels = [median(values[n * size : (n + 1) * size]) for n in range(limits.climb_blocks)]
         rises = all(after > before for before, after in pairwise(levels))
-        return rises and levels[-1] >= limits.moe_climb * levels[0]
+        return rises and levels[-1] >= limits.climb * levels[0]
 
     def _poor(self, level: float, severity: Severity, why: str) -> Verdict:
         most = self._routing.largest_imbalance
@@ -188,26 +214,26 @@ class MoeImbalance(Rule):
         )
 
     def _judge_use(self, use: float) -> Verdict:
-        limits = self.thresholds.machine
-        if use >= limits.moe_utilization:
+        limits = self.thresholds
+        if use >= limits.utilization:
             return Verdict(_UTILIZATION, active=False)
         return Verdict(
             _UTILIZATION,
             active=True,
-            severity="error" if use < limits.moe_utilization_grave else "warning",
+            severity="error" if use < limits.utilization_grave else "warning",
             sentence=f"{100 * (1 - use):.0f} % of the experts get no tokens at all.",
-            evidence={"utilization": use, "healthy_from": limits.moe_utilization},
+            evidence={"utilization": use, "healthy_from": limits.utilization},
             advice=_ADVICE,
         )
 
     # -- layer by layer ---------------------------------------------------------------------------
 
     def _see_layers(self, observation: Observation) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         poor, _ = self._routing.bars(limits)
         for load in layer_loads(observation.record):
             self._loads[load.layer] = load
-            is_poor = load.imbalance >= poor or load.utilization < limits.moe_utilization_grave
+            is_poor = load.imbalance >= poor or load.utilization < limits.utilization_grave
             ails = is_poor and not self._has_collapsed
             self._layers.note(load.layer, ails=ails, step=self._step)
         yield from self._layers.verdicts(_layer_subject, self._describe_layers)

@@ -14,7 +14,7 @@ from epochal.health.curve import Curve
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
 _EVERY = 50  # points between two looks at the whole run
@@ -43,8 +43,34 @@ class NeverFell(Rule):
     """
 
     name = "never-fell"
+    group = "loss"
+    silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Nothing learned in three hundred points is long past any warm-up.
+        points: int = 300
+        # A fall is real when it is three standard errors of the difference of two thirds...
+        errors: float = 3.0
+        # ...or when the blocks of the two thirds are so far from one order: ten of ten are 3.8...
+        order: float = 3.3
+        # ...and half a percent, below which nobody would call it one.
+        share: float = 0.005
+        # The level of the first eight points is known to a half or, with slow noise, a whole width.
+        start_widths: float = 3.0
+        # The first point alone: noise is not twice the level, six widths and beyond every later
+        # tail.
+        first_widths: float = 6.0
+        # A warning needs points that leave no room for a fall: of half a percent in six hundred,
+        # of two percent in two thousand. A fine-tuning may well take longer than that to show its
+        # gain.
+        grave: int = 600
+        hidden: float = 0.005
+        long: int = 2000
+        hidden_long: float = 0.02
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -60,7 +86,7 @@ class NeverFell(Rule):
             self._curve, self._fell = curve, context.is_resumed
         if self._fell or curve.count % _EVERY:
             return ()
-        if curve.count < self.thresholds.curves.never_fell_points:
+        if curve.count < self.thresholds.points:
             return ()
         fall = _fall(curve)
         if self._is_real(fall, curve):
@@ -69,39 +95,39 @@ class NeverFell(Rule):
         return (self._verdict(fall, curve),)
 
     def _is_real(self, fall: _Fall, curve: Curve) -> bool:
-        thresholds = self.thresholds.curves
-        least = thresholds.never_fell_share * (abs(fall.first) if curve.lowest > 0 else 0.0)
-        if fall.size > max(thresholds.never_fell_errors * fall.error, least):
+        thresholds = self.thresholds
+        least = thresholds.share * (abs(fall.first) if curve.lowest > 0 else 0.0)
+        if fall.size > max(thresholds.errors * fall.error, least):
             return True
         # Where the first third falls, the fall itself makes the error large; its order stays clear.
-        if fall.first - fall.now > least and fall.order > thresholds.never_fell_order:
+        if fall.first - fall.now > least and fall.order > thresholds.order:
             return True
         # What fell within the first points is seen by the very first ones only. The noise is that
         # of the lower level: taken at the start it would hide a fall by orders of magnitude.
         start = curve.start if curve.start is not None else fall.first
         noise = curve.width_at(min(start, fall.now))
-        bar = max(thresholds.never_fell_start_widths * noise, least)
+        bar = max(thresholds.start_widths * noise, least)
         return start - fall.now > bar or start - _best(curve) > bar or self._is_left(curve, fall)
 
     def _is_left(self, curve: Curve, fall: _Fall) -> bool:
         """Whether the very first point is so high that none since came near it."""
         if curve.first is None or curve.lowest <= 0:
             return False
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         fell = curve.first - fall.now
-        far = fell > thresholds.never_fell_first_widths * curve.width_at(fall.now)
+        far = fell > thresholds.first_widths * curve.width_at(fall.now)
         return far and fell > fall.now and fell > 1.5 * curve.tail_at(fall.now)
 
     def _severity(self, fall: _Fall, curve: Curve) -> Severity:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         if curve.lowest <= 0:
             return "info"
-        hidden = (fall.size + thresholds.never_fell_errors * fall.error) / abs(fall.first)
-        is_sure = hidden < thresholds.never_fell_hidden
-        is_long = curve.count >= thresholds.never_fell_long
-        if is_sure and curve.count >= thresholds.never_fell_grave:
+        hidden = (fall.size + thresholds.errors * fall.error) / abs(fall.first)
+        is_sure = hidden < thresholds.hidden
+        is_long = curve.count >= thresholds.long
+        if is_sure and curve.count >= thresholds.grave:
             return "warning"
-        return "warning" if is_long and hidden < thresholds.never_fell_hidden_long else "info"
+        return "warning" if is_long and hidden < thresholds.hidden_long else "info"
 
     def _verdict(self, fall: _Fall, curve: Curve) -> Verdict:
         first_at, position = curve.blocks[0].first, curve.points[-1][0]

@@ -11,6 +11,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
 # Points: the very start, a level that one batch cannot make, and one that a handful cannot.
@@ -25,21 +26,39 @@ class NoWarmup(Rule):
     """
 
     name = "no-warmup"
+    group = "learning rate"
+    silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False
     patience = 2
     release = 10
 
+    class Thresholds(RuleThresholds):
+        # A first rate this close to the highest one was not warmed up.
+        share: float = 0.9
+        # The shock of cold moments comes at once: within so many points.
+        points: int = 120
+        # A tenth above where it started, and beyond the noise: over five points and over fifteen.
+        # Noise without a shock gets there once in five hundred runs that do not fall at all,
+        # mostly because the three first points happen to be low.
+        rise: float = 0.1
+        widths: tuple[float, float] = (4.0, 3.0)
+        # Norms fall at a healthy start; one that multiplies is a second witness.
+        leap: float = 2.5
+        leap_widths: tuple[float, float] = (3.0, 2.2)
+
+    thresholds: Thresholds
+
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Judge the first points of a run."""
         curve = context.fresh.get("loss")
-        thresholds = self.thresholds.curves
-        if curve is None or curve.count > thresholds.warmup_points or curve.lowest <= 0:
+        thresholds = self.thresholds
+        if curve is None or curve.count > thresholds.points or curve.lowest <= 0:
             return ()
         if curve.count < _FIRST + _NEWEST[0] or context.is_resumed:
             return ()
         rate = context.rate
-        if not rate.began_at_peak(thresholds.warmup_share) or rate.count < curve.count // 2:
+        if not rate.began_at_peak(thresholds.share) or rate.count < curve.count // 2:
             return ()
         values = curve.window(curve.count)
         shock = self._shock(values, context.curves.get("norm"))
@@ -53,15 +72,15 @@ class NoWarmup(Rule):
         Ratios are compared, as noise grows with the level it is noise of. Where the gradient norm
         leapt as well, less of a rise is enough.
         """
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         first = median(values[:_FIRST])
-        usual, witnessed = thresholds.warmup_widths, thresholds.warmup_leap_widths
+        usual, witnessed = thresholds.widths, thresholds.leap_widths
         for points, widths, fewer in zip(_NEWEST, usual, witnessed, strict=True):
             now = median(values[-points:])
-            if len(values) < _FIRST + points or now <= (1 + thresholds.warmup_rise) * first:
+            if len(values) < _FIRST + points or now <= (1 + thresholds.rise) * first:
                 continue
             noise = max(_roughness(values, apart) for apart in (1, min(_APART, points)))
-            if norm is not None and _has_leapt(norm, points, thresholds.warmup_leap):
+            if norm is not None and _has_leapt(norm, points, thresholds.leap):
                 widths = fewer
             if math.log(now) - math.log(first) > widths * noise:
                 return first, now

@@ -11,7 +11,7 @@ from epochal.health.context import Context
 from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 # Series that a watched model has one of for every tensor, and the figures of routers, which are all
 # made of the same logits: one finding for all of them.
@@ -37,11 +37,13 @@ class NonFinite(Rule):
     """
 
     name = "nonfinite"
+    group = "values"
+    silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
     tells_growth = True
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    def __init__(self, thresholds: RuleThresholds) -> None:
         super().__init__(thresholds)
         self._last: dict[str, tuple[float, int | None]] = {}  # the last number, by subject
         self._in_row: dict[str, int] = {}  # records in a row without one, of what ever had none

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_bytes
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.records import Record, finite
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ class OutOfMemory(Rule):
     Said with the first record after it. One that ended the run is told by how the run ended.
     """
 
-    name: ClassVar[str] = "out-of-memory"
-    kinds: ClassVar[frozenset[str]] = frozenset({"event", "step", "metrics", "epoch", "finish"})
-    tells_growth: ClassVar[bool] = True
+    name = "out-of-memory"
+    group = "memory"
+    kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
+    tells_growth = True
 
-    def __init__(self, thresholds: Thresholds) -> None:
+    def __init__(self, thresholds: RuleThresholds) -> None:
         super().__init__(thresholds)
         self._newest: dict[str, Observation] = {}  # by device, what no record has come after
         self._steps: dict[str, tuple[int, int]] = {}

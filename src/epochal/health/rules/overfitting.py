@@ -12,7 +12,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, percent, place, steps_of
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
@@ -33,8 +33,20 @@ class Overfitting(Rule):
     """
 
     name = "overfitting"
+    group = "evaluation"
+    silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Three evaluations above the best one, not two: two happen by chance once in four.
+        evals: int = 3
+        least: int = 5
+        # Their mean above the best mean of as many, by so many steps between evaluations.
+        steps: float = 3.5
+        share: float = 0.015
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -50,7 +62,7 @@ class Overfitting(Rule):
             self._curve, self._evals = curve, []
         position, loss = curve.points[-1]
         self._evals.append(_Eval(position, loss, train.recent_level(_TRAIN_POINTS[train.axis])))
-        if len(self._evals) < self.thresholds.curves.overfitting_least:
+        if len(self._evals) < self.thresholds.least:
             return ()
         best = min(self._evals, key=lambda one: one.loss)
         since = self._evals[self._evals.index(best) + 1 :]
@@ -64,14 +76,14 @@ class Overfitting(Rule):
             self._evals = [one for one in self._evals if one.position < step]
 
     def _is_rising(self, best: _Eval, since: list[_Eval], curve: Curve) -> bool:
-        thresholds = self.thresholds.curves
-        several = thresholds.overfitting_evals
+        thresholds = self.thresholds
+        several = thresholds.evals
         if len(since) < several or since[-1].train > best.train:
             return False
         losses = [one.loss for one in self._evals]
         steps = [abs(b - a) for a, b in pairwise(losses)]
         size = abs(best.loss) if curve.lowest > 0 else curve.highest - curve.lowest
-        bar = max(thresholds.overfitting_steps * median(steps), thresholds.overfitting_share * size)
+        bar = max(thresholds.steps * median(steps), thresholds.share * size)
         # The best of many single evaluations is good luck; the best of their means is not.
         means = [sum(losses[i : i + several]) / several for i in range(len(losses) - several + 1)]
         return means[-1] - min(means) > bar and min(losses[-several:]) - best.loss > bar / 2

@@ -10,7 +10,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import CURVE_KINDS, place, steps_of
 
 
@@ -22,22 +22,36 @@ class Plateau(Rule):
     """
 
     name = "plateau"
+    group = "loss"
+    silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False
     release = 4
 
+    class Thresholds(RuleThresholds):
+        # Two windows of four hundred points, compared; three comparisons in a row, fifty points
+        # apart.
+        window: int = 400
+        every: int = 50
+        checks: int = 3
+        # A fall below a thousandth of the level (or of the range covered) per window is none.
+        share: float = 0.001
+        cooldown: int = 1000
+
+    thresholds: Thresholds
+
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        self.patience = thresholds.curves.plateau_checks
-        self.cooldown_steps = thresholds.curves.plateau_cooldown
+        self.patience = thresholds.checks
+        self.cooldown_steps = thresholds.cooldown
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         curve = context.fresh.get("loss")
-        if curve is None or curve.count % thresholds.plateau_every:
+        if curve is None or curve.count % thresholds.every:
             return ()
-        window = thresholds.plateau_window
+        window = thresholds.window
         if curve.count < 2 * window or curve.start is None or not curve.width:
             return ()
         values = curve.window(2 * window)
@@ -68,7 +82,7 @@ class Plateau(Rule):
         """What noise alone would not do, but no less than a thousandth of what is looked at."""
         size = abs(curve.level or 0.0) if curve.lowest > 0 else curve.highest - curve.lowest
         by_noise = 2 * (curve.width or 0.0) * math.sqrt(2 / window)
-        return max(by_noise, self.thresholds.curves.plateau_share * size)
+        return max(by_noise, self.thresholds.share * size)
 
 
 def _advice(context: Context) -> str:

@@ -12,7 +12,7 @@ from epochal.health.context import Context
 from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent, place, steps_of
 
 _EPOCH = "train/epoch"
@@ -36,15 +36,30 @@ class RepeatedData(Rule):
     """
 
     name = "repeated-data"
+    group = "evaluation"
+    silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics", "epoch"})
     every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Levels of so many points on both sides of an epoch's end: at once, and again where noise
+        # hides a cliff from twenty. A bar is about four standard errors of the difference.
+        points: tuple[int, int] = (20, 60)
+        widths: tuple[float, float] = (1.5, 0.9)
+        # Three epochs over the same text leave stairs of up to a tenth in good fine-tunings.
+        share: float = 0.12
+        # Schedules that cut the rate at an epoch's end cut it by half or more; a smooth one loses
+        # less than a fifth of it within the points looked at.
+        rate_cut: float = 0.7
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._epoch: int | None = None
         self._before: dict[int, _Before] = {}  # by how many points: what is still to be judged
         self._rate: float | None = None  # the learning rate before the end, as far as it is known
-        self._rates: deque[float] = deque(maxlen=thresholds.curves.cliff_points[0])
+        self._rates: deque[float] = deque(maxlen=thresholds.points[0])
         self._boundary = 0
         self._since = 0
 
@@ -83,9 +98,9 @@ class RepeatedData(Rule):
         return epoch >= 1 and (observation.kind == "epoch" if before is None else epoch > before)
 
     def _remember(self, curve: Curve, *, skip: int) -> None:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         self._before.clear()
-        for points, widths in zip(thresholds.cliff_points, thresholds.cliff_widths, strict=True):
+        for points, widths in zip(thresholds.points, thresholds.widths, strict=True):
             if curve.count < 3 * points:
                 continue
             values = curve.window(2 * points + skip)
@@ -107,14 +122,14 @@ class RepeatedData(Rule):
         latest = context.rate.latest
         if self._rate is None or latest is None:
             return False
-        return latest < self.thresholds.curves.cliff_rate_cut * self._rate
+        return latest < self.thresholds.rate_cut * self._rate
 
     def _verdict(self, curve: Curve, side: _Before) -> Verdict:
         before, after = side.level, curve.recent_level(side.points)
         drop = before - after
         size = abs(before) if curve.lowest > 0 else curve.highest - curve.lowest
         bar = max(
-            self.thresholds.curves.cliff_share * size,
+            self.thresholds.share * size,
             side.widths * (curve.width or 0.0),
             3 * side.fall,
         )

@@ -7,15 +7,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers
 from epochal.health.observation import Observation
 from epochal.health.rank_table import RankTable
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
-from epochal.health.thresholds_machine import MachineThresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -37,20 +36,20 @@ class _Equal:
     streak: int = 0
     since: int = 0
 
-    def observe(self, step: int, spread: float, limits: MachineThresholds) -> bool:
+    def observe(self, step: int, spread: float, limits: ReplicaDrift.Thresholds) -> bool:
         """Whether it was the same once and has been apart for several steps."""
-        if self.learned < limits.drift_learn:
+        if self.learned < limits.learn:
             self.learned += 1
-            self.is_equal = self.is_equal and spread <= limits.drift_equal
+            self.is_equal = self.is_equal and spread <= limits.equal
             return False
         if not self.is_equal:
             return False
-        if spread <= limits.drift_apart:
+        if spread <= limits.apart:
             self.streak = 0
             return False
         self.since = step if self.streak == 0 else self.since
         self.streak += 1
-        return self.streak >= limits.drift_lasting
+        return self.streak >= limits.lasting
 
 
 class ReplicaDrift(Rule):
@@ -60,9 +59,25 @@ class ReplicaDrift(Rule):
     others before. Norms that differ from the beginning are those of sharded weights: not judged.
     """
 
-    name: ClassVar[str] = "replica-drift"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
+    name = "replica-drift"
+    group = "layers"
+    silenced_by = ("nonfinite",)
+    kinds = frozenset({"step", "metrics"})
     release = 20
+
+    class Thresholds(RuleThresholds):
+        # What is equal on all ranks by construction (norms after the exchange) differs by rounding.
+        equal: float = 1e-5
+        apart: float = 1e-3
+        learn: int = 5
+        lasting: int = 5
+        # Losses of ranks differ by their data; their means over a window may not. Deviations of a
+        # mean.
+        window: int = 20
+        deviations: float = 8.0
+        share: float = 0.003
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -70,7 +85,7 @@ class ReplicaDrift(Rule):
         self._losses = RankTable()
         self._early: dict[int, list[float]] = {}
         self._recent: dict[int, deque[float]] = {}
-        self._levels: deque[float] = deque(maxlen=thresholds.machine.drift_window)
+        self._levels: deque[float] = deque(maxlen=thresholds.window)
         self._has_shares = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -111,7 +126,7 @@ class ReplicaDrift(Rule):
         spread = (most - least) / scale if scale > 0 else 0.0
         figure = self._norms[name]
         rank, apart = _farthest(row)
-        if not figure.observe(step, spread, self.thresholds.machine):
+        if not figure.observe(step, spread, self.thresholds):
             return Verdict(name, active=False)
         return Verdict(
             name,
@@ -134,14 +149,12 @@ class ReplicaDrift(Rule):
         moves: dict[int, _Move] = {}
         for rank, apart in _apart(row).items():
             early = self._early.setdefault(rank, [])
-            if len(early) < self.thresholds.machine.drift_window:
+            if len(early) < self.thresholds.window:
                 early.append(apart / size)
                 continue
-            recent = self._recent.setdefault(
-                rank, deque(maxlen=self.thresholds.machine.drift_window)
-            )
+            recent = self._recent.setdefault(rank, deque(maxlen=self.thresholds.window))
             recent.append(apart / size)
-            if len(recent) == self.thresholds.machine.drift_window:
+            if len(recent) == self.thresholds.window:
                 moves[rank] = _Move(early, recent)
         # Of two ranks each stands as far from the other: the one above is the one that suffers.
         may_leave = [rank for rank, move in moves.items() if len(row) > 2 or move.size > 0]
@@ -167,10 +180,10 @@ class ReplicaDrift(Rule):
         return level if self._has_shares else 1.0
 
     def _is_far(self, move: _Move) -> bool:
-        limits = self.thresholds.machine
-        least = limits.drift_share * (1.0 if self._has_shares else _mean(self._levels))
+        limits = self.thresholds
+        least = limits.share * (1.0 if self._has_shares else _mean(self._levels))
         is_nearer = abs(move.now) <= abs(move.at_first)
-        return not is_nearer and abs(move.size) > max(limits.drift_deviations * move.stray, least)
+        return not is_nearer and abs(move.size) > max(limits.deviations * move.stray, least)
 
     def _left(self, subject: str, rank: int, move: _Move, size: float) -> Verdict:
         more = "above" if move.now > 0 else "below"
@@ -180,7 +193,7 @@ class ReplicaDrift(Rule):
             active=True,
             sentence=f"Rank {rank} drifts away from the others: its loss is on average "
             f"{format_number(abs(apart))} {more} theirs over the last "
-            f"{self.thresholds.machine.drift_window} records; where it stood at first that would "
+            f"{self.thresholds.window} records; where it stood at first that would "
             f"be {format_number(abs(at_first))}.",
             evidence={"apart": apart, "at_first": at_first, "level": _mean(self._levels)},
             advice=_ADVICE,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_duration
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.series.window import RecentMedian
 
 if TYPE_CHECKING:
@@ -23,8 +23,25 @@ class SilentRun(Rule):
     The clock tells it live; in a finished journal, the telemetry that went on meanwhile.
     """
 
-    name: ClassVar[str] = "silent-run"
-    kinds: ClassVar[frozenset[str]] = frozenset()
+    name = "silent-run"
+    group = "operation"
+    kinds = frozenset()
+
+    class Thresholds(RuleThresholds):
+        # Less is not worth a note.
+        min_s: float = 45.0
+        # Against the usual distance of records, and the longest pause that turned out well.
+        gaps: float = 10.0
+        longest: float = 2.5
+        min_records: int = 10
+        # A first evaluation or save may be silent for minutes, but then the processes work. Where
+        # they do nothing it is a warning at once; where that is not known, or they work, after so
+        # long.
+        warning_s: float = 600.0
+        unknown_s: float = 180.0
+        idle_pct: float = 5.0
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -86,17 +103,17 @@ class SilentRun(Rule):
                 self._use[f"{observation.writer}/{observation.record.get('id', 0)}"] = use
 
     def _judge(self, now: float) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         usual = self._gaps.median()
         if self._last is None or usual is None or self._has_ended:
             return
-        if self._num_records < limits.silent_min_records:
+        if self._num_records < limits.min_records:
             return
         silent_s = now - self._last
         bar = max(
-            limits.silent_min_s,
-            limits.silent_gaps * usual,
-            limits.silent_longest * self._longest,
+            limits.min_s,
+            limits.gaps * usual,
+            limits.longest * self._longest,
         )
         if silent_s <= bar:
             return
@@ -113,13 +130,13 @@ class SilentRun(Rule):
         )
 
     def _warning_s(self) -> float:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         if self._cpu_pct is None and not self._use:
-            return limits.silent_unknown_s
-        return 0.0 if self._is_idle() else limits.silent_warning_s
+            return limits.unknown_s
+        return 0.0 if self._is_idle() else limits.warning_s
 
     def _is_idle(self) -> bool:
-        limit = self.thresholds.machine.silent_idle_pct
+        limit = self.thresholds.idle_pct
         return (self._cpu_pct or 0.0) < limit and max(self._use.values(), default=0.0) < limit
 
     def _machine(self) -> str:

@@ -9,7 +9,7 @@ from epochal.health.context import Context
 from epochal.health.observation import Observation
 from epochal.health.recent import Recent
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 _SUBJECT = "step"
 
@@ -42,9 +42,19 @@ class StepAnomaly(Rule):
     """
 
     name = "step-anomaly"
+    group = "values"
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     tells_growth = True
+
+    class Thresholds(RuleThresholds):
+        # A stride this many times the usual one skipped something.
+        jump: float = 20.0
+        least: int = 20
+        # A loss logged twice at a step may be a correction; at the third time the counter stands.
+        repeats: int = 3
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -58,14 +68,14 @@ class StepAnomaly(Rule):
         """Judge the stride from the last step to this one."""
         if observation.step is None or "loss" not in observation.roles:
             return ()
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         last, self._last = self._last, observation.step
         if last is None:
             return ()
         stride = observation.step - last
         self._repeats = self._repeats + 1 if stride == 0 else 0
-        if stride < 0 or self._repeats >= thresholds.step_repeats:
-            if stride < 0 or self._repeats == thresholds.step_repeats:
+        if stride < 0 or self._repeats >= thresholds.repeats:
+            if stride < 0 or self._repeats == thresholds.repeats:
                 self._returns.note(last, observation.step)
             return (self._backward(),)
         if self._leapt(stride):
@@ -83,11 +93,11 @@ class StepAnomaly(Rule):
                 tally.count = 0
 
     def _leapt(self, stride: int) -> bool:
-        thresholds = self.thresholds.curves
-        if len(self._strides) < thresholds.step_least:
+        thresholds = self.thresholds
+        if len(self._strides) < thresholds.least:
             return False
         usual = max(self._strides.median(), self._strides.highest() / 4)
-        return stride > thresholds.step_jump * usual
+        return stride > thresholds.jump * usual
 
     def _forward(self) -> Verdict:
         usual = self._strides.median()

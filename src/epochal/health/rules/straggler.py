@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.records import finite
 from epochal.series.window import RecentMedian
 
@@ -27,10 +27,22 @@ class Straggler(Rule):
     without them, the duration of its steps.
     """
 
-    name: ClassVar[str] = "straggler"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "phases"})
+    name = "straggler"
+    group = "speed"
+    kinds = frozenset({"step", "phases"})
     patience = 3
     release = 3
+
+    class Thresholds(RuleThresholds):
+        # Ranks on equal machines differ by a few percent; all wait for the slowest at every step.
+        share: float = 1.2
+        window: int = 20
+        phases: int = 5  # each the mean of fifty steps
+        min: int = 10
+        # And the slowest must stand out from how much the others differ among themselves.
+        deviations: float = 4.0
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -42,15 +54,15 @@ class Straggler(Rule):
         work_ms = self._work_ms(observation)
         if work_ms is None or observation.rank < 0:
             return ()
-        limits = self.thresholds.machine
+        limits = self.thresholds
         ranks, counts = self._work[observation.kind], self._counts[observation.kind]
         if observation.rank not in ranks:
             is_phases = observation.kind == "phases"
-            size = limits.straggler_phases if is_phases else limits.straggler_window
+            size = limits.phases if is_phases else limits.window
             ranks[observation.rank] = RecentMedian(size)
         ranks[observation.rank].push(work_ms)
         count = counts[observation.rank] = counts.get(observation.rank, 0) + 1
-        every = limits.straggler_min if observation.kind == "step" else 1
+        every = limits.min if observation.kind == "step" else 1
         # Phases are means over many steps already, and the surer of the two.
         if count % every or (observation.kind == "step" and self._work["phases"]):
             return ()
@@ -76,11 +88,11 @@ class Straggler(Rule):
         return wall_ms - observation.values.get(_SYNC, 0.0)
 
     def _judge(self, rank: int, levels: Mapping[int, float]) -> Verdict:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         others = [level for other, level in levels.items() if other != rank]
         usual, own = median(others), levels[rank]
         spread = median(abs(level - usual) for level in others)
-        bar = max(limits.straggler_share * usual, usual + limits.straggler_deviations * spread)
+        bar = max(limits.share * usual, usual + limits.deviations * spread)
         subject = f"rank {rank}"
         if usual <= 0 or own <= bar:
             return Verdict(subject, active=False)

@@ -6,12 +6,12 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_count
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -37,15 +37,35 @@ class ThroughputDrop(Rule):
     and saving neither count as a drop nor teach one.
     """
 
-    name: ClassVar[str] = "throughput-drop"
-    kinds: ClassVar[frozenset[str]] = frozenset({"step", "metrics"})
-    tells_growth: ClassVar[bool] = True
-    every_rank: ClassVar[bool] = False
+    name = "throughput-drop"
+    group = "speed"
+    kinds = frozenset({"step", "metrics"})
+    tells_growth = True
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Compilation, caches and the first full queue of a GPU make the first records untypical.
+        skip: int = 5
+        # Thirty records give a median that strays by a quarter of a deviation.
+        baseline_min: int = 30
+        baseline: int = 400
+        # A fifth less costs an hour in five, and is beyond what clocks and batches vary by.
+        share: float = 0.8
+        # A background save slows a run for ten or twenty seconds; half a minute is no longer one.
+        recent_s: float = 30.0
+        # Slow loggers: so many records in a row, since an evaluation slows one or two.
+        recent_min: int = 3
+        # Of a long stretch three quarters must be slow, of a short one all.
+        slow_share: float = 0.75
+        # Once open, it is over when less than this share is slow.
+        release_share: float = 0.4
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
         self._source = ""
-        self._usual: deque[float] = deque(maxlen=thresholds.machine.throughput_baseline)
+        self._usual: deque[float] = deque(maxlen=thresholds.baseline)
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
@@ -56,7 +76,7 @@ class ThroughputDrop(Rule):
         if value is None:
             return
         self._skipped += 1
-        if self._skipped <= self.thresholds.machine.throughput_skip:
+        if self._skipped <= self.thresholds.skip:
             return
         self._push(_Speed(observation.t, observation.step, value, value < self._bar))
         if self._median > 0:
@@ -114,15 +134,14 @@ class ThroughputDrop(Rule):
     # -- what is usual ----------------------------------------------------------------------------
 
     def _push(self, speed: _Speed) -> None:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         self._recent.append(speed)
         self._num_slow += speed.is_slow
         while (
-            len(self._recent) > limits.throughput_recent_min
-            and self._recent[0].t < speed.t - limits.throughput_recent_s
+            len(self._recent) > limits.recent_min and self._recent[0].t < speed.t - limits.recent_s
         ):
             self._retire(self._recent.popleft())
-        if self._median == 0 and len(self._recent) > limits.throughput_baseline_min:
+        if self._median == 0 and len(self._recent) > limits.baseline_min:
             self._retire(self._recent.popleft())
 
     def _retire(self, old: _Speed) -> None:
@@ -131,7 +150,7 @@ class ThroughputDrop(Rule):
             return
         self._usual.append(old.value)
         self._admitted += 1
-        enough = len(self._usual) >= self.thresholds.machine.throughput_baseline_min
+        enough = len(self._usual) >= self.thresholds.baseline_min
         if enough and (self._median == 0 or self._admitted % _REFRESH_EVERY == 0):
             self._learn()
 
@@ -140,18 +159,18 @@ class ThroughputDrop(Rule):
         self._median = ordered[len(ordered) // 2]
         # Three records in a row below their fiftieth part are no chance, however wide the noise.
         rare = ordered[len(ordered) // 50]
-        self._bar = min(self.thresholds.machine.throughput_share * self._median, rare)
+        self._bar = min(self.thresholds.share * self._median, rare)
 
     # -- the verdict ------------------------------------------------------------------------------
 
     def _verdict(self) -> Verdict:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         count, share = len(self._recent), self._num_slow / len(self._recent)
         if self._is_down:
-            self._is_down = share >= limits.throughput_release_share
+            self._is_down = share >= limits.release_share
         elif self._has_lasted():
-            is_long = count >= 2 * limits.throughput_recent_min
-            self._is_down = share >= (limits.throughput_slow_share if is_long else 1.0)
+            is_long = count >= 2 * limits.recent_min
+            self._is_down = share >= (limits.slow_share if is_long else 1.0)
         if not self._is_down:
             self._since = None
             return Verdict(self._source, active=False)
@@ -170,11 +189,11 @@ class ThroughputDrop(Rule):
         return since
 
     def _has_lasted(self) -> bool:
-        limits = self.thresholds.machine
-        if len(self._recent) < limits.throughput_recent_min:
+        limits = self.thresholds
+        if len(self._recent) < limits.recent_min:
             return False
         spans = self._recent[-1].t - self._recent[0].t
-        return spans >= 0.5 * limits.throughput_recent_s
+        return spans >= 0.5 * limits.recent_s
 
     def _described(self, since: int) -> Verdict:
         slow = sorted(speed.value for speed in self._recent if speed.is_slow)

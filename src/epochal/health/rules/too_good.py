@@ -18,7 +18,7 @@ from epochal.health.evaluations import (
 )
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 from epochal.health.words import percent
 
 _ADVICE = (
@@ -40,8 +40,27 @@ class TooGood(Rule):
     """
 
     name = "too-good"
+    group = "evaluation"
+    silenced_by = ("nonfinite",)
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Next to perfect at the first evaluation, within so many steps, or at any of the first
+        # within fewer: a small network needs some hundred to know digits that well.
+        steps: int = 500
+        at_once: int = 100
+        accuracy: float = 0.99
+        # After an epoch, of whatever length, digits are known to 99 % too.
+        epoch: float = 0.999
+        loss: float = 0.02
+        # A loss that falls fiftyfold evenly on a log scale is seven times as high halfway.
+        halfway: float = 3.0
+        # An evaluation of an unknown kind of loss must be this far below the training itself.
+        of_train: float = 0.1
+        evals: int = 3
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -59,7 +78,7 @@ class TooGood(Rule):
             if not math.isfinite(value) or (name != loss_name and not is_accuracy(name)):
                 continue
             self._counts[name] += 1
-            if self._counts[name] > self.thresholds.curves.too_good_evals:
+            if self._counts[name] > self.thresholds.evals:
                 continue
             steps = _steps_so_far(observation, context)
             if name == loss_name:
@@ -73,17 +92,17 @@ class TooGood(Rule):
         return verdicts
 
     def _is_early(self, name: str, steps: int | None, *, is_loss: bool) -> bool:
-        thresholds = self.thresholds.curves
-        if steps is not None and steps <= thresholds.too_good_at_once:
+        thresholds = self.thresholds
+        if steps is not None and steps <= thresholds.at_once:
             return True
         # The training loss itself tells whether a loss took its time.
         counts = is_loss or self._counts[name] == 1
-        return counts and (steps is None or steps <= thresholds.too_good_steps)
+        return counts and (steps is None or steps <= thresholds.steps)
 
     def _accuracy(self, name: str, accuracy: float | None, steps: int | None) -> Verdict:
-        thresholds = self.thresholds.curves
+        thresholds = self.thresholds
         # Of an epoch nobody knows how many steps it has.
-        least = thresholds.too_good_accuracy if steps is not None else thresholds.too_good_epoch
+        least = thresholds.accuracy if steps is not None else thresholds.epoch
         if accuracy is None or accuracy < least:
             return Verdict(name, False)
         return Verdict(
@@ -101,15 +120,12 @@ class TooGood(Rule):
         if train is None or train.start is None or train.start <= 0 or train.lowest <= 0:
             return Verdict(name, False)
         start = min(train.start, train.start if train.first is None else train.first)
-        thresholds = self.thresholds.curves
-        bar = thresholds.too_good_loss * start
+        thresholds = self.thresholds
+        bar = thresholds.loss * start
         if value > bar or train.points[-1][1] > start or self._took_its_time(train, value):
             return Verdict(name, False)
         now = train.recent_level(10)
-        if (
-            not _is_cross_entropy(observation, context)
-            and value > thresholds.too_good_of_train * now
-        ):
+        if not _is_cross_entropy(observation, context) and value > thresholds.of_train * now:
             return Verdict(name, False)
         return Verdict(
             name,
@@ -132,7 +148,7 @@ class TooGood(Rule):
             return False
         now = train.recent_level(10)
         halfway = train.blocks[(len(train.blocks) - 1) // 2].level
-        return halfway > self.thresholds.curves.too_good_halfway * now and value > now / 10
+        return halfway > self.thresholds.halfway * now and value > now / 10
 
 
 def _steps_so_far(observation: Observation, context: Context) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.layer_series import (
@@ -17,7 +17,7 @@ from epochal.health.layer_series import (
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -33,13 +33,31 @@ class UpdateRatio(Rule):
     where the others move. A layer without any gradient is left to the rule on dead layers.
     """
 
-    name: ClassVar[str] = "update-ratio"
-    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
-    every_rank: ClassVar[bool] = False
+    name = "update-ratio"
+    group = "layers"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # About 1e-3 is the textbook figure. Adam's first thousand steps reach several percent.
+        high: float = 0.1
+        low: float = 1e-5
+        # A single layer may lag far behind the others, with a rate that falls from layer to layer.
+        layer_low: float = 2e-6
+        # The first steps of a warm-up are small in every run.
+        skip_steps: int = 50
+        samples: int = 5
+        # Biases and scales start near zero, where any step is large against the norm.
+        min_norm_share: float = 0.02
+        # At the end of a schedule updates are small on purpose.
+        lr_share: float = 0.3
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
-        needed = thresholds.machine.update_samples
+        needed = thresholds.samples
         self._large = StreakCounter(needed=needed)
         self._small = StreakCounter(needed=needed)
         self._lagging = StreakCounter(needed=needed)
@@ -60,7 +78,7 @@ class UpdateRatio(Rule):
         self._step, self._ratios = observation.step, ratios
         weighty = self._weighty(ratios, WEIGHT_NORMS.of(observation.values))
         for layer in ratios:
-            ails = layer in weighty and ratios[layer] > self.thresholds.machine.update_ratio_high
+            ails = layer in weighty and ratios[layer] > self.thresholds.high
             self._large.note(layer, ails=ails, step=self._step)
         yield from self._large.verdicts(UPDATE_RATIOS.name, self._describe_large)
         yield from self._judge_small(observation, lr, context)
@@ -74,18 +92,18 @@ class UpdateRatio(Rule):
     def _judge_small(
         self, observation: Observation, lr: float | None, context: Context
     ) -> Iterable[Verdict]:
-        limits = self.thresholds.machine
+        limits = self.thresholds
         moving = {layer: ratio for layer, ratio in self._ratios.items() if ratio > 0}
-        begun = self._step - (context.first_step or 0) >= limits.update_skip_steps
+        begun = self._step - (context.first_step or 0) >= limits.skip_steps
         if not moving or not begun:
             return
         self._usual = median(moving.values())
-        is_small = self._usual < limits.update_ratio_low
+        is_small = self._usual < limits.low
         self._small.note(_ALL, ails=is_small and self._is_near_peak(lr), step=self._step)
         yield from self._small.verdicts(str, self._describe_small)
         gradients = GRADIENT_NORMS.of(observation.values)
         for layer, ratio in moving.items():
-            lags = not is_small and ratio < limits.update_ratio_layer_low
+            lags = not is_small and ratio < limits.layer_low
             ails = lags and gradients.get(layer, 1.0) > 0
             self._lagging.note(layer, ails=ails, step=self._step)
         yield from self._lagging.verdicts(UPDATE_RATIOS.name, self._describe_lag)
@@ -94,7 +112,7 @@ class UpdateRatio(Rule):
         """The layers whose norm is large enough to measure an update by."""
         if not norms:
             return {layer for layer in ratios if not layer.endswith("bias")}
-        bar = self.thresholds.machine.update_min_norm_share * max(norms.values())
+        bar = self.thresholds.min_norm_share * max(norms.values())
         return {
             layer for layer in ratios if norms.get(layer, bar) >= bar and not layer.endswith("bias")
         }
@@ -102,7 +120,7 @@ class UpdateRatio(Rule):
     def _is_near_peak(self, lr: float | None) -> bool:
         if lr is None:
             return False
-        return lr >= self.thresholds.machine.update_lr_share * self._peak_lr > 0
+        return lr >= self.thresholds.lr_share * self._peak_lr > 0
 
     def _describe_large(self, layers: Sequence[str]) -> Verdict:
         since, ratio = self._large.since(layers[0]), self._ratios.get(layers[0], 0.0)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from epochal.format import format_number
 from epochal.health.layer_series import WEIGHT_NORMS, may_hold_layers, named
@@ -14,7 +14,7 @@ from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.streak_counter import StreakCounter
 from epochal.health.strides import PACES, StridedPast
-from epochal.health.thresholds import Thresholds
+from epochal.health.thresholds import RuleThresholds
 
 if TYPE_CHECKING:
     from epochal.health.context import Context
@@ -44,9 +44,25 @@ class WeightNorm(Rule):
     Norms that start near zero (biases, zero-initialised branches) are judged from where they get.
     """
 
-    name: ClassVar[str] = "weight-norm"
-    kinds: ClassVar[frozenset[str]] = frozenset({"metrics", "step"})
-    every_rank: ClassVar[bool] = False
+    name = "weight-norm"
+    group = "layers"
+    silenced_by = ("nonfinite", "divergence")
+    kinds = frozenset({"metrics", "step"})
+    every_rank = False
+
+    class Thresholds(RuleThresholds):
+        # Watched steps; weights of a healthy run grow like a root of time, ever slower.
+        window: int = 6
+        # Doubling within a window, without slowing down, is not.
+        growth: float = 2.0
+        # While the rate still rises, weights leave their initial size faster and faster.
+        growth_warmup: float = 3.0
+        # A quarter of what it was, and still falling: decay has won over learning.
+        fall: float = 0.25
+        # Norms that began this far below their later size were not initialised to mean anything.
+        from_share: float = 0.05
+
+    thresholds: Thresholds
 
     def __init__(self, thresholds: Thresholds) -> None:
         super().__init__(thresholds)
@@ -97,13 +113,13 @@ class WeightNorm(Rule):
 
     def _bar(self, step: int) -> float:
         largest = self._largest.get(step, self._largest[self._step])
-        return self.thresholds.machine.weight_from_share * largest
+        return self.thresholds.from_share * largest
 
     def _judge(self, name: str, norm: float, *, is_whole: bool, warms_up: bool) -> None:
-        limits = self.thresholds.machine
-        past = self._pasts.setdefault(name, StridedPast(limits.weight_window))
+        limits = self.thresholds
+        past = self._pasts.setdefault(name, StridedPast(limits.window))
         peak = self._peaks[name] = max(self._peaks.get(name, 0.0), norm)
-        factor = limits.weight_growth_warmup if warms_up else limits.weight_growth
+        factor = limits.growth_warmup if warms_up else limits.growth
         for pace, points in past.push(self._step, norm):
             step, before = points[0]
             values = [value for _, value in points]
@@ -112,7 +128,7 @@ class WeightNorm(Rule):
             if before > bar and _keeps_growing(values, factor):
                 self._found[name, pace] = "growing"
                 self._moves[name] = _Move(step, before, norm)
-            elif bar < peak and norm <= limits.weight_fall * peak and _keeps_falling(values):
+            elif bar < peak and norm <= limits.fall * peak and _keeps_falling(values):
                 self._found[name, pace] = "fading"
                 self._moves[name] = _Move(step, peak, norm)
         found = {self._found.get((name, pace)) for pace in PACES}
