@@ -10,7 +10,7 @@ import pytest
 
 from epochal.console.printer import Console
 from epochal.format import format_duration
-from epochal.run.pace import Pace, Totals
+from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.server.epochs import epochs_of
 from epochal.server.rows import run_row
 from epochal.store.local import load_run
@@ -24,7 +24,7 @@ class Training:
     def __init__(self, root: Path, **totals: Any) -> None:
         self.shown = io.StringIO()
         self.journal = Journal(root, totals=totals)
-        self.pace = Pace(
+        self.pace = ProgressEstimator(
             Console(self.shown), Totals(**totals), name="x", clock=lambda: self.journal.t
         )
 

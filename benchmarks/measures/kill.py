@@ -23,7 +23,7 @@ START_LIMIT_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ProgressEstimator:
     """Slow paces are where buffers lose everything; being idle, they run side by side."""
 
     label: str
@@ -103,15 +103,19 @@ def work(
             time.sleep(max(0.0, begun + step * period_s - time.perf_counter()))
 
 
-def _paces(*, quick: bool) -> tuple[Pace, ...]:
+def _paces(*, quick: bool) -> tuple[ProgressEstimator, ...]:
     return (
-        Pace("2 steps/s", 2, 1, 6 if quick else 20, 1, side_by_side=True),
-        Pace("100 steps/s", 100, 10, 1.5 if quick else 3, 1 if quick else 2, side_by_side=quick),
-        Pace("unthrottled", None, 10, 0.5 if quick else 1, 1 if quick else 2, side_by_side=quick),
+        ProgressEstimator("2 steps/s", 2, 1, 6 if quick else 20, 1, side_by_side=True),
+        ProgressEstimator(
+            "100 steps/s", 100, 10, 1.5 if quick else 3, 1 if quick else 2, side_by_side=quick
+        ),
+        ProgressEstimator(
+            "unthrottled", None, 10, 0.5 if quick else 1, 1 if quick else 2, side_by_side=quick
+        ),
     )
 
 
-def _one(stage: Stage, entrant: Entrant, pace: Pace) -> Loss | None:
+def _one(stage: Stage, entrant: Entrant, pace: ProgressEstimator) -> Loss | None:
     """Log, kill, read back; nothing when the contender could not log at all."""
     if entrant.name in stage.failures:
         return None

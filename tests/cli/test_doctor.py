@@ -9,7 +9,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.companion.diagnosis import Diagnosis
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 
 
 def record(folder: Path, losses: list[float]) -> None:
@@ -112,7 +112,7 @@ def test_the_list_and_the_doctor_count_alike(
     for step in range(40):
         run.log({"loss": math.nan if step == 20 else 1.0}, step=step)
     run.finish("failed", reason="ValueError: x")
-    Diagnosis(charge_of(run.dir)).go_on()
+    Diagnosis(companion_config(run.dir)).go_on()
     assert main(["--dir", str(tmp_path), "doctor", "a", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["errors"] == 2
     main(["--dir", str(tmp_path), "ls", "errors == 2"])

@@ -6,7 +6,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.companion.own_journal import OwnJournal
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.store.journals import Journal
 
 
@@ -14,7 +14,7 @@ def test_show_tells_what_the_companion_saw(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Journal(tmp_path).metrics(1, loss=2.0)
-    beside = OwnJournal(charge_of(run.folder.path))
+    beside = OwnJournal(companion_config(run.folder.path))
     beside.event("hardware", text="2x H200")
     for cost in (0.2, 0.4):
         beside.write("system", {"epochal_cpu_pct": cost})

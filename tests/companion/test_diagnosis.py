@@ -11,7 +11,7 @@ from epochal.health.finding import Finding
 from epochal.journal.layout import FINDINGS, RunFolder
 from epochal.journal.reader import read_journal
 from epochal.run.run import Run
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 
 
 def started(folder: Path) -> Run:
@@ -28,7 +28,7 @@ def findings_of(run: Run) -> list[dict[str, Any]]:
 
 def test_a_loss_that_is_no_number_is_found_with_the_record_that_says_so(tmp_path: Path) -> None:
     run = started(tmp_path)
-    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis = Diagnosis(companion_config(run.dir))
     run.log({"loss": 2.0}, step=1)
     diagnosis.look()
     assert findings_of(run) == []
@@ -42,9 +42,9 @@ def test_a_loss_that_is_no_number_is_found_with_the_record_that_says_so(tmp_path
 def test_a_companion_that_was_started_again_writes_nothing_twice(tmp_path: Path) -> None:
     run = started(tmp_path)
     run.log({"loss": math.nan}, step=1)
-    Diagnosis(charge_of(run.dir)).look()
+    Diagnosis(companion_config(run.dir)).look()
     told: list[Finding] = []
-    again = Diagnosis(charge_of(run.dir), on_finding=told.append)
+    again = Diagnosis(companion_config(run.dir), on_finding=told.append)
     again.look()
     run.finish()
     assert again.go_on() is False
@@ -54,7 +54,7 @@ def test_a_companion_that_was_started_again_writes_nothing_twice(tmp_path: Path)
 
 def test_at_the_end_what_is_open_is_said_as_far_as_it_came(tmp_path: Path) -> None:
     run = started(tmp_path)
-    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis = Diagnosis(companion_config(run.dir))
     for step in range(6):
         run.log({"loss": math.nan if step > 1 else 1.0}, step=step)
     diagnosis.look()
@@ -69,7 +69,7 @@ def test_at_the_end_what_is_open_is_said_as_far_as_it_came(tmp_path: Path) -> No
 def test_the_end_of_a_run_is_told(tmp_path: Path) -> None:
     run = started(tmp_path)
     ends: list[dict[str, Any]] = []
-    diagnosis = Diagnosis(charge_of(run.dir), on_finish=ends.append)
+    diagnosis = Diagnosis(companion_config(run.dir), on_finish=ends.append)
     run.log({"loss": 1.0})
     run.finish("failed", reason="no more data")
     diagnosis.go_on()
@@ -90,7 +90,7 @@ def test_changes_of_phase_are_events(tmp_path: Path) -> None:
     for step in range(300):
         run.log({"loss": 10.0 * 0.99**step}, step=step)
     run.finish()
-    Diagnosis(charge_of(run.dir)).go_on()
+    Diagnosis(companion_config(run.dir)).go_on()
     assert phases_of(run) == [("warm-up", 0, None), ("converging", 99, None)]
 
 
@@ -99,7 +99,7 @@ def test_epochs_have_phases_too(tmp_path: Path) -> None:
     for epoch in range(1, 151):
         run.log_epoch(epoch, duration_s=1.0, metrics={"loss": 10.0 * 0.99**epoch}, total=150)
     run.finish()
-    Diagnosis(charge_of(run.dir)).go_on()
+    Diagnosis(companion_config(run.dir)).go_on()
     assert phases_of(run) == [("warm-up", None, 1), ("converging", None, 100)]
 
 
@@ -109,15 +109,15 @@ def test_a_short_run_has_no_phase(tmp_path: Path, count: int) -> None:
     for epoch in range(1, count + 1):
         run.log_epoch(epoch, duration_s=1.0, metrics={"loss": 1.0 / epoch}, total=40)
     run.finish()
-    Diagnosis(charge_of(run.dir)).go_on()
+    Diagnosis(companion_config(run.dir)).go_on()
     assert phases_of(run) == []
 
 
 def test_telemetry_of_another_node_belongs_to_the_rank_it_sits_beside(tmp_path: Path) -> None:
     run = started(tmp_path)
-    beside = OwnJournal(charge_of(run.dir, node="there", rank=8))
+    beside = OwnJournal(companion_config(run.dir, node="there", rank=8))
     beside.event("hardware", text="x")
-    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis = Diagnosis(companion_config(run.dir))
     diagnosis.look()
     run.finish()
     assert diagnosis.ranks == {0, 8}
@@ -128,7 +128,7 @@ def test_a_number_that_is_none_is_found_in_a_flood(tmp_path: Path) -> None:
     for step in range(20_000):
         run.log({"loss": math.inf if step == 17_321 else 1.0}, step=step)
     run.finish()
-    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis = Diagnosis(companion_config(run.dir))
     while diagnosis.go_on():
         pass
     opened = next(found for found in findings_of(run) if found["rule"] == "nonfinite")
@@ -137,13 +137,13 @@ def test_a_number_that_is_none_is_found_in_a_flood(tmp_path: Path) -> None:
 
 def test_records_of_several_writers_are_judged_in_the_order_of_their_times(tmp_path: Path) -> None:
     run = started(tmp_path)
-    beside = OwnJournal(charge_of(run.dir, node="there", rank=8))
+    beside = OwnJournal(companion_config(run.dir, node="there", rank=8))
     for step in range(3):
         run.log({"loss": 1.0}, step=step)
         beside.event("hardware", text=str(step))
     seen: list[tuple[str, float]] = []
     diagnosis = Diagnosis(
-        charge_of(run.dir),
+        companion_config(run.dir),
         on_records=lambda writer, records: seen.extend((writer, one["t"]) for one in records),
     )
     diagnosis.look()
@@ -156,7 +156,7 @@ def test_a_journal_that_became_shorter_is_recorded(tmp_path: Path) -> None:
     run = started(tmp_path)
     for step in range(100):
         run.log({"loss": 1.0}, step=step)
-    diagnosis = Diagnosis(charge_of(run.dir))
+    diagnosis = Diagnosis(companion_config(run.dir))
     diagnosis.look()
     path = run.dir / "journal" / "loop.0001.0000.jsonl"
     text = path.read_bytes()

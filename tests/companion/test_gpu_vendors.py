@@ -10,7 +10,7 @@ from epochal.telemetry.apple import AppleSource
 from epochal.telemetry.gpu import GpuSource
 from epochal.telemetry.used import UsedGpus
 from tests.doubles.amd_sysfs import ACCELERATOR, ACCELERATOR_ID, GAMING_ID, AmdSysfs
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.doubles.ioreg import GIB, Ioreg
 from tests.doubles.journals import of_kind
 
@@ -23,8 +23,8 @@ class Watch:
     def __init__(self, folder: Path, gpus: GpuSource) -> None:
         self.now_s = 1000.0
         self.telemetry = Telemetry(
-            charge_of(folder),
-            OwnJournal(charge_of(folder)),
+            companion_config(folder),
+            OwnJournal(companion_config(folder)),
             gpus=gpus,
             used=UsedGpus([model.id for model in gpus.gpu_models()]),
             own_pids=lambda: {RUN_PID},

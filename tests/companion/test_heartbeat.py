@@ -8,7 +8,7 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
 from epochal.records import HEARTBEAT_EVERY_S
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 
 
 class Clock:
@@ -28,7 +28,7 @@ def _beats(folder: Path) -> list[float]:
 def test_a_companion_with_nothing_to_say_beats_every_half_minute(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
     clock = Clock()
-    heartbeat = Heartbeat(OwnJournal(charge_of(run.dir), clock=clock))
+    heartbeat = Heartbeat(OwnJournal(companion_config(run.dir), clock=clock))
     for _ in range(120):
         clock.now_s += LOOK_EVERY_S
         heartbeat.look()
@@ -39,7 +39,7 @@ def test_a_companion_with_nothing_to_say_beats_every_half_minute(tmp_path: Path)
 def test_what_a_companion_writes_anyway_is_a_heartbeat(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
     clock = Clock()
-    journal = OwnJournal(charge_of(run.dir), clock=clock)
+    journal = OwnJournal(companion_config(run.dir), clock=clock)
     heartbeat = Heartbeat(journal)
     for _ in range(60):
         clock.now_s += 10.0
@@ -51,7 +51,7 @@ def test_what_a_companion_writes_anyway_is_a_heartbeat(tmp_path: Path) -> None:
 
 def test_a_heartbeat_is_no_series_and_no_entry(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
-    journal = OwnJournal(charge_of(run.dir))
+    journal = OwnJournal(companion_config(run.dir))
     journal.write("heartbeat", {})
     run.finish()
     view = epochal.load(run.dir).view

@@ -5,7 +5,7 @@ from pathlib import Path
 from epochal.companion.own_journal import OwnJournal
 from epochal.journal.layout import PartName, RunFolder, write_json
 from epochal.segments.finished import sealable_parts
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.doubles.journals import records
 
 
@@ -13,7 +13,7 @@ def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(
     tmp_path: Path,
 ) -> None:
     write_json(tmp_path / "run.json", {"id": "abc", "name": "a", "project": "p"})
-    journal = OwnJournal(charge_of(tmp_path, rank=8))
+    journal = OwnJournal(companion_config(tmp_path, rank=8))
     assert RunFolder(tmp_path).parts() == []
     journal.event("hardware", text="x")
     header, event = records(tmp_path)
@@ -22,7 +22,7 @@ def test_the_file_begins_like_every_other_and_is_made_with_the_first_record(
 
 
 def test_a_closed_file_can_be_sealed_by_the_process_that_wrote_it(tmp_path: Path) -> None:
-    journal = OwnJournal(charge_of(tmp_path))
+    journal = OwnJournal(companion_config(tmp_path))
     journal.event("a")
     assert sealable_parts(RunFolder(tmp_path)) == []
     journal.close()
@@ -30,7 +30,7 @@ def test_a_closed_file_can_be_sealed_by_the_process_that_wrote_it(tmp_path: Path
 
 
 def test_after_closing_it_goes_on_in_the_next_part(tmp_path: Path) -> None:
-    journal = OwnJournal(charge_of(tmp_path))
+    journal = OwnJournal(companion_config(tmp_path))
     for name in ("a", "b"):
         journal.event(name)
         journal.close()
@@ -39,7 +39,7 @@ def test_after_closing_it_goes_on_in_the_next_part(tmp_path: Path) -> None:
 
 def test_a_run_that_was_deleted_is_not_brought_back(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    journal = OwnJournal(charge_of(folder))
+    journal = OwnJournal(companion_config(folder))
     journal.event("a")
     shutil.rmtree(folder)
     journal.event("b")

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from epochal.companion.bell import Bell
 from epochal.companion.parent import ParentWatch
+from epochal.companion.waker import Waker
 from epochal.journal.process import process_identity
 
 
@@ -44,13 +44,13 @@ def test_without_descriptors_the_number_and_start_time_tell(
 
 def test_a_knock_ends_the_sleep_and_a_closed_line_is_silent() -> None:
     read, write = os.pipe()
-    bell = Bell(None, knocks=read)
-    assert not bell.wait(0)
+    waker = Waker(None, knocks=read)
+    assert not waker.wait(0)
     os.write(write, b"\n")
-    assert bell.wait(30)
-    assert not bell.wait(0)
+    assert waker.wait(30)
+    assert not waker.wait(0)
     os.close(write)
-    assert bell.wait(30)
-    assert not bell.wait(0)
-    bell.close()
+    assert waker.wait(30)
+    assert not waker.wait(0)
+    waker.close()
     os.close(read)

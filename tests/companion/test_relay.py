@@ -10,7 +10,7 @@ from epochal.companion.own_journal import OwnJournal
 from epochal.companion.relay import Relay
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.process import process_identity
-from tests.doubles.companions import charge_of, wait_for_the_end
+from tests.doubles.companions import companion_config, wait_for_the_end
 from tests.doubles.journals import of_kind
 from tests.doubles.scripts import run_folder, run_script
 
@@ -68,7 +68,7 @@ def test_a_sink_that_hangs_holds_finish_no_longer_than_it_may(tmp_path: Path) ->
 
 
 def test_a_run_without_sinks_has_none_loaded(tmp_path: Path) -> None:
-    relay = Relay(RunFolder(tmp_path), OwnJournal(charge_of(tmp_path)))
+    relay = Relay(RunFolder(tmp_path), OwnJournal(companion_config(tmp_path)))
     relay.look()
     relay.finish()
     assert not relay.go_on()
@@ -79,7 +79,7 @@ def test_while_another_process_sends_the_relay_waits(tmp_path: Path) -> None:
     other = process_identity(1)
     kept = {"v": 1, "report_to": ["json_log"], "sinks": {"json_log": {"owner": other}}}
     write_json(tmp_path / "sinks.json", kept)
-    relay = Relay(RunFolder(tmp_path), OwnJournal(charge_of(tmp_path)))
+    relay = Relay(RunFolder(tmp_path), OwnJournal(companion_config(tmp_path)))
     relay.finish()
     assert not relay.is_busy
     assert relay.left() == "not sent to json_log: another process was sending"
@@ -87,7 +87,7 @@ def test_while_another_process_sends_the_relay_waits(tmp_path: Path) -> None:
 
 def test_a_sink_nobody_knows_is_told_of_and_not_tried_again(tmp_path: Path) -> None:
     write_json(tmp_path / "sinks.json", {"v": 1, "report_to": ["nothing"], "sinks": {}})
-    relay = Relay(RunFolder(tmp_path), OwnJournal(charge_of(tmp_path)))
+    relay = Relay(RunFolder(tmp_path), OwnJournal(companion_config(tmp_path)))
     relay.look()
     relay.look()
     (event,) = of_kind(tmp_path, "event")

@@ -16,7 +16,7 @@ from epochal.segments.seal import seal_part
 from epochal.telemetry.gpu import GpuModel, GpuSample
 from epochal.telemetry.host import HOST_METRICS, HostSample
 from epochal.telemetry.used import UsedGpus
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind
 
 MIB = 1024**2
@@ -99,9 +99,9 @@ class Watch:
 
     def __init__(self, folder: Path, *, num_gpus: int = 1, every_s: float | None = None) -> None:
         self.clock, self.gpus, self.host = Time(), Gpus(num_gpus), Host()
-        self.journal = OwnJournal(charge_of(folder))
+        self.journal = OwnJournal(companion_config(folder))
         self.telemetry = Telemetry(
-            charge_of(folder),
+            companion_config(folder),
             self.journal,
             gpus=self.gpus,
             used=UsedGpus(range(num_gpus)),

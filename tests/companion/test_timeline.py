@@ -7,7 +7,7 @@ from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.idle import Sample
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.timeline import Timeline, on_grid
-from tests.doubles.companions import charge_of, wait_for
+from tests.doubles.companions import companion_config, wait_for
 from tests.doubles.journals import of_kind
 
 
@@ -25,7 +25,7 @@ class Bench:
     def __init__(self, folder: Path, gpus: dict[int, list[Sample]]) -> None:
         self.now = 1000.0
         self.step = 0
-        journal = OwnJournal(charge_of(folder))
+        journal = OwnJournal(companion_config(folder))
         self.timeline = Timeline(
             journal, gpus=lambda _since: gpus, cpu=Ring(50.0), wall=lambda: self.now
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.journal.layout import RunFolder
 
 T = TypeVar("T")
@@ -15,12 +15,12 @@ T = TypeVar("T")
 WAIT_S = 30.0
 
 
-def charge_of(folder: Path, *, parent: int = 1, **facts: object) -> Charge:
-    """A charge over a run folder that has at least a journal."""
+def companion_config(folder: Path, *, parent: int = 1, **facts: object) -> CompanionConfig:
+    """A configuration over a run folder that has at least a journal."""
     run_folder = RunFolder(folder)
     run_folder.journal.mkdir(parents=True, exist_ok=True)
     given = {"attempt": 1, "parent_start": None, "node": "here", **facts}
-    return Charge(folder=run_folder, parent=parent, **given)  # type: ignore[arg-type]
+    return CompanionConfig(folder=run_folder, parent=parent, **given)  # type: ignore[arg-type]
 
 
 def companions(folder: Path) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from epochal.companion.process import Companion
 from tests.conftest import StartRun
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.e2e.browsing import OpenPage, Serve
 from tests.members.faults import raising
 
@@ -20,7 +20,7 @@ def test_internal_errors_stand_below_the_findings_and_come_live(
     page = open_page(f"{site}#panel=overview")
     page.locator(".vital").first.wait_for(state="visible")
     assert page.locator(".internal-errors").count() == 0
-    companion = Companion(charge_of(run.dir))
+    companion = Companion(companion_config(run.dir))
     companion.guard.run("task sealing", raising(ValueError("broken on purpose")))
     shown = page.locator(".internal-errors")
     shown.wait_for(state="visible")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.journal.deleted import DeletedParts, LeftPart
+from epochal.journal.deleted import DeletedParts, OrphanedPart
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
 from tests.doubles.journals import append_step, descriptor_of, open_writer, steps
@@ -170,7 +170,7 @@ def test_long_lines_of_threads_are_whole_after_a_deletion(tmp_path: Path) -> Non
 
 
 def test_a_part_is_let_go_once_it_is_quiet(tmp_path: Path) -> None:
-    part = LeftPart(deleted_file(tmp_path, b"header\n"), copied=7)
+    part = OrphanedPart(deleted_file(tmp_path, b"header\n"), copied=7)
     assert not part.is_quiet(time.monotonic())
     assert part.is_quiet(time.monotonic() + 60)
     part.close()
@@ -178,7 +178,7 @@ def test_a_part_is_let_go_once_it_is_quiet(tmp_path: Path) -> None:
 
 def test_a_part_that_still_has_its_name_is_not_kept(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "part", APPENDING)
-    DeletedParts().take_over(LeftPart(descriptor, copied=0))
+    DeletedParts().adopt(OrphanedPart(descriptor, copied=0))
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
 
@@ -190,7 +190,7 @@ def test_a_line_that_is_not_down_is_handed_out_again(tmp_path: Path) -> None:
         got.append(line)
         return True
 
-    parts.take_over(LeftPart(deleted_file(tmp_path, b"header\none\ntwo\n"), copied=7))
+    parts.adopt(OrphanedPart(deleted_file(tmp_path, b"header\none\ntwo\n"), copied=7))
     assert not parts.collect(lambda line: False)
     assert parts.finish(write) == 0
     assert got == [b"one\n", b"two\n"]
@@ -198,7 +198,7 @@ def test_a_line_that_is_not_down_is_handed_out_again(tmp_path: Path) -> None:
 
 def test_a_descriptor_that_became_somebody_elses_is_neither_read_nor_closed(tmp_path: Path) -> None:
     descriptor = deleted_file(tmp_path, b"header\none\n")
-    part = LeftPart(descriptor, copied=7)
+    part = OrphanedPart(descriptor, copied=7)
     other = os.open(tmp_path / "other", APPENDING)
     os.write(other, b"header\nsomebody else's\n")
     os.dup2(other, descriptor)

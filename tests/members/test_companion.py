@@ -18,7 +18,7 @@ from epochal.companion.telemetry_journal import Telemetry, host_sources
 from epochal.guard import DISABLE_AFTER, Guard, interrupting
 from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.used import UsedGpus
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.doubles.journals import of_kind
 from tests.members.faults import ALL, RAISING, hanging
 
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def companion_of(folder: Path, clock: Time) -> Companion:
-    companion = Companion(charge_of(folder, parent=os.getpid()), clock=clock)
+    companion = Companion(companion_config(folder, parent=os.getpid()), clock=clock)
     companion.guard.tick_s = 0.01
     return companion
 
@@ -73,7 +73,7 @@ def test_a_task_that_fails_leaves_the_others_and_is_recorded_once(
 ) -> None:
     clock = Time()
     companion = companion_of(folder, clock)
-    tasks, calls = companion.clockwork.tasks, list[str]()
+    tasks, calls = companion.loop.tasks, list[str]()
     names = [task.name for task in tasks]
     assert {"gpu telemetry", "sync", "sealing", "sinks", "diagnosis"} < set(names)
     real = [counting(task.call, task.name, calls) for task in tasks]
@@ -84,7 +84,7 @@ def test_a_task_that_fails_leaves_the_others_and_is_recorded_once(
         for _ in range(2):
             clock.now_s += 100.0
             calls.clear()
-            companion.clockwork.run_due()
+            companion.loop.run_due()
             assert calls == [name for name in names if name != broken.name]
         broken.budget_s = budget_s
         assert companion.guard.count(broken.member) == 2
@@ -140,10 +140,10 @@ def test_beginning_and_winding_up_go_on_whatever_fails(
         monkeypatch.setattr(Telemetry, name, fault)
     for name in ("has_finished", "do_what_is_left"):
         monkeypatch.setattr(f"epochal.companion.ending.{name}", fault)
-    monkeypatch.setattr("epochal.companion.evidence.Witness.testify", fault)
+    monkeypatch.setattr("epochal.companion.crash_evidence.Witness.testify", fault)
     monkeypatch.setattr("epochal.companion.durable.Durable.sync", fault)
     # No process has this number, so the watch ends at its first look.
-    companion = Companion(charge_of(folder, parent=2**22 + 1))
+    companion = Companion(companion_config(folder, parent=2**22 + 1))
     companion.run()
     members = {event["member"] for event in errors_in(folder)}
     assert members == {
@@ -155,9 +155,9 @@ def test_beginning_and_winding_up_go_on_whatever_fails(
 def test_a_callback_that_fails_is_left_out_after_a_while_and_findings_are_written(
     folder: Path, fault: Callable[..., Any]
 ) -> None:
-    for name in Diagnosis(charge_of(folder)).callbacks:
+    for name in Diagnosis(companion_config(folder)).callbacks:
         guard = Guard(tick_s=0.01)
-        diagnosis = Diagnosis(charge_of(folder), guard=guard, budget_s=BUDGET_S)
+        diagnosis = Diagnosis(companion_config(folder), guard=guard, budget_s=BUDGET_S)
         calls: list[str] = []
         for other in diagnosis.callbacks:
             diagnosis.callbacks[other] = counting(lambda *_args: None, other, calls)
@@ -176,19 +176,19 @@ def test_a_callback_that_fails_is_left_out_after_a_while_and_findings_are_writte
 def test_a_source_that_fails_is_absent_and_the_others_are_read(
     tmp_path: Path, fault: Callable[..., Any]
 ) -> None:
-    for name in (*host_sources(charge_of(tmp_path / "x")), "gpu"):
+    for name in (*host_sources(companion_config(tmp_path / "x")), "gpu"):
         folder = tmp_path / name
-        charge, guard = charge_of(folder, parent=os.getpid()), Guard()
-        sources, calls = host_sources(charge), list[str]()
+        config, guard = companion_config(folder, parent=os.getpid()), Guard()
+        sources, calls = host_sources(config), list[str]()
         gpus = MachineGpus(vendors=[])
         for other, source in sources.items():
             call = fault if other == name else counting(source.sample, other, calls)
             source.sample = call  # type: ignore[method-assign]
         if name == "gpu":
             gpus.gpu_models = gpus.pids = fault  # type: ignore[method-assign]
-        journal = OwnJournal(charge)
+        journal = OwnJournal(config)
         telemetry = Telemetry(
-            charge,
+            config,
             journal,
             gpus=gpus,
             used=UsedGpus([]),

@@ -93,7 +93,7 @@ def test_a_world_of_one_writes_no_launch_file(tmp_path: Path) -> None:
 
 
 def test_what_a_dead_process_published_is_not_believed(tmp_path: Path) -> None:
-    meeting = ranks.Meeting(RunFolder(tmp_path / "p" / "old"), 1)
+    meeting = ranks.RankRendezvous(RunFolder(tmp_path / "p" / "old"), 1)
     ranks.publish(tmp_path, "launch", meeting)
     assert ranks.find(tmp_path, "launch", wait_s=0) == meeting
     file = tmp_path / ".launch" / "launch.json"
@@ -103,7 +103,7 @@ def test_what_a_dead_process_published_is_not_believed(tmp_path: Path) -> None:
 
 
 def test_what_another_machine_published_is_believed_for_some_minutes(tmp_path: Path) -> None:
-    ranks.publish(tmp_path, "launch", ranks.Meeting(RunFolder(tmp_path / "p" / "old"), 3))
+    ranks.publish(tmp_path, "launch", ranks.RankRendezvous(RunFolder(tmp_path / "p" / "old"), 3))
     file = tmp_path / ".launch" / "launch.json"
     told = json.loads(file.read_bytes())
     told["by"] = {**process_identity(), "host": "elsewhere"}

@@ -5,7 +5,7 @@ import epochal
 from epochal.companion.diagnosis import Diagnosis
 from epochal.store.local import LocalStore
 from epochal.store.local_run import LocalRun
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 
 
 def sick_run(folder: Path) -> epochal.Run:
@@ -28,7 +28,7 @@ def test_findings_are_worked_out_where_no_companion_was(tmp_path: Path) -> None:
 
 def test_those_a_companion_wrote_are_not_told_twice(tmp_path: Path) -> None:
     run = sick_run(tmp_path)
-    Diagnosis(charge_of(run.dir)).look()  # and then it is killed: its file has no end
+    Diagnosis(companion_config(run.dir)).look()  # and then it is killed: its file has no end
     run.finish()
     view = LocalStore(tmp_path).run("a")
     assert [rule for _, rule in dict.fromkeys(found(view))] == ["nonfinite"]
@@ -46,7 +46,7 @@ def test_what_is_open_has_come_as_far_as_was_read(tmp_path: Path) -> None:
 def test_a_finished_file_of_findings_is_the_last_word(tmp_path: Path) -> None:
     run = sick_run(tmp_path)
     run.finish()
-    Diagnosis(charge_of(run.dir)).go_on()
+    Diagnosis(companion_config(run.dir)).go_on()
     written = LocalStore(tmp_path).run("a")
     assert [rule for _, rule in dict.fromkeys(found(written))] == ["nonfinite"]
     assert written.findings()[-1].record["steps"] == [3, 4]

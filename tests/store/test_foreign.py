@@ -15,9 +15,9 @@ import epochal
 from epochal.errors import UsageError
 from epochal.imports.copying import copy_run
 from epochal.store.answers import Labels
-from epochal.store.held import Held, LoadedRuns
 from epochal.store.local import LocalStore, check_place, load_run
 from epochal.store.local_run import LocalRun
+from epochal.store.memory_budget import LoadedRuns, MemoryBudget
 from tests.imports.event_files import event, field, frame, scalar, write_events
 from tests.imports.samples import GOLDEN, SAMPLES, opened
 from tests.store.journals import Journal, settle
@@ -205,7 +205,7 @@ def test_what_was_let_go_is_read_again(tmp_path: Path) -> None:
     for name in "abc":
         write_events(tmp_path / name, losses(range(3)))
     settle(tmp_path)
-    held = Held(loaded=LoadedRuns(most=1))
+    held = MemoryBudget(loaded=LoadedRuns(most=1))
     runs = [LocalRun(run.source, held=held) for run in LocalStore(tmp_path).runs()]
     for _ in range(2):
         assert [len(run.series("loss")) for run in runs] == [3, 3, 3]

@@ -11,9 +11,9 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.layout import PartName, RunFolder
+from epochal.store.finding_counts import latest_findings
 from epochal.store.local import LocalStore, load_run
 from epochal.store.local_run import LocalRun
-from epochal.store.standing import as_they_stand
 from tests.store.journals import Journal
 from tests.store.sealing import seal
 
@@ -44,7 +44,7 @@ _READS: dict[str, Callable[[LocalRun], Any]] = {
     "events": lambda run: len(run.events()),
     "findings": lambda run: [
         finding.id
-        for finding in as_they_stand(
+        for finding in latest_findings(
             ((entry.position.attempt, entry.record) for entry in run.findings(most=None)),
             attempts=1,
         )

@@ -12,9 +12,9 @@ from epochal.journal.layout import PartName, run_folders
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.store.answers import Series
 from epochal.store.folder_source import FolderSource
-from epochal.store.held import Held, LoadedRuns
 from epochal.store.local import LocalStore, load_run
 from epochal.store.local_run import LocalRun
+from epochal.store.memory_budget import LoadedRuns, MemoryBudget
 from epochal.store.sealed import OpenSegments
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal, seal_all
@@ -139,7 +139,7 @@ def test_runs_let_go_of_journals_and_read_them_again(tmp_path: Path) -> None:
     for number in range(3):
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
-    held = Held(loaded=LoadedRuns(limit_bytes=0))
+    held = MemoryBudget(loaded=LoadedRuns(limit_bytes=0))
     runs = [
         LocalRun(FolderSource(folder, held=held), held=held) for folder in run_folders(tmp_path)
     ]
@@ -208,7 +208,7 @@ def test_only_so_many_runs_keep_their_journals(tmp_path: Path) -> None:
     for number in range(5):
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
     settle(tmp_path)
-    held = Held(loaded=LoadedRuns(most=2))
+    held = MemoryBudget(loaded=LoadedRuns(most=2))
     runs = [
         LocalRun(FolderSource(folder, held=held), held=held) for folder in run_folders(tmp_path)
     ]
@@ -219,7 +219,7 @@ def test_only_so_many_runs_keep_their_journals(tmp_path: Path) -> None:
 def test_runs_being_written_keep_their_journals(tmp_path: Path) -> None:
     for number in range(20):
         Journal(tmp_path, f"r{number}").metrics(1, a=number)
-    held = Held(loaded=LoadedRuns(most=1))
+    held = MemoryBudget(loaded=LoadedRuns(most=1))
     runs = [
         LocalRun(FolderSource(folder, held=held), held=held) for folder in run_folders(tmp_path)
     ]

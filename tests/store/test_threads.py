@@ -9,8 +9,8 @@ from pathlib import Path
 
 from epochal.journal.layout import PartName
 from epochal.segments.seal import seal_part
-from epochal.store.held import Held, HeldSeries, LoadedRuns
 from epochal.store.local import LocalStore
+from epochal.store.memory_budget import HeldSeries, LoadedRuns, MemoryBudget
 from epochal.store.sealed import OpenSegments
 from epochal.store.store import RunView
 from tests.store.journals import Journal
@@ -85,7 +85,7 @@ def test_many_threads_get_the_same_answers_with_little_memory(tmp_path: Path) ->
             seal_part(journal.folder, PartName("loop", 1, 0))
         for path in journal.folder.path.rglob("*.*"):
             os.utime(path, (1000.0, 1000.0))  # long settled: it may give way
-    held = Held(
+    held = MemoryBudget(
         series=HeldSeries(limit_bytes=2000),
         segments=OpenSegments(most=1),
         loaded=LoadedRuns(limit_bytes=1, most=2),

@@ -251,10 +251,10 @@ def test_inside_a_step_the_one_before_is_saved_as_it_was(tmp_path: Path) -> None
     place = Place(7)
     state = TrainingState(nn.Linear(1, 1), data=place)
     with Checkpoints(tmp_path, state) as checkpoints:
-        assert checkpoints.heed(4, as_it_was=place.at(7)) is None
+        assert checkpoints.check_signals(4, as_it_was=place.at(7)) is None
         place.position = 9
         os.kill(os.getpid(), signal.SIGUSR1)
-        saved = checkpoints.heed(4, as_it_was=place.at(7))
+        saved = checkpoints.check_signals(4, as_it_was=place.at(7))
         assert saved == tmp_path / "step-4"
         assert place.position == 9
         checkpoints.restore()
@@ -271,11 +271,11 @@ def test_what_is_to_be_said_is_said_before_the_end_and_only_then(tmp_path: Path)
             said.append([manifest.step for manifest in checkpoints.list()])
 
         os.kill(os.getpid(), signal.SIGUSR1)
-        checkpoints.heed(4, before_end=say)
+        checkpoints.check_signals(4, before_end=say)
         assert said == []
         os.kill(os.getpid(), signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            checkpoints.heed(5, metric=0.5, before_end=say)
+            checkpoints.check_signals(5, metric=0.5, before_end=say)
     assert said == [[4, 5]]
     assert list_manifests(tmp_path)[1].metric == 0.5
 

@@ -19,7 +19,7 @@ from epochal.journal.layout import slugify
 from epochal.redact import REDACTED
 from epochal.run.provenance import describe_git
 from epochal.store.local_run import LocalRun
-from epochal.store.steering import processes_of
+from epochal.store.process_action import processes_of
 from epochal.torch.drift import ABSENT, Drift, config_drift
 from epochal.torch.manifest import Manifest, problem_of
 

@@ -11,7 +11,7 @@ from epochal.cli.command import add_json, add_run, store_of
 from epochal.cli.output import one_line, say, say_json
 from epochal.format import format_reached
 from epochal.health.finding import Finding, evidence_text
-from epochal.store.standing import as_they_stand
+from epochal.store.finding_counts import latest_findings
 from epochal.store.store import RunView
 
 _WIDTH = 96
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def newest_of_each(view: RunView) -> list[Finding]:
     """Every finding as it stands now, the gravest first, then by step."""
     told = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
-    return sorted(as_they_stand(told, attempts=view.info.attempts), key=_order)
+    return sorted(latest_findings(told, attempts=view.info.attempts), key=_order)
 
 
 def _order(finding: Finding) -> tuple[int, bool, float]:

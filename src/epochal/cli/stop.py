@@ -9,11 +9,11 @@ from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import UsageError
 from epochal.format import format_duration
-from epochal.store.steering import Asked, Wish, ask
+from epochal.store.process_action import Asked, ProcessAction, ask
 from epochal.store.store import RunView
 
 _LOOK_EVERY_S = 0.1
-_DONE: dict[Wish, str] = {
+_DONE: dict[ProcessAction, str] = {
     "stop": "was asked to stop",
     "interrupt": "was interrupted, as Ctrl-C does",
     "kill": "was killed",
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.wait < float("inf"):
         raise UsageError(f"--wait {args.wait} must be 0 or more seconds.")
     view = run_of(args)
-    wish: Wish = args.wish or "stop"
+    wish: ProcessAction = args.wish or "stop"
     name = f"{view.info.project}/{view.info.name}"
     if wish == "kill" and not args.yes and not agreed(f"Kill {name}, without a checkpoint?"):
         remark(f"{name} was left alone.")

@@ -12,7 +12,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.guard import Guard
@@ -39,7 +39,7 @@ class Diagnosis:
 
     def __init__(
         self,
-        charge: Charge,
+        config: CompanionConfig,
         *,
         on_finding: OnFinding = lambda _finding: None,
         on_finish: OnFinish = lambda _record: None,
@@ -50,10 +50,10 @@ class Diagnosis:
     ) -> None:
         self._guard = Guard() if guard is None else guard
         self._budget_s = budget_s
-        self._charge = charge
-        self._journal = OwnJournal(charge, name=FINDINGS, farewell="the run has ended")
-        self._follower = Follower(charge.folder)
-        self._health = Health(config=_config(charge), guard=self._guard, rule_budget_s=budget_s)
+        self._config = config
+        self._journal = OwnJournal(config, name=FINDINGS, farewell="the run has ended")
+        self._follower = Follower(config.folder)
+        self._health = Health(config=_run_config(config), guard=self._guard, rule_budget_s=budget_s)
         self.callbacks: dict[str, Callable[..., object]] = {
             "on_finding": on_finding,
             "on_finish": on_finish,
@@ -69,7 +69,7 @@ class Diagnosis:
     @property
     def command(self) -> str:
         """The command that says what is found, whenever it is asked."""
-        return f"epochal doctor {self._charge.folder.path}"
+        return f"epochal doctor {self._config.folder.path}"
 
     @property
     def ranks(self) -> set[int]:
@@ -112,7 +112,7 @@ class Diagnosis:
             if batch.part.writer == FINDINGS:
                 for record in batch.records:
                     self._remember(record)
-            elif batch.records and batch.part.attempt == self._charge.attempt:
+            elif batch.records and batch.part.attempt == self._config.attempt:
                 # The header stands first in its file, though what follows may be older by its time.
                 self._ranks.setdefault(
                     batch.part.writer, _rank(batch.part.writer, batch.records[0])
@@ -126,7 +126,7 @@ class Diagnosis:
         watched = [
             (batch.part.writer, batch.records)
             for batch in found
-            if batch.part.writer != FINDINGS and batch.part.attempt == self._charge.attempt
+            if batch.part.writer != FINDINGS and batch.part.attempt == self._config.attempt
         ]
         if len({batch.part.writer for batch in found}) == 1:
             yield from watched
@@ -194,9 +194,9 @@ def _rank(writer: str, header: Record) -> int:
     return beside if isinstance(beside, int) and beside > 0 else 0
 
 
-def _config(charge: Charge) -> dict[str, Any]:
+def _run_config(config: CompanionConfig) -> dict[str, Any]:
     try:
-        config = read_json(charge.folder.identity).get("config")
+        found = read_json(config.folder.identity).get("config")
     except (OSError, FormatError):
         return {}
-    return config if isinstance(config, dict) else {}
+    return found if isinstance(found, dict) else {}

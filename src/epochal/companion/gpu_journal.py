@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Protocol, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.companion.live_file import LiveFile
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.throttle import ThrottleWatch, gravity
@@ -63,7 +63,7 @@ class GpuJournal:
 
     def __init__(
         self,
-        charge: Charge,
+        config: CompanionConfig,
         journal: OwnJournal,
         gpus: GpuReader,
         *,
@@ -74,7 +74,7 @@ class GpuJournal:
         cadence: Cadence,
         live: LiveFile,
     ) -> None:
-        self._charge = charge
+        self._config = config
         self._journal = journal
         self._gpus = gpus
         self._used = used
@@ -178,7 +178,7 @@ class GpuJournal:
             if model.id == gpu:
                 known = {field.name: getattr(model, field.name) for field in fields(model)}
                 facts = {name: value for name, value in known.items() if value is not None}
-                self._journal.write("gpu-model", {"rank": self._charge.rank, **facts})
+                self._journal.write("gpu-model", {"rank": self._config.rank, **facts})
 
     def _write(self, gpu: int, interval: _GpuInterval, now_s: float) -> None:
         summary = interval.take(now_s)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName, RunFolder, read_json
 from epochal.journal.line import encode, now
@@ -29,14 +29,14 @@ class OwnJournal:
 
     def __init__(
         self,
-        charge: Charge,
+        config: CompanionConfig,
         *,
         name: str | None = None,
         farewell: str = "telemetry ends with its run",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._charge = charge
-        self._name = charge.own_writer if name is None else name
+        self._config = config
+        self._name = config.own_writer if name is None else name
         self._farewell = farewell
         self._writer: JournalWriter | None = None
         self._lock = threading.RLock()  # threads of sinks, alerts and sensors report faults here
@@ -50,12 +50,12 @@ class OwnJournal:
 
     def open(self) -> None:
         """Make the file now, for one that means something without records: nothing was found."""
-        if self._charge.folder.journal.is_dir():
+        if self._config.folder.journal.is_dir():
             self._opened()
 
     def write(self, kind: str, fields: Mapping[str, Any], *, at: float | None = None) -> None:
         """Append one record; ``at`` in Unix seconds, now if left out."""
-        if not self._charge.folder.journal.is_dir():
+        if not self._config.folder.journal.is_dir():
             return
         self._wrote_at_s = self._clock()
         moment = now() if at is None else at
@@ -73,16 +73,16 @@ class OwnJournal:
             if self._writer is None:
                 return
             self.write("finish", {"status": "finished", "reason": self._farewell})
-            if self._charge.folder.journal.is_dir():
+            if self._config.folder.journal.is_dir():
                 self._writer.close()
             self._writer = None
 
     def _opened(self) -> JournalWriter:
         if self._writer is None:
             self._writer = JournalWriter(
-                self._charge.folder,
+                self._config.folder,
                 writer=self._name,
-                attempt=self._charge.attempt,
+                attempt=self._config.attempt,
                 header=self._header,
                 on_fault=lambda _sentence: None,
                 part_bytes=_PART_BYTES,
@@ -98,11 +98,11 @@ class OwnJournal:
                 "log": "run",
                 "t": now(),
                 "v": FORMAT_VERSION,
-                **_identity(self._charge.folder),
+                **_identity(self._config.folder),
                 "writer": part.writer,
                 "attempt": part.attempt,
                 "part": part.part,
-                "rank": self._charge.rank,
+                "rank": self._config.rank,
                 **process_identity(),
             }
         )

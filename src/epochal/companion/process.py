@@ -18,20 +18,20 @@ from typing import Literal
 
 from epochal.companion import ending, heartbeat
 from epochal.companion.alerts import Alerts, open_alerts
-from epochal.companion.bell import Bell
-from epochal.companion.charge import Charge, parse
-from epochal.companion.clockwork import TASK_BUDGET_S, Clockwork
+from epochal.companion.config import CompanionConfig, parse
 from epochal.companion.cpu_ring import CpuRing
+from epochal.companion.crash_evidence import CrashEvidence
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.durable import SYNC_EVERY_S, Durable
-from epochal.companion.evidence import Witness
 from epochal.companion.gpu_journal import GPU_EVERY_S, GPU_MEMBER
 from epochal.companion.own_journal import OwnJournal, run_title
 from epochal.companion.parent import ParentWatch
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
+from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
+from epochal.companion.waker import Waker
 from epochal.guard import Fault, Guard, interrupting
 from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
@@ -57,29 +57,31 @@ class Companion:
     it hangs, is an ``internal-error`` event of the run, and the others go on.
     """
 
-    def __init__(self, charge: Charge, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._charge = charge
+    def __init__(
+        self, config: CompanionConfig, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._config = config
         self._clock = clock
-        self.journal = OwnJournal(charge)
+        self.journal = OwnJournal(config)
         self.guard = Guard(self._record_fault)
-        self._parent = ParentWatch(charge.parent, started=charge.parent_start)
-        self._bell = Bell(self._parent.descriptor)
-        self._witness = self.guard.run("evidence", Witness.beside, charge)
-        self._durable = Durable(charge.folder)
-        self._sealing = Sealing(charge.folder)
-        self.relay = Relay(charge.folder, self.journal, guard=self.guard)
+        self._parent = ParentWatch(config.parent, started=config.parent_start)
+        self._waker = Waker(self._parent.descriptor)
+        self._crash_evidence = self.guard.run("evidence", CrashEvidence.beside, config)
+        self._durable = Durable(config.folder)
+        self._sealing = Sealing(config.folder)
+        self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
-        self._cpu = CpuRing(charge.parent, guard=self.guard)
-        self._telemetry, history = _telemetry_of(charge, self.journal, self.guard)
+        self._cpu = CpuRing(config.parent, guard=self.guard)
+        self._telemetry, history = _telemetry_of(config, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
         self._diagnosis = Diagnosis(
-            charge,
+            config,
             on_finding=self._alerts.finding,
             on_finish=self._alerts.finished,
             on_records=self._timeline.take,
             guard=self.guard,
         )
-        self.clockwork = self._scheduled()
+        self.loop = self._scheduled()
         self._is_told_to_stop = False
 
     def stop(self) -> None:
@@ -91,11 +93,11 @@ class Companion:
         how = self._watch()
         if how != "removed":
             self._wind_up(how)
-        self._bell.close()
+        self._waker.close()
         self._parent.close()
 
-    def _scheduled(self) -> Clockwork:
-        tasks = Clockwork(self.guard, clock=self._clock)
+    def _scheduled(self) -> TaskLoop:
+        tasks = TaskLoop(self.guard, clock=self._clock)
         telemetry = self._telemetry
         # Sources have budgets of their own, each less than this.
         tasks.every(GPU_EVERY_S, "gpu telemetry", telemetry.sample_gpus, budget_s=_TELEMETRY_S)
@@ -104,7 +106,7 @@ class Companion:
         tasks.every(SYNC_EVERY_S, "sync", self._durable.sync, budget_s=_DISK_S)
         beats = heartbeat.Heartbeat(self.journal)
         tasks.every(heartbeat.LOOK_EVERY_S, "heartbeat", beats.look, budget_s=_DISK_S)
-        if self._charge.is_main:
+        if self._config.is_main:
             tasks.every(LOOK_EVERY_S, "sealing", self._sealing.look)
             tasks.every(_LOOK_EVERY_S, "sinks", self.relay.look)
             tasks.every(_LOOK_EVERY_S, "diagnosis", self._diagnosis.look)
@@ -116,11 +118,11 @@ class Companion:
         how = self._look()
         if how is None:
             self._do("telemetry", self._telemetry.begin, budget_s=_TELEMETRY_S)
-        if self._charge.is_main:
+        if self._config.is_main:
             self._do("cpu", self._cpu.start)
             self._do("sinks", self.relay.look)
         while how is None:
-            self._bell.wait(min(_LOOK_EVERY_S, self.clockwork.run_due()))
+            self._waker.wait(min(_LOOK_EVERY_S, self.loop.run_due()))
             how = self._look()
         self._do("cpu", self._cpu.stop)
         return how
@@ -136,14 +138,14 @@ class Companion:
         return "stopped" if self._is_told_to_stop else None
 
     def _how_it_ended(self) -> Ending | None:
-        charge = self._charge
-        if not charge.folder.journal.is_dir():
+        config = self._config
+        if not config.folder.journal.is_dir():
             return "removed"
-        has_finished = ending.has_finished(charge.folder, charge.writer, charge.attempt)
+        has_finished = ending.has_finished(config.folder, config.writer, config.attempt)
         return "finished" if has_finished else None
 
     def _wind_up(self, how: Ending) -> None:
-        deadline_s = self._clock() + self._charge.grace_s
+        deadline_s = self._clock() + self._config.grace_s
         if how == "vanished":
             self._do("evidence", self._tell_of_vanishing)
         self._do("telemetry", self._telemetry.end, budget_s=_TELEMETRY_S)
@@ -155,14 +157,14 @@ class Companion:
         else:
             self._do("journal", self.journal.close)
             self._do("sync", self._durable.sync, budget_s=_DISK_S)
-            if self._charge.is_main:
+            if self._config.is_main:
                 self.guard.run("task last jobs", self._do_last_jobs, how, deadline_s)
         self._do("journal", self._count_faults)
 
     def _tell_of_vanishing(self) -> None:
-        if self._witness is None:
+        if self._crash_evidence is None:
             return
-        testimony = self._witness.testify(self._telemetry.last_seen)
+        testimony = self._crash_evidence.collect(self._telemetry.last_seen)
         self.journal.event("vanished", **testimony)
         self._alerts.say(str(testimony["sentence"]))
 
@@ -180,10 +182,10 @@ class Companion:
         """What is done when a run has ended, in this order."""
         jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
         # A run that finished writes its archive itself, before it says goodbye.
-        archive = self.guard.run("job archive", ArchiveJob, self._charge.folder)
+        archive = self.guard.run("job archive", ArchiveJob, self._config.folder)
         if how == "vanished" and archive is not None:
             jobs["archive"] = archive
-        folder, attempt = self._charge.folder, self._charge.attempt
+        folder, attempt = self._config.folder, self._config.attempt
         jobs["sealing"] = ending.SealingJob(folder, attempt, self._sealing)
         return {**jobs, "alerts": self._alerts, "sinks": self.relay}
 
@@ -205,8 +207,8 @@ class Companion:
     def _open_alerts(self) -> Alerts:
         settings = read_settings()
         return open_alerts(
-            settings.alerts if self._charge.is_main else (),
-            run=run_title(self._charge.folder),
+            settings.alerts if self._config.is_main else (),
+            run=run_title(self._config.folder),
             least=settings.alert_on,
             on_failure=lambda reason: self.journal.event("alert-failed", reason=reason),
             guard=self.guard,
@@ -215,10 +217,10 @@ class Companion:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a companion; its faults become events of the run."""
-    charge = parse(argv)
+    config = parse(argv)
     _step_aside()
     with interrupting():
-        companion = Companion(charge)
+        companion = Companion(config)
         sys.excepthook = _fault_recorder(companion.journal)
         signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
         companion.run()
@@ -252,23 +254,23 @@ def _fault_recorder(
 
 
 def _telemetry_of(
-    charge: Charge, journal: OwnJournal, guard: Guard
+    config: CompanionConfig, journal: OwnJournal, guard: Guard
 ) -> tuple[Telemetry, GpuHistory]:
     # Ranks may each be shown one GPU; beside them all of the node's are looked at.
     visible = MachineGpus()
     # A driver that hangs does so from its first call on.
     models = guard.bounded(GPU_MEMBER, visible.gpu_models, budget_s=SOURCE_BUDGET_S) or ()
     gpus = visible
-    if charge.shares_node:
+    if config.shares_node:
         guard.bounded(GPU_MEMBER, visible.close, budget_s=SOURCE_BUDGET_S)
         gpus = MachineGpus(every=True)
-    used = UsedGpus([model.id for model in models], others=charge.shares_node)
+    used = UsedGpus([model.id for model in models], others=config.shares_node)
     telemetry = Telemetry(
-        charge,
+        config,
         journal,
         gpus=gpus,
         used=used,
-        own_pids=lambda: own_processes(charge),
+        own_pids=lambda: own_processes(config),
         guard=guard,
         every_s=read_settings().telemetry_every_s,
     )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.companion.gpu_journal import GpuJournal, GpuReader
 from epochal.companion.live_file import LiveFile
 from epochal.companion.own_cost import OwnCost
@@ -41,7 +41,7 @@ class Telemetry:
 
     def __init__(
         self,
-        charge: Charge,
+        config: CompanionConfig,
         journal: OwnJournal,
         *,
         gpus: GpuReader,
@@ -56,12 +56,12 @@ class Telemetry:
     ) -> None:
         self._guard = Guard() if guard is None else guard
         self._budget_s = source_budget_s
-        self._charge = charge
+        self._config = config
         self._journal = journal
         self._cadence = Cadence(every_s=every_s, clock=clock, wall=wall)
-        self._live = LiveFile(charge.folder, node=charge.node, rank=charge.rank, wall=wall)
+        self._live = LiveFile(config.folder, node=config.node, rank=config.rank, wall=wall)
         self._gpus = GpuJournal(
-            charge,
+            config,
             journal,
             gpus,
             used=used,
@@ -71,7 +71,7 @@ class Telemetry:
             cadence=self._cadence,
             live=self._live,
         )
-        sources = host_sources(charge) if host is None else host
+        sources = host_sources(config) if host is None else host
         self._host = {name: (one, Interval(one.metrics)) for name, one in sources.items()}
         self._host_since_s = clock()
         self._cost = OwnCost(clock=clock)
@@ -95,7 +95,7 @@ class Telemetry:
         models = self._gpus.models()
         text = self._read("hardware", lambda: hardware_line(gpus=models))
         if text:
-            self._journal.event("hardware", text=text, node=self._charge.node)
+            self._journal.event("hardware", text=text, node=self._config.node)
 
     def sample_gpus(self) -> None:
         """Look at the GPUs that are used; write a record where one is due."""
@@ -163,17 +163,17 @@ class Telemetry:
                 self._seen[metric.name] = getattr(sample, metric.attribute)
 
 
-def host_sources(charge: Charge) -> dict[str, Source[Any]]:
+def host_sources(config: CompanionConfig) -> dict[str, Source[Any]]:
     """What is read of the host beside a run, by name."""
     return {
-        "host": HostSource(cgroup=Cgroup.of(charge.parent)),
-        "process": ProcessSource(charge.parent, without={os.getpid()}),
-        "disk": disk_source(charge.folder.path),
+        "host": HostSource(cgroup=Cgroup.of(config.parent)),
+        "process": ProcessSource(config.parent, without={os.getpid()}),
+        "disk": disk_source(config.folder.path),
         "network": network_source(),
     }
 
 
-def own_processes(charge: Charge) -> frozenset[int]:
+def own_processes(config: CompanionConfig) -> frozenset[int]:
     """The processes of the run on this machine: the parent's tree; with ranks, its siblings' too.
 
     Ranks that share a machine have one parent, be it torchrun, mpirun or Slurm's step.
@@ -181,10 +181,10 @@ def own_processes(charge: Charge) -> frozenset[int]:
     import psutil
 
     try:
-        root = psutil.Process(charge.parent)
-        parent = root.parent() if charge.shares_node else None
+        root = psutil.Process(config.parent)
+        parent = root.parent() if config.shares_node else None
         tree = root if parent is None or parent.pid == 1 else parent
         found = [tree, *tree.children(recursive=True)]
     except psutil.Error:
-        return frozenset({charge.parent})
+        return frozenset({config.parent})
     return frozenset(one.pid for one in found) - {os.getpid()}

@@ -25,7 +25,7 @@ _SHORT = 65536
 _HEADER = struct.Struct("<QI")
 
 Bytes = NDArray[np.uint8]
-Places = NDArray[np.int64]
+RecordIndex = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,8 +36,8 @@ class Frames:
     otherwise ``wanted`` is how many bytes of the buffer the record there needs, as far as known.
     """
 
-    starts: Places
-    lengths: Places
+    starts: RecordIndex
+    lengths: RecordIndex
     end: int
     is_damaged: bool = False
     wanted: int = 0
@@ -49,8 +49,8 @@ def find_frames(buffer: Bytes) -> Frames:
     ends = places + lengths + _FRAME_BYTES
     # Of each candidate: the last one that the chain through it reaches without a break.
     breaks = np.flatnonzero(np.append(ends[:-1] != places[1:], True)) if len(places) else ends
-    taken_places: list[Places] = []
-    taken_lengths: list[Places] = []
+    taken_places: list[RecordIndex] = []
+    taken_lengths: list[RecordIndex] = []
     place, damaged, wanted = 0, False, 0
     while True:
         index = int(np.searchsorted(places, place))
@@ -93,7 +93,7 @@ def next_frame(buffer: Bytes, after: int) -> int | None:
     return None
 
 
-def rows_at(buffer: Bytes, starts: Places, width: int) -> Bytes:
+def rows_at(buffer: Bytes, starts: RecordIndex, width: int) -> Bytes:
     """The bytes from each start on, as a table of rows of this width."""
     if not width:
         return np.zeros((len(starts), 0), dtype=np.uint8)
@@ -110,7 +110,7 @@ def _length_checks() -> NDArray[np.uint32]:
     return crc32c.masked(crc32c.of_rows(lengths))
 
 
-def _candidates(buffer: Bytes) -> tuple[Places, Places]:
+def _candidates(buffer: Bytes) -> tuple[RecordIndex, RecordIndex]:
     """Where the header of a short record stands in a buffer, and the length it says."""
     none = np.zeros(0, dtype=np.int64)
     if len(buffer) < HEADER_BYTES:
@@ -138,5 +138,5 @@ def _length_at(buffer: Bytes, place: int) -> int | None:
     return int(length) if crc32c.masked_of_bytes(header[:8]) == stored else None
 
 
-def _joined(parts: list[Places]) -> Places:
+def _joined(parts: list[RecordIndex]) -> RecordIndex:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)

@@ -21,7 +21,7 @@ from epochal.imports.record_frames import (
     FOOTER_BYTES,
     Bytes,
     Frames,
-    Places,
+    RecordIndex,
     find_frames,
     next_frame,
     rows_at,
@@ -119,7 +119,7 @@ class EventFile:
 
     def _decode(self, buffer: Bytes, frames: Frames) -> Chunk:
         chunk = Chunk(PointTable())
-        slow: list[Places] = []
+        slow: list[RecordIndex] = []
         order = np.argsort(frames.lengths, kind="stable")
         borders = np.flatnonzero(np.diff(frames.lengths[order])) + 1
         for group in np.split(order, borders):
@@ -136,15 +136,15 @@ class EventFile:
         return chunk
 
     def _decode_group(
-        self, buffer: Bytes, starts: Places, length: int, points: PointTable
-    ) -> Places:
+        self, buffer: Bytes, starts: RecordIndex, length: int, points: PointTable
+    ) -> RecordIndex:
         """Decode events of one length; the places of those that have to be parsed one by one."""
         framed = rows_at(buffer, starts, length + FOOTER_BYTES)
         rows = framed[:, :length]
         whole = crc32c.masked(crc32c.of_rows(rows)) == framed[:, length:].copy().view("<u4")[:, 0]
         self._say_broken(starts[~whole])
         left = np.flatnonzero(whole)
-        slow: list[Places] = []
+        slow: list[RecordIndex] = []
         for _ in range(_MAX_TEMPLATES):
             if not len(left):
                 break
@@ -163,7 +163,7 @@ class EventFile:
         slow.append(starts[left])
         return np.concatenate(slow)
 
-    def _are_whole(self, buffer: Bytes, starts: Places, length: int) -> list[bool]:
+    def _are_whole(self, buffer: Bytes, starts: RecordIndex, length: int) -> list[bool]:
         whole = []
         for start in starts.tolist():
             stored = buffer[start + length : start + length + FOOTER_BYTES].tobytes()
@@ -187,7 +187,7 @@ class EventFile:
 
     # -- faults -----------------------------------------------------------------------------------
 
-    def _say_broken(self, starts: Places) -> None:
+    def _say_broken(self, starts: RecordIndex) -> None:
         for start in starts.tolist():
             self._say_damage(self.offset + start, "a record does not agree with its checksum")
 

@@ -11,7 +11,7 @@ from epochal.imports.foreign import Points, empty_points
 from epochal.imports.tfevents_event import Event
 from epochal.imports.tfevents_template import Bytes, Template
 
-Places = NDArray[np.int64]
+RecordIndex = NDArray[np.int64]
 
 
 class PointTable:
@@ -19,10 +19,10 @@ class PointTable:
 
     def __init__(self) -> None:
         self._names: dict[str, int] = {}
-        self._columns: list[tuple[Places, NDArray[np.int32], Places, Any, Any]] = []
+        self._columns: list[tuple[RecordIndex, NDArray[np.int32], RecordIndex, Any, Any]] = []
         self._single: list[tuple[int, int, int, float, float]] = []
 
-    def add(self, template: Template, rows: Bytes, places: Places) -> NDArray[np.bool_]:
+    def add(self, template: Template, rows: Bytes, places: RecordIndex) -> NDArray[np.bool_]:
         """Add the points of rows of one shape; True for rows whose tag is no proper text.
 
         These have to be parsed by themselves.
@@ -50,7 +50,7 @@ class PointTable:
             number = self._names.setdefault(name, len(self._names))
             self._single.append((place, number, event.step, event.t, value))
 
-    def points(self) -> tuple[Points, Places]:
+    def points(self) -> tuple[Points, RecordIndex]:
         """All points in the order of the file, and the places of their events."""
         if self._single:
             places, which, steps, times, values = zip(*self._single, strict=True)

@@ -22,7 +22,7 @@ _LAST_WAIT_S = 0.02
 WriteLine = Callable[[bytes], bool]
 
 
-class LeftPart:
+class OrphanedPart:
     """A part the writer leaves: its descriptor, and how much of it needs no copying any more."""
 
     def __init__(self, descriptor: int, *, copied: int) -> None:
@@ -81,9 +81,9 @@ class DeletedParts:
     """
 
     def __init__(self) -> None:
-        self._parts: list[LeftPart] = []
+        self._parts: list[OrphanedPart] = []
 
-    def take_over(self, part: LeftPart) -> None:
+    def adopt(self, part: OrphanedPart) -> None:
         """Keep a part that was left if it is deleted, else close it."""
         if part.is_deleted():
             self._parts.append(part)

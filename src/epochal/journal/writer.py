@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from epochal.journal.deleted import DeletedParts, LeftPart
+from epochal.journal.deleted import DeletedParts, OrphanedPart
 from epochal.journal.descriptor import close_if_same, file_id, status_if_same, write_whole
 from epochal.journal.fork import call_in_children
 from epochal.journal.layout import PartName, RunFolder
@@ -184,7 +184,7 @@ class JournalWriter:
         try:
             header = text = self._header(name)
             if self._held != _NO_DESCRIPTOR:
-                left = LeftPart(os.dup(self._held), copied=self._header_bytes)
+                left = OrphanedPart(os.dup(self._held), copied=self._header_bytes)
                 text += left.take() if carry else b""
             write_whole(fresh, text)
         except OSError:
@@ -206,7 +206,7 @@ class JournalWriter:
         self._torn = False
         self._fd = self._held
         if left is not None:
-            self._deleted.take_over(left)
+            self._deleted.adopt(left)
 
     def _create(self, name: PartName) -> int:
         if self.folder.sealed_path(name).exists():
@@ -306,7 +306,7 @@ class JournalWriter:
         """How many records are in a file that was deleted and could not be made anew."""
         if self._status_of_ours() is None:
             return 0
-        part = LeftPart(self._held, copied=self._header_bytes)
+        part = OrphanedPart(self._held, copied=self._header_bytes)
         return len(part.lines(ended=True)) if part.is_deleted() else 0
 
     # -- faults -----------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
 from epochal.run.last_step import last_epoch_of, last_step_of
-from epochal.run.pace import Totals
+from epochal.run.progress_estimator import Totals
 from epochal.run.request import Request
 from epochal.run.run import Run
 from epochal.run.samples import store_blob
@@ -72,7 +72,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         redactor=request.redactor,
     )
     if launch.world_size > 1:
-        meeting = ranks.Meeting(folder, run.attempt, run.step)
+        meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(run, request, last_step)
     if (told := run.redactor.notice()) is not None:
@@ -223,7 +223,7 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
 
 
 def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
-    aside = ranks.waiting_room(request.root, launch_id)
+    aside = ranks.pending_dir(request.root, launch_id)
     request.console.notice(
         f"rank {launch.rank} found no run of rank 0 within {ranks.WAIT_S:.0f} s; it writes under"
         f" {aside.path} and moves over at the end if rank 0 has appeared by then. Until then it is"

@@ -24,7 +24,7 @@ _STALE_AFTER_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class RankRendezvous:
     """Where a launch's records go; `last_step` is the step they follow, -1 in a new run."""
 
     folder: RunFolder
@@ -32,7 +32,7 @@ class Meeting:
     last_step: int = -1
 
 
-def publish(root: Path, launch_id: str, meeting: Meeting) -> None:
+def publish(root: Path, launch_id: str, meeting: RankRendezvous) -> None:
     """Tell the other ranks of a launch where to write."""
     path = _published(root, launch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,7 +49,7 @@ def publish(root: Path, launch_id: str, meeting: Meeting) -> None:
     )
 
 
-def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> Meeting | None:
+def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvous | None:
     """Where rank 0 said to write; None when it has not said so in time."""
     deadline = time.monotonic() + wait_s
     while (meeting := _look(root, launch_id)) is None:
@@ -59,11 +59,11 @@ def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> Meeting | Non
     return meeting
 
 
-def _look(root: Path, launch_id: str) -> Meeting | None:
+def _look(root: Path, launch_id: str) -> RankRendezvous | None:
     try:
         told = read_json(_published(root, launch_id))
         folder = RunFolder(root / str(told["folder"]))
-        meeting = Meeting(folder, int(told["attempt"]), int(told.get("last_step", -1)))
+        meeting = RankRendezvous(folder, int(told["attempt"]), int(told.get("last_step", -1)))
         published_at, seen = float(told["t"]), liveness(told["by"])
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None  # nothing yet, or nothing that this version wrote
@@ -72,7 +72,7 @@ def _look(root: Path, launch_id: str) -> Meeting | None:
     return meeting
 
 
-def waiting_room(root: Path, launch_id: str) -> RunFolder:
+def pending_dir(root: Path, launch_id: str) -> RunFolder:
     """The folder of ranks that could not find rank 0."""
     return RunFolder(root / LAUNCH_FOLDER / slugify(launch_id))
 

@@ -20,10 +20,10 @@ from epochal.journal.line import MetricsRecord, decode_json, encode, encode_line
 from epochal.records import Record
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.callbacks import Callbacks
+from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.identified import IdentifiedRun
-from epochal.run.pace import Pace
+from epochal.run.progress_estimator import ProgressEstimator
 from epochal.run.samples import with_distribution
-from epochal.run.shown import Shown
 from epochal.run.speed_limit import SpeedLimit
 from epochal.values import MOST_BITS, DeviceReader, device_values, open_device_reader, plain_json
 
@@ -42,8 +42,8 @@ class RecordingRun(IdentifiedRun):
     rank: int
     guard: Guard
     _lock: threading.RLock
-    _pace: Pace
-    _shown: Shown
+    _pace: ProgressEstimator
+    _shown: ConsoleReporter
     _speed_limit: SpeedLimit
     _append: Callable[[bytes, float], None]
     _show_at: float
@@ -101,7 +101,7 @@ class RecordingRun(IdentifiedRun):
             self._speed_limit.fill_phases(record)
         self._write_or_defer(record)
 
-    def write_unseen(self, record: Record) -> None:
+    def write_silent(self, record: Record) -> None:
         """Append one complete record of plain values, and print nothing for it."""
         self._append(encode(record), now())
 

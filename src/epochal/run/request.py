@@ -13,7 +13,7 @@ from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.reporting import Reporting, options_from, split_options
-from epochal.run.pace import Totals
+from epochal.run.progress_estimator import Totals
 from epochal.settings import ALERT_LEVELS, Launch, Settings
 from epochal.values import plain_int, plain_json
 

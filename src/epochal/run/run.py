@@ -42,15 +42,15 @@ from epochal.run.accepted import ValuePolicy, shown_text
 from epochal.run.callbacks import Callbacks
 from epochal.run.cell import Cell
 from epochal.run.config import RunConfig
+from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.deadline import FINISH_WAIT_S, Deadline
 from epochal.run.exit_hooks import describe_error, describe_trace
 from epochal.run.live_page import serve_in_background
 from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
-from epochal.run.pace import Pace, Totals
 from epochal.run.phases import Phase, Phases
+from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.recording import RecordingRun
 from epochal.run.resume import ResumeMark
-from epochal.run.shown import Shown
 from epochal.run.speed_limit import SpeedLimit
 from epochal.values import plain_json
 
@@ -79,8 +79,8 @@ class Run(RecordingRun):
         self._folder = folder
         self._writer = writer
         self._console = console
-        self._pace = Pace(console, totals, name=str(identity["name"]))
-        self._shown = Shown(console, self._pace)
+        self._pace = ProgressEstimator(console, totals, name=str(identity["name"]))
+        self._shown = ConsoleReporter(console, self._pace)
         self.rank = rank
         self.attempt = attempt
         self._step = last_step
@@ -118,7 +118,7 @@ class Run(RecordingRun):
         if "torch" in sys.modules:
             # By name: this floor knows nothing of torch, and asks only where torch is in use.
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
-            import_module("epochal.torch.compiled").leave_out(*hot)
+            import_module("epochal.torch.compiled").exclude_from_compile(*hot)
 
     def __repr__(self) -> str:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"

@@ -15,7 +15,7 @@ from epochal.run.cell import Cell, calling_cell
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
-from epochal.run.pace import Totals
+from epochal.run.progress_estimator import Totals
 from epochal.run.run import Run
 from epochal.settings import (
     Announcement,

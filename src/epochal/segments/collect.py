@@ -12,7 +12,7 @@ from epochal.journal.line import decode, decode_json, encode_json
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import read_regular
 from epochal.records import Axis, Record, axis_of, scalars_of
-from epochal.segments.lanes import Lane, signature_of
+from epochal.segments.fast_decoder import Lane, signature_of
 from epochal.segments.long import NO_NUMBER, LongForm, LongKey
 from epochal.segments.shape import VALUED, Path, Shape, put_together, take_apart
 

@@ -18,7 +18,7 @@ from epochal.segments.read import Segment
 from epochal.segments.run_records import every_part
 
 Place = tuple[int, int, int]
-Places = dict[str, Place]
+RecordIndex = dict[str, Place]
 Item = tuple[Position, Record]
 
 _START: Place = (0, 0, 0)
@@ -42,7 +42,7 @@ class Backlog:
     ) -> None:
         self._folder = folder
         self._wants = wants
-        self.places: Places = dict(places)
+        self.places: RecordIndex = dict(places)
         self._lanes: dict[str, _Lane] = {}
 
     def take(self, *, limit: int, until: Mapping[str, Place] | None = None) -> list[Item]:

@@ -22,7 +22,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder, read_json, write_json
 from epochal.journal.process import liveness, process_identity
 from epochal.reporting import Reporting, options_from
-from epochal.sinks.backlog import Place, Places
+from epochal.sinks.backlog import Place, RecordIndex
 from epochal.sinks.sink import SinkBusyError
 
 VERSION = 1
@@ -38,8 +38,8 @@ Phase = Literal["new", "sending", "waiting", "failing", "stopped", "closed"]
 class Standing:
     """How one sink stands; times are Unix seconds, ``behind`` is in records."""
 
-    sent: Places = field(default_factory=dict)
-    sending: Places | None = None
+    sent: RecordIndex = field(default_factory=dict)
+    sending: RecordIndex | None = None
     num_sent: int = 0
     behind: int = 0
     phase: Phase = "new"
@@ -139,7 +139,7 @@ def _standing(kept: Mapping[str, Any]) -> Standing:
         raise FormatError(f"sinks.json holds an entry that is not one: {error}") from error
 
 
-def _places(kept: Mapping[str, Any]) -> Places:
+def _places(kept: Mapping[str, Any]) -> RecordIndex:
     return {str(writer): _place(*place) for writer, place in kept.items()}
 
 

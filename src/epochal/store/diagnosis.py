@@ -22,9 +22,9 @@ from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status
 from epochal.store.ending import bad_ending
+from epochal.store.finding_counts import watched_attempts
 from epochal.store.late_findings import late_findings
 from epochal.store.part import Part
-from epochal.store.standing import watched_attempts
 from epochal.store.state import RunState
 
 # About a second's reading: a server answers other questions as well.

@@ -16,9 +16,9 @@ from epochal.journal.layout import PartName
 from epochal.records import KINDS, Axis, Record, axis_of
 from epochal.store.columns import NO_STEP, Block, Blocks, Names, seconds, whole_number
 from epochal.store.facts import FACT_KINDS, PartFacts
-from epochal.store.lanes import Lanes
+from epochal.store.fast_decoder import Lanes
 from epochal.store.part import DENSE_KINDS, label_of
-from epochal.store.places import Places
+from epochal.store.record_index import RecordIndex
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
 _STEP_LIMIT = 2**63
@@ -40,7 +40,7 @@ class PartDigest:
         self._is_loop = self.facts.is_loop
         self.blocks = Blocks()
         self.lanes = Lanes(self.facts)
-        self.places: dict[str, Places] = {}
+        self.places: dict[str, RecordIndex] = {}
         self._plans: dict[tuple[Any, ...], _Plan | None] = {}
         self._by_axis: Mapping[Axis, dict[Names, Any]] = {
             axis: self.blocks.shapes(axis) for axis in ("step", "time")
@@ -126,7 +126,7 @@ class PartDigest:
         if kind not in DENSE_KINDS:
             places = self.places.get(kind)
             if places is None:
-                places = self.places[kind] = Places()
+                places = self.places[kind] = RecordIndex()
             places.add(ordinal, (start, end), label_of(record), NO_STEP if at is None else at, t)
 
 

@@ -8,7 +8,7 @@ from epochal.errors import UsageError
 from epochal.records import KINDS, Axis, Position, Record
 from epochal.store.answers import Cursor, Entry
 from epochal.store.part import DENSE_KINDS, Part
-from epochal.store.places import Candidate, standing
+from epochal.store.record_index import Candidate, standing
 from epochal.store.state import RunState
 
 

@@ -14,12 +14,12 @@ from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.adoption import Aside, is_orphan, orphaned_ranks
 from epochal.store.answers import Labels, Machine
-from epochal.store.held import Held
 from epochal.store.identity import Identity
 from epochal.store.labels import write_labels
 from epochal.store.listing import Listing
 from epochal.store.live import read_machines
 from epochal.store.loading import LoadedParts
+from epochal.store.memory_budget import MemoryBudget
 from epochal.store.part import Part
 
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
@@ -36,7 +36,7 @@ class FolderSource:
         folder: RunFolder,
         *,
         asides: Sequence[Aside] = (),
-        held: Held | None = None,
+        held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
     ) -> None:
         self.folder = folder
@@ -44,7 +44,7 @@ class FolderSource:
         self.asides = asides
         self._listing: Listing | None = None
         self._identity = Identity(folder)
-        self._parts = LoadedParts(Held() if held is None else held)
+        self._parts = LoadedParts(MemoryBudget() if held is None else held)
 
     @property
     def path(self) -> Path:

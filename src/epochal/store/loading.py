@@ -5,9 +5,9 @@ from __future__ import annotations
 from epochal.errors import FormatError
 from epochal.journal.layout import PartName
 from epochal.journal.reader import NewerFormatError, ShorterFileError, records_lost
-from epochal.store.held import Held
 from epochal.store.identity import LINK_OUT
 from epochal.store.listing import FoundPart, Listing, Stat
+from epochal.store.memory_budget import MemoryBudget
 from epochal.store.part import Part
 from epochal.store.sealed import SealedPart
 from epochal.store.tailed import TailedPart
@@ -16,7 +16,7 @@ from epochal.store.tailed import TailedPart
 class LoadedParts:
     """The parts of one run as they were last read."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: MemoryBudget) -> None:
         self._held = held
         self._parts: dict[PartName, Part] = {}
         # Which version of which segment a sealed part is.

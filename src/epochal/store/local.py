@@ -18,10 +18,10 @@ from epochal.store.cached import CachedSegments
 from epochal.store.folder_source import FolderSource
 from epochal.store.foreign_places import ForeignPlaces, runs_at
 from epochal.store.foreign_source import ForeignSource, place_of
-from epochal.store.held import Held
 from epochal.store.index import Index
 from epochal.store.local_run import LocalRun
 from epochal.store.lookup import choose
+from epochal.store.memory_budget import MemoryBudget
 from epochal.store.row import Row
 from epochal.store.selection import parse_order, parse_query
 from epochal.store.source import RunSource
@@ -63,7 +63,9 @@ class LocalStore:
         self._told: dict[str, tuple[str, int]] = {}
         self._looked = False
         self._index = Index(cache)
-        self._held = Held(cached=None if cache is None else CachedSegments(cache, build=build))
+        self._held = MemoryBudget(
+            cached=None if cache is None else CachedSegments(cache, build=build)
+        )
         self._foreign = ForeignPlaces(self._bounds, self._held.guard)
 
     def __enter__(self) -> LocalStore:
@@ -353,7 +355,7 @@ def check_place(path: str | Path) -> None:
 def load_run(
     folder: str | Path,
     *,
-    held: Held | None = None,
+    held: MemoryBudget | None = None,
     bounds: SearchBounds | None = None,
     follow_links: bool = False,
 ) -> LocalRun:
@@ -373,7 +375,7 @@ def load_run(
 
 
 def _load_foreign(
-    path: Path, cache: Path | None, *, held: Held | None, follow_links: bool = False
+    path: Path, cache: Path | None, *, held: MemoryBudget | None, follow_links: bool = False
 ) -> LocalRun:
     if not path.exists():
         raise UsageError(f"there is no file or folder {str(path)!r}.")

@@ -17,14 +17,14 @@ from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInf
 from epochal.store.columns import SeriesKey, unix_time
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis, is_ending
 from epochal.store.entries import by_time, end_of, entries_of, records_of
-from epochal.store.held import Held
+from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.internal_errors import met_errors, recorded_errors
 from epochal.store.labels import check_labels
+from epochal.store.memory_budget import MemoryBudget
 from epochal.store.naming import no_metric, resolve
 from epochal.store.part import StalePartError
 from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
-from epochal.store.standing import Found, as_they_stand, count
 from epochal.store.state import RunState
 from epochal.store.status import GONE, derive_status
 
@@ -67,12 +67,12 @@ class LocalRun:
         self,
         source: RunSource,
         *,
-        held: Held | None = None,
+        held: MemoryBudget | None = None,
         lock: threading.RLock | None = None,
     ) -> None:
         self.source = source
         self.lock = threading.RLock() if lock is None else lock
-        self._held = Held() if held is None else held
+        self._held = MemoryBudget() if held is None else held
         self._key = next(_KEYS)
         self._state: RunState | None = None
         self._row: Row | None = None
@@ -335,7 +335,7 @@ class LocalRun:
 
     @property
     @_locked
-    def found(self) -> Found | None:
+    def found(self) -> FindingCounts | None:
         """How much was found, as ``info`` counts it; None where nobody looked."""
         self._held.guard.run(self.place, self._work_out_little)
         return self.row.found_by(self.status)
@@ -518,7 +518,7 @@ class LocalRun:
         """Have lists count what was worked out, in this process and by the index in others."""
         row = self.row
         told = ((e.position.attempt, e.record) for e in found if not is_ending(e))
-        counted = count(as_they_stand(told, attempts=row.attempts))
+        counted = count(latest_findings(told, attempts=row.attempts))
         if row.worked_out != counted:
             row.worked_out = counted
             self.has_news = True

@@ -16,7 +16,13 @@ from epochal.series.reduce import Summary
 from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.columns import whole_number
 from epochal.store.entries import entries_of
-from epochal.store.standing import NOTHING, Found, ends_nonfinite, found_in, num_unwatched
+from epochal.store.finding_counts import (
+    NOTHING,
+    FindingCounts,
+    ends_nonfinite,
+    found_in,
+    num_unwatched,
+)
 from epochal.store.state import RunState
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
@@ -61,12 +67,12 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     source: dict[str, Any] | None
     end: dict[str, Position]
     metrics: list[Metric]
-    found: Found | None
+    found: FindingCounts | None
     nonfinite: bool
     unwatched: int
     written: float | None
     has_companion: bool
-    worked_out: Found | None = None
+    worked_out: FindingCounts | None = None
     summaries: dict[str, list[Any]] = {}
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
@@ -101,7 +107,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             nonfinite=self.nonfinite,
         )
 
-    def found_by(self, status: Status) -> Found | None:
+    def found_by(self, status: Status) -> FindingCounts | None:
         """How much was found, with how the run ended where it did not end well."""
         found = self.found
         if self.worked_out is not None and status.state != "running":

@@ -14,9 +14,9 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.store import query as q
 from epochal.store.answers import Metric, State, Status
+from epochal.store.finding_counts import FindingCounts
 from epochal.store.pattern import PatternError, compile_pattern
 from epochal.store.row import Row
-from epochal.store.standing import Found
 
 STATISTICS = ("last", "min", "max", "mean", "first", "count")
 _MISSING = object()
@@ -40,7 +40,7 @@ class Subject(Protocol):
         """How it stands."""
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> FindingCounts | None:
         """How much was found; None where nobody looked."""
 
     def metric(self, name: str) -> Metric | None:

@@ -155,7 +155,7 @@ class Checkpoints:
             self._signals.pass_on(urgency)
         return saved
 
-    def heed(
+    def check_signals(
         self,
         step: int,
         *,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def leave_out(*functions: Callable[..., Any]) -> bool:
+def exclude_from_compile(*functions: Callable[..., Any]) -> bool:
     """Have torch.compile run these functions, and all they call, as plain Python.
 
     ``torch.compiler.disable`` would do the same with a wrapper around every call; the mark on the

@@ -21,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from epochal.errors import UsageError
 from epochal.journal.line import now
 from epochal.torch.arriving import Arriving
-from epochal.torch.compiled import leave_out
+from epochal.torch.compiled import exclude_from_compile
 from epochal.torch.moe import AUX_COEF, Z_COEF
 from epochal.torch.names import named_parameters
 from epochal.torch.routers import Router, find_routers
@@ -119,7 +119,9 @@ class MoeWatch:
                 inner.register_forward_pre_hook(self._keep_mask, with_kwargs=True),
                 inner.register_forward_hook(self._drop_mask),
             ]
-        leave_out(MoeWatch._add, MoeWatch._keep_logits, MoeWatch._keep_mask, MoeWatch._drop_mask)
+        exclude_from_compile(
+            MoeWatch._add, MoeWatch._keep_logits, MoeWatch._keep_mask, MoeWatch._drop_mask
+        )
         run.on_finish(self.remove)
 
     @property
@@ -159,14 +161,14 @@ class MoeWatch:
         def count(module: nn.Module, inputs: Any, output: Any) -> None:
             self._add(number, module, inputs, output)
 
-        leave_out(count)
+        exclude_from_compile(count)
         return count
 
     def _keeper(self, number: int) -> Callable[[nn.Module, Any, Any], None]:
         def keep(module: nn.Module, inputs: Any, output: Any) -> None:
             self._keep_logits(number, module, output)
 
-        leave_out(keep)
+        exclude_from_compile(keep)
         return keep
 
     def _keep_logits(self, number: int, module: nn.Module, output: Any) -> None:

@@ -46,7 +46,7 @@ class Recorder(Protocol):
     def write(self, record: Record) -> None:
         """Append one record."""
 
-    def write_unseen(self, record: Record) -> None:
+    def write_silent(self, record: Record) -> None:
         """Append one record and print nothing for it."""
 
     def event(self, name: str, **fields: Any) -> None:
@@ -226,7 +226,7 @@ class Watch:
             metrics[f"activations/{name}/zeros"] = row.zeros
         metrics.update(self._ratios(taken, params))
         # Hundreds of names: for the page, not for the terminal or the closing line.
-        self._run.write_unseen({"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics})
+        self._run.write_silent({"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics})
         if self._bins:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)

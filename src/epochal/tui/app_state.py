@@ -15,7 +15,7 @@ from typing import Literal
 from epochal.errors import EpochalError, UsageError
 from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.pattern import Pattern, PatternError, compile_pattern
-from epochal.store.steering import Wish, ask
+from epochal.store.process_action import ProcessAction, ask
 from epochal.store.store import RunView, Store
 from epochal.tui.curves import Curves
 from epochal.tui.paint import OTHERS
@@ -208,7 +208,7 @@ class AppState:
         """Whether the chosen run's process is held."""
         return self.run is not None and self.run.status.text == "suspended"
 
-    def steer(self, wish: Wish) -> None:
+    def steer(self, wish: ProcessAction) -> None:
         """Ask the chosen run's processes; ``notice`` says what was sent, or why it was not."""
         if self.run is None:
             return

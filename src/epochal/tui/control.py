@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import get_args
 
 from epochal.store.along import X
-from epochal.store.steering import Wish
+from epochal.store.process_action import ProcessAction
 from epochal.tui.app_state import AppState
 from epochal.tui.chart import extent_of
 from epochal.tui.view import SMOOTHINGS, TABS, Typing, View
@@ -100,7 +100,7 @@ def _suspend(view: View, state: AppState) -> View:
     return replace(view, asking="continue" if state.is_suspended else "suspend")
 
 
-def _answered(key: str, view: View, wish: Wish, state: AppState) -> View:
+def _answered(key: str, view: View, wish: ProcessAction, state: AppState) -> View:
     """A question about the run is answered by y, or by its own key pressed again."""
     if key in ("y", "Y") or _ASKS.get(key) is (_stop if wish == "stop" else _suspend):
         state.steer(wish)

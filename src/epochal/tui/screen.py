@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epochal.store.answers import RunInfo
+from epochal.store.process_action import ProcessAction
 from epochal.store.progress import progress_of
-from epochal.store.steering import Wish
 from epochal.tui.app_state import AppState
 from epochal.tui.cells import EMPTY, Line, Span, beside, block, clip, fit, printable, spread, width
 from epochal.tui.control import filter_text
@@ -128,7 +128,7 @@ def _footer(state: AppState, view: View, columns: int) -> Line:
     return spread(spans, (Span(place, "dim"),), columns)
 
 
-def _question(info: RunInfo, wish: Wish) -> Line:
+def _question(info: RunInfo, wish: ProcessAction) -> Line:
     name = printable(f"{info.project}/{info.name}")
     verb = {"stop": "Stop", "suspend": "Suspend", "continue": "Continue"}.get(wish, wish)
     return (

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from epochal.store.along import X
-from epochal.store.steering import Wish
+from epochal.store.process_action import ProcessAction
 from epochal.tui.zoom import Zoom
 
 Tab = Literal["overview", "charts", "system", "log", "text", "config"]
@@ -46,4 +46,4 @@ class View:
     x: X = "step"
     zoom: Zoom = field(default_factory=Zoom)
     scroll: int = 0
-    asking: Wish | None = None
+    asking: ProcessAction | None = None

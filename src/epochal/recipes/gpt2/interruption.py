@@ -88,7 +88,7 @@ class Interruption:
         return bool(any_goes_on)
 
     def _heed(self, *, before_end: Callable[[], object] | None = None) -> None:
-        self._checkpoints.heed(
+        self._checkpoints.check_signals(
             self._done,
             epoch=(self._done + 1) / self._training.flags.steps_per_epoch,
             metric=self._metric,

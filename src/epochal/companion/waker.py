@@ -10,7 +10,7 @@ import time
 _CHUNK_BYTES = 4096
 
 
-class Bell:
+class Waker:
     """Waits on descriptors; a knock carries no meaning but "look now"."""
 
     def __init__(self, parent: int | None, *, knocks: int | None = None) -> None:

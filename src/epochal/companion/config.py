@@ -14,7 +14,7 @@ GRACE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class CompanionConfig:
     """One attempt of one run on one node.
 
     ``writer`` is the journal writer of the process that is watched, ``parent`` its number and
@@ -43,7 +43,7 @@ class Charge:
         return f"{TELEMETRY}{self.node}"
 
 
-def parse(argv: Sequence[str] | None = None) -> Charge:
+def parse(argv: Sequence[str] | None = None) -> CompanionConfig:
     """Read a command line."""
     parser = argparse.ArgumentParser(prog="python -m epochal.companion")
     parser.add_argument("folder", type=Path)
@@ -56,7 +56,7 @@ def parse(argv: Sequence[str] | None = None) -> Charge:
     parser.add_argument("--shares-node", action="store_true")
     parser.add_argument("--grace", type=float, default=GRACE_S)
     args = parser.parse_args(argv)
-    return Charge(
+    return CompanionConfig(
         folder=RunFolder(args.folder.absolute()),
         attempt=args.attempt,
         parent=args.parent,

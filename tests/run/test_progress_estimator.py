@@ -5,12 +5,12 @@ import math
 from typing import Any
 
 from epochal.console.printer import Console
-from epochal.run.pace import Pace, Totals
+from epochal.run.progress_estimator import ProgressEstimator, Totals
 
 
-def pace_of(**totals: Any) -> tuple[Pace, io.StringIO]:
+def pace_of(**totals: Any) -> tuple[ProgressEstimator, io.StringIO]:
     shown = io.StringIO()
-    return Pace(Console(shown), Totals(**totals), name="run"), shown
+    return ProgressEstimator(Console(shown), Totals(**totals), name="run"), shown
 
 
 def step(number: int, **fields: Any) -> dict[str, Any]:

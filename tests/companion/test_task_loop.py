@@ -1,4 +1,4 @@
-from epochal.companion.clockwork import Clockwork
+from epochal.companion.task_loop import TaskLoop
 
 
 class Time:
@@ -11,7 +11,7 @@ class Time:
 
 def test_tasks_are_called_at_their_intervals() -> None:
     clock, calls = Time(), []
-    work = Clockwork(clock=clock)
+    work = TaskLoop(clock=clock)
     work.every(1, "fast", lambda: calls.append("fast"))
     work.every(5, "slow", lambda: calls.append("slow"))
     for second in range(11):
@@ -22,7 +22,7 @@ def test_tasks_are_called_at_their_intervals() -> None:
 
 def test_it_says_how_long_until_the_next() -> None:
     clock = Time()
-    work = Clockwork(clock=clock)
+    work = TaskLoop(clock=clock)
     work.every(5, "task", lambda: None)
     assert work.run_due() == 5
     clock.now_s = 3.5
@@ -31,7 +31,7 @@ def test_it_says_how_long_until_the_next() -> None:
 
 def test_what_was_slept_through_is_not_made_up_for() -> None:
     clock, calls = Time(), []
-    work = Clockwork(clock=clock)
+    work = TaskLoop(clock=clock)
     work.every(1, "task", lambda: calls.append(clock.now_s))
     clock.now_s = 3600.0
     for _ in range(5):

@@ -17,9 +17,9 @@ from epochal.journal.process import is_suspended, liveness
 from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
 from epochal.store.store import RunView
 
-Wish = Literal["stop", "interrupt", "kill", "suspend", "continue"]
+ProcessAction = Literal["stop", "interrupt", "kill", "suspend", "continue"]
 
-_SIGNALS: Mapping[Wish, str] = {
+_SIGNALS: Mapping[ProcessAction, str] = {
     "stop": "SIGTERM",
     "interrupt": "SIGINT",
     "kill": "SIGKILL",
@@ -28,20 +28,20 @@ _SIGNALS: Mapping[Wish, str] = {
 }
 _GOING = ("running", "waiting", "silent")
 _LAUNCHER = "launcher"
-_ENDS: tuple[Wish, ...] = ("stop", "interrupt", "kill")
+_ENDS: tuple[ProcessAction, ...] = ("stop", "interrupt", "kill")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What was sent, and the pids of the processes it was sent to; ``elsewhere`` counts others."""
 
-    wish: Wish
+    wish: ProcessAction
     signal: str
     pids: tuple[int, ...]
     elsewhere: int = 0
 
 
-def ask(run: RunView, wish: Wish) -> Asked:
+def ask(run: RunView, wish: ProcessAction) -> Asked:
     """Send a wish to all processes of a run's newest attempt that are on this machine.
 
     Raises ``EpochalError`` with a sentence when the run does not go on, when its first process is
@@ -100,7 +100,7 @@ def _warn_launcher(run: RunView) -> None:
             send_signal(newest, _SIGNALS["stop"])
 
 
-def _send(name: str, process: Mapping[str, Any], wish: Wish, *, was_alive: bool) -> int:
+def _send(name: str, process: Mapping[str, Any], wish: ProcessAction, *, was_alive: bool) -> int:
     is_held = wish in ("stop", "interrupt") and is_suspended(process)
     try:
         send_signal(process, _SIGNALS[wish])

@@ -41,7 +41,7 @@ class Totals:
         return {name: value for name, value in known.items() if value is not None}
 
 
-class Pace:
+class ProgressEstimator:
     """Follows the steps of one run and prints their lines."""
 
     def __init__(

@@ -28,7 +28,7 @@ class Task:
         return f"task {self.name}"
 
 
-class Clockwork:
+class TaskLoop:
     """Tasks with intervals in seconds, first due one interval after they were added.
 
     A task that fails is called again at its next time: what it needs may be back by then.

@@ -11,7 +11,7 @@ from epochal.store.columns import NO_STEP, Origin
 from epochal.store.part import Part, Place
 
 
-class Places:
+class RecordIndex:
     """The places of all records of one kind in a part, in the order they were read."""
 
     def __init__(self) -> None:

@@ -2,15 +2,15 @@ from pathlib import Path
 
 import pytest
 
-from epochal.companion.charge import GRACE_S, node_name, parse
+from epochal.companion.config import GRACE_S, node_name, parse
 
 
 def test_a_command_line_is_read(tmp_path: Path) -> None:
-    charge = parse([str(tmp_path), "--attempt", "2", "--parent", "77", "--node", "GPU-07.example"])
-    assert (charge.folder.path, charge.attempt, charge.parent) == (tmp_path, 2, 77)
-    assert charge.own_writer == "telemetry-gpu-07-example"
-    assert charge.is_main
-    assert charge.grace_s == GRACE_S
+    config = parse([str(tmp_path), "--attempt", "2", "--parent", "77", "--node", "GPU-07.example"])
+    assert (config.folder.path, config.attempt, config.parent) == (tmp_path, 2, 77)
+    assert config.own_writer == "telemetry-gpu-07-example"
+    assert config.is_main
+    assert config.grace_s == GRACE_S
 
 
 def test_the_companion_of_another_rank_is_not_the_main_one(tmp_path: Path) -> None:

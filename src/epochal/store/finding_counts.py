@@ -21,7 +21,7 @@ from epochal.store.late_findings import late_findings
 from epochal.store.state import RunState
 
 
-class Found(NamedTuple):
+class FindingCounts(NamedTuple):
     """How many findings a run has, over or not, and how many of them still hold."""
 
     errors: int
@@ -29,10 +29,10 @@ class Found(NamedTuple):
     open_errors: int
     open_warnings: int
 
-    def and_one(self, severity: Severity | None) -> Found:
+    def and_one(self, severity: Severity | None) -> FindingCounts:
         """With one more that holds."""
         is_error, is_warning = severity == "error", severity == "warning"
-        return Found(
+        return FindingCounts(
             self.errors + is_error,
             self.warnings + is_warning,
             self.open_errors + is_error,
@@ -40,10 +40,10 @@ class Found(NamedTuple):
         )
 
 
-NOTHING = Found(0, 0, 0, 0)
+NOTHING = FindingCounts(0, 0, 0, 0)
 
 
-def as_they_stand(told: Iterable[tuple[int, Record]], *, attempts: int) -> list[Finding]:
+def latest_findings(told: Iterable[tuple[int, Record]], *, attempts: int) -> list[Finding]:
     """Each finding as it was told last; ``told`` are records in order, with their attempts.
 
     What an attempt before the newest had is over: the run was taken up again after it.
@@ -57,17 +57,17 @@ def as_they_stand(told: Iterable[tuple[int, Record]], *, attempts: int) -> list[
     return list(by_id.values())
 
 
-def count(findings: Iterable[Finding]) -> Found:
+def count(findings: Iterable[Finding]) -> FindingCounts:
     """How many errors and warnings there are, and how many of them hold: the one count for all."""
     listed = list(findings)
     every = [finding.severity for finding in listed]
     held = [finding.severity for finding in listed if finding.state == "open"]
-    return Found(
+    return FindingCounts(
         every.count("error"), every.count("warning"), held.count("error"), held.count("warning")
     )
 
 
-def found_in(state: RunState) -> Found | None:
+def found_in(state: RunState) -> FindingCounts | None:
     """What was recorded as found in all attempts; None where nobody looked in the newest."""
     newest = [part for part in state.parts if part.name.attempt == state.attempts]
     if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
@@ -75,7 +75,7 @@ def found_in(state: RunState) -> Found | None:
     entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
     told = [(entry.position.attempt, entry.record) for entry in entries]
     told += late_findings(state, {dedup_key(record) for _, record in told})
-    return count(as_they_stand(told, attempts=state.attempts))
+    return count(latest_findings(told, attempts=state.attempts))
 
 
 def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:

@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from epochal.companion.evidence import Witness, reached
+from epochal.companion.crash_evidence import CrashEvidence, reached
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.telemetry.cgroup import Cgroup
-from tests.doubles.companions import charge_of
+from tests.doubles.companions import companion_config
 from tests.doubles.journals import append_step, open_writer
 
 
@@ -18,9 +18,9 @@ def test_a_kill_for_want_of_memory_is_told_with_the_last_step(tmp_path: Path) ->
     writer = open_writer(tmp_path)
     append_step(writer, 41)
     writer.close()
-    witness = Witness.beside(charge_of(tmp_path, parent=7), cgroup=group(tmp_path, 2))
+    witness = CrashEvidence.beside(companion_config(tmp_path, parent=7), cgroup=group(tmp_path, 2))
     group(tmp_path, 3)
-    facts = witness.testify({"rss": 8 * 1024**3})
+    facts = witness.collect({"rss": 8 * 1024**3})
     assert (facts["pid"], facts["last_step"], facts["oom_kills"]) == (7, 41, 1)
     assert facts["exit"] == "unknown"
     assert facts["sentence"] == (
@@ -31,7 +31,7 @@ def test_a_kill_for_want_of_memory_is_told_with_the_last_step(tmp_path: Path) ->
 
 def test_what_is_not_known_is_left_out(tmp_path: Path) -> None:
     nowhere = Cgroup(membership=tmp_path / "absent", mount=tmp_path)
-    facts = Witness.beside(charge_of(tmp_path), cgroup=nowhere).testify({"rss": None})
+    facts = CrashEvidence.beside(companion_config(tmp_path), cgroup=nowhere).collect({"rss": None})
     assert set(facts) == {"sentence", "pid", "exit"}
     assert "before its first step" in facts["sentence"]
 
@@ -50,6 +50,6 @@ def test_a_run_that_counts_epochs_vanished_after_an_epoch(tmp_path: Path) -> Non
     for epoch in (1, 2):
         writer.append(encode({"log": "epoch", "t": 0.0, "epoch": epoch, "m": {}}), 0.0)
     writer.close()
-    facts = Witness.beside(charge_of(tmp_path)).testify({})
+    facts = CrashEvidence.beside(companion_config(tmp_path)).collect({})
     assert (facts["last_epoch"], facts.get("last_step")) == (2, None)
     assert "vanished after epoch 2 without a word" in facts["sentence"]

@@ -9,17 +9,17 @@ from epochal.console import blocks
 from epochal.console.lines import gpu_line
 from epochal.console.printer import Console
 from epochal.console.verbosity import Verbosity
-from epochal.run.pace import Pace
+from epochal.run.progress_estimator import ProgressEstimator
 from epochal.series.lost_time import explain_phases
 
 _PEAK_SUFFIX = "_peak"
 _PHASE_PREFIX = "phase/"
 
 
-class Shown:
+class ConsoleReporter:
     """Prints records on a console, by kind."""
 
-    def __init__(self, console: Console, pace: Pace) -> None:
+    def __init__(self, console: Console, pace: ProgressEstimator) -> None:
         self._console = console
         self._allocators: set[Any] = set()
         self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {

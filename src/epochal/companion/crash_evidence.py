@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.companion.charge import Charge
+from epochal.companion.config import CompanionConfig
 from epochal.format import format_bytes, format_reached
 from epochal.journal.layout import RunFolder
 from epochal.journal.tail import last_epoch_in, last_step_in
@@ -15,25 +15,25 @@ from epochal.telemetry.cgroup import Cgroup
 
 
 @dataclass(slots=True)
-class Witness:
+class CrashEvidence:
     """Remembers what will be asked when the process is gone: made while it still lives."""
 
-    charge: Charge
+    config: CompanionConfig
     cgroup: Cgroup
     oom_kills_before: int | None
 
     @classmethod
-    def beside(cls, charge: Charge, *, cgroup: Cgroup | None = None) -> Witness:
+    def beside(cls, config: CompanionConfig, *, cgroup: Cgroup | None = None) -> CrashEvidence:
         """Start to watch over a process."""
-        group = Cgroup.of(charge.parent) if cgroup is None else cgroup
-        return cls(charge, group, group.oom_kills())
+        group = Cgroup.of(config.parent) if cgroup is None else cgroup
+        return cls(config, group, group.oom_kills())
 
-    def testify(self, last_seen: Mapping[str, Any]) -> dict[str, Any]:
+    def collect(self, last_seen: Mapping[str, Any]) -> dict[str, Any]:
         """The facts of a ``vanished`` event; ``last_seen`` are the newest figures of its memory."""
-        step, epoch = reached(self.charge.folder, self.charge.writer, self.charge.attempt)
+        step, epoch = reached(self.config.folder, self.config.writer, self.config.attempt)
         oom_kills = self._oom_kills()
         facts: dict[str, Any] = {
-            "pid": self.charge.parent,
+            "pid": self.config.parent,
             "exit": "unknown",
             "last_step": step,
             "last_epoch": epoch,

@@ -120,7 +120,7 @@ class LoadedRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class MemoryBudget:
     """All of it."""
 
     series: HeldSeries = field(default_factory=HeldSeries)
