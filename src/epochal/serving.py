@@ -1,8 +1,8 @@
-"""Serves the live page: for a command, and as a process of its own beside a training.
+"""Serves the live page, for a command and as a separate process beside a training.
 
-``python -m epochal.serving FOLDER… --port N [--parent PID] [--linger S]`` is the process beside a
-training. It writes one JSON line to stdout when it is ready, ``{"url": …}`` or ``{"error": …}``,
-and ends a while after the process it was started for.
+``python -m epochal.serving FOLDER… --port N [--parent PID] [--linger S]`` is the separate
+process. It writes one JSON line to stdout when it is ready, ``{"url": …}`` or ``{"error": …}``, and
+ends some time after its parent process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MEDIA_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server that listens, or one of ours that does already (``listening`` is None then)."""
+    """The address of a server: one that listens here, or one already running (no ``listening``)."""
 
     url: str
     host: str
@@ -58,10 +58,10 @@ def find_place(
     may_move: bool = True,
     follow_links: bool = False,
 ) -> Place:
-    """Listen somewhere, or find our own server over the same folders at the port.
+    """Listen on a port, or find our own server of the same folders there.
 
-    Another host than this machine's own needs a token; without one given, one is made. Raises
-    ``UsageError`` for what cannot be, and ``PortTakenError`` unless another port will do.
+    A host other than loopback needs a token; one is generated where none is given. Raises
+    ``UsageError`` for invalid values, and ``PortTakenError`` unless another port may be used.
     """
     from epochal.server import address
 
@@ -100,9 +100,9 @@ def serve(
     linger_s: float = LINGER_S,
     follow_links: bool = False,
 ) -> None:
-    """Serve some folders of runs from this process until it is stopped.
+    """Serve folders of runs from this process until it is stopped.
 
-    Links that lead out of all of them are followed with ``follow_links`` only.
+    Links that lead out of these folders are followed only with ``follow_links``.
     """
     from epochal.server.access import Access
     from epochal.server.address import folders_digest
@@ -123,7 +123,7 @@ def serve(
 
 
 def export_formats() -> Mapping[str, ExportFormat]:
-    """The formats that runs can be downloaded in."""
+    """The formats in which runs can be downloaded."""
     from epochal.exports.export import FORMATS, export_named
     from epochal.server.state import ExportFormat
 
@@ -137,7 +137,7 @@ def export_formats() -> Mapping[str, ExportFormat]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The process beside a training."""
+    """Run the separate process beside a training."""
     parser = argparse.ArgumentParser(prog="python -m epochal.serving")
     parser.add_argument("folders", nargs="+")
     parser.add_argument("--port", type=int)
@@ -147,26 +147,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         place = find_place(args.folders, port=args.port)
     except (EpochalError, OSError) as failure:
-        _say({"error": str(failure)})
+        _print({"error": str(failure)})
         return 1
     ready = {"url": place.url, "pid": str(os.getpid())}
     if place.moved_from is not None:
         ready["note"] = f"Port {place.moved_from} is in use; {place.port} is taken instead."
     if place.listening is None:
-        _say(ready)
+        _print(ready)
         return 0
     serve(
         args.folders,
         place,
-        on_ready=lambda: _say(ready),
+        on_ready=lambda: _print(ready),
         parent=args.parent,
         linger_s=args.linger,
     )
     return 0
 
 
-def _say(words: Mapping[str, str]) -> None:
-    sys.stdout.write(json.dumps(words) + "\n")
+def _print(message: Mapping[str, str]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
 
 

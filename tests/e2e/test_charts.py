@@ -85,7 +85,7 @@ def test_charts_are_filtered_by_words_and_by_expressions(
     box.fill("LOSS")
     page.locator('[data-metric="acc"]').wait_for(state="detached")
     box.fill("^acc$")
-    page.get_by_text("No metric fits this filter").wait_for()
+    page.get_by_text("No metric matches this filter").wait_for()
     page.locator("#metric-search").get_by_role("button", name="Regular expression").click()
     page.locator('[data-metric="acc"]').wait_for()
     box.fill("(")

@@ -123,7 +123,7 @@ def test_the_first_readings_need_no_record(
     journal = Journal(tmp_path, **process_identity()).metrics(0, loss=1.0)
     live = LiveFile(journal.folder, node="here", rank=0, wall=time.time)
     page = open_page(serve(tmp_path).url + "#panel=system")
-    page.get_by_text("Nothing was measured of this machine").wait_for()
+    page.get_by_text("No readings of this machine").wait_for()
 
     def is_read() -> bool:
         live.see_host({"cpu_pct": 55.0, "ram_used": GIB, "ram_total": 2 * GIB})

@@ -140,7 +140,7 @@ def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
     site: str, open_page: OpenPage
 ) -> None:
     page = open_page(site + "#panel=performance")
-    section = page.locator("[data-title='What it is lost to']")
+    section = page.locator("[data-title='Lost time by cause']")
     section.get_by_text("steps 380–399 · 2000.0 ms a step · newest").wait_for()
     bar = section.locator(".chart-stack-track")
     told = bar.get_attribute("aria-label") or ""

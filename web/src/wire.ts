@@ -9,7 +9,7 @@ export type Nonfinite = "nan" | "inf" | "-inf";
 export type MarkKind = "restart" | "epoch" | "checkpoint" | "phase" | "throttle";
 export type StateName = "waiting" | "running" | "finished" | "failed" | "interrupted" | "terminated" | "crashed" | "silent" | "unreadable";
 
-/** How a run stands; `text` is for people, `since` the time of the newest record. */
+/** The state of a run; `text` is for people, `since` the time of the newest record. */
 export interface Status {
   state: StateName;
   text: string;
@@ -17,7 +17,7 @@ export interface Status {
   since: number | null;
 }
 
-/** What a series amounts to; `*_x` are steps, epochs or times, as its axis says. */
+/** The summary of a series; `*_x` are steps, epochs or times, depending on its axis. */
 export interface Summary {
   count: number;
   nonfinite: number;
@@ -33,7 +33,7 @@ export interface Summary {
   best_x: number | null;
 }
 
-/** A run in one row of a list. `config` is null unless the list was asked for with it. `summary` has the metrics that were asked for and exist, by the name they were asked for with (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where nobody looked for them; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. */
+/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. */
 export interface RunRow {
   id: string;
   name: string;
@@ -60,14 +60,14 @@ export interface RunRow {
   summary: Record<string, Summary>;
 }
 
-/** One page of runs; `total` counts all that the query fits. */
+/** One page of runs; `total` counts all that match the query. */
 export interface RunList {
   rows: RunRow[];
   total: number;
   offset: number;
 }
 
-/** A series that exists; `summary` is of its lowest rank, null unless asked for. */
+/** A series that exists; `summary` is of its lowest rank, null unless requested. */
 export interface MetricRow {
   name: string;
   axis: AxisName;
@@ -79,7 +79,7 @@ export interface MetricRow {
   summary: Summary | null;
 }
 
-/** What people change later; null means that the run's own word stands. */
+/** Editable labels; null means that the recorded value is used. */
 export interface Labels {
   name: string | null;
   tags: string[] | null;
@@ -87,7 +87,7 @@ export interface Labels {
   hidden: boolean;
 }
 
-/** The body of `PATCH …/labels`: what is left out stays as it is. */
+/** The body of `PATCH …/labels`: absent fields keep their value. */
 export interface LabelsChange {
   name?: string | null;
   tags?: string[] | null;
@@ -95,7 +95,7 @@ export interface LabelsChange {
   hidden?: boolean;
 }
 
-/** Everything about one run but its points and entries. `facts` is what run.json says, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role. `position` is where the run's records ended at this answer. */
+/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
@@ -110,7 +110,7 @@ export interface RunDetail {
   position: string;
 }
 
-/** One record that is not a number; its fields are those of `spec/journal.md`. `record` is null in a stream when it is larger than a stream carries: ask for it. */
+/** One record that is not a number; its fields are those of `spec/journal.md`. `record` is null in a stream when it is too large: request it from its endpoint. */
 export interface EntryRow {
   position: string;
   kind: string;
@@ -129,7 +129,7 @@ export interface EntryList {
   offset: number;
 }
 
-/** Something that happened; `at` has its place along every axis that it has one on. A `phase` lasts until the next one begins. `gpu` is the number of the GPU it is about. */
+/** An event in a chart; `at` has its x on every axis where it has one. A `phase` lasts until the next one begins. `gpu` is the number of the GPU it is about. */
 export interface Mark {
   kind: MarkKind;
   label: string;
@@ -137,7 +137,7 @@ export interface Mark {
   gpu: number | null;
 }
 
-/** What happened in a run, the kinds one after the other, each in the order of time. */
+/** The marks of a run, grouped by kind, each kind in the order of time. */
 export interface MarkList {
   marks: Mark[];
 }
@@ -148,14 +148,14 @@ export interface PositionedRecord {
   record: Record<string, unknown>;
 }
 
-/** Records in file order; ask again with `since` = `position` while there is `more`. */
+/** Records in file order; continue with `since` = `position` while there is `more`. */
 export interface RecordPage {
   records: PositionedRecord[];
   position: string;
   more: boolean;
 }
 
-/** One series of a series body. `x` says along what it is cut: a series that cannot be put on the axis asked for comes on its own. `count` is the number of rows that follow (points when `raw`, else slices), `points` how many points lie in the range, `nonfinite` how many marks follow and `nonfinite_points` how many there are. `lo` and `hi` are the ends of the whole series. */
+/** One series of a series body. `x` is its axis: a series that has no x on the requested axis keeps its own. `count` is the number of rows that follow (points when `raw`, else slices), `points` how many points lie in the range, `nonfinite` how many marks follow and `nonfinite_points` how many there are. `lo` and `hi` are the ends of the whole series. */
 export interface SeriesHead {
   run: string;
   name: string;
@@ -173,7 +173,7 @@ export interface SeriesHead {
   hi: number | null;
 }
 
-/** A series that was asked for and is not there. */
+/** A requested series that does not exist. */
 export interface Missing {
   run: string;
   name: string;
@@ -189,7 +189,7 @@ export interface SeriesHeader {
   positions: Record<string, string>;
 }
 
-/** New points of one series: columns of equal length. `x` are steps, epochs or times. Where `value` is null, `nonfinite` has the word under the index written in decimals. */
+/** New points of one series: columns of equal length. `x` are steps, epochs or times. Where `value` is null, `nonfinite` has its name under the index as a decimal string. */
 export interface Points {
   name: string;
   axis: AxisName;
@@ -200,14 +200,14 @@ export interface Points {
   nonfinite: Record<string, Nonfinite>;
 }
 
-/** `ready`: the stream stands at `position`; whoever shows the list asks for it now. */
+/** `ready`: the stream has reached `position`; clients that show the list fetch it now. */
 export interface ReadyEvent {
   wire: number;
   version: string;
   position: string;
 }
 
-/** `records`: what one run recorded since the event before. */
+/** `records`: what one run recorded since the previous event. */
 export interface RecordsEvent {
   run: string;
   points: Points[];
@@ -223,7 +223,7 @@ export interface LiveMachine {
   system: Record<string, number | string>;
 }
 
-/** `live`: a subscribed run's machines, once a second; none when nobody reads them now. */
+/** `live`: a subscribed run's machines, once a second; none when readings have ended. */
 export interface LiveEvent {
   run: string;
   machines: LiveMachine[];
@@ -234,7 +234,7 @@ export interface StatusEvent {
   row: RunRow;
 }
 
-/** `runs`: the list has changed; with `all` too much of it to be told: ask for it. */
+/** `runs`: the list has changed; with `all` in too many rows: fetch it again. */
 export interface RunsEvent {
   added: RunRow[];
   changed: RunRow[];
@@ -253,7 +253,7 @@ export interface HeartbeatEvent {
   t: number;
 }
 
-/** Where some steps stand along another axis, with straight lines between them. */
+/** The x of some steps on another axis; values between them are interpolated linearly. */
 export interface Knots {
   step: number[];
   at: number[];
@@ -270,7 +270,7 @@ export interface ArchiveBody {
   series: string[];
 }
 
-/** The body of every answer that is an error. */
+/** The body of every error response. */
 export interface Problem {
   error: string;
 }

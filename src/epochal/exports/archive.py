@@ -18,7 +18,7 @@ import msgspec
 
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_blobs, pack_entries
-from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, packed
+from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
 from epochal.exports.export import Rows, new_file
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
@@ -189,7 +189,7 @@ def _series(runs: Sequence[RunView], *, budget_bytes: int) -> list[str]:
     num_series = sum(len(metric.ranks) for run in runs for metric in run.metrics())
     all_ranks = num_series <= MAX_SERIES
     lines = [line for run in runs for line in lines_of(run, all_ranks=all_ranks)]
-    return packed(lines, budget_bytes=budget_bytes)
+    return pack_series(lines, budget_bytes=budget_bytes)
 
 
 def _escaped(body: wire.ArchiveBody) -> bytes:

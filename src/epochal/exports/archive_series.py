@@ -1,7 +1,7 @@
-"""The series of an archive: every point where they fit, else the finest slices that do.
+"""The series of an archive: every point where they fit, else as many slices as fit.
 
-A series that is too long keeps, in each slice, its first, last, smallest and largest point; and
-around its extremes, around findings about it and at its end every point, as slices of one.
+A long series keeps the first, last, smallest and largest point of each slice. Around its extremes,
+around findings about it and at its end it keeps every point, as slices of one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ MAX_SERIES = 4000
 MAX_KNOTS = 2000
 _MAX_FINDINGS = 20
 # A point is 24 bytes; nothing that training logs is compressed to less than a tenth.
-_HOPELESS = 10
+_MAX_COMPRESSION = 10
 # A slice is 72 bytes before compression and about so many as base64 after it.
 _SLICE_TEXT_BYTES = 60
-_FEWEST_PIXELS = 8
-_TRIES = 8
-_GOOD_SHARE = 0.85
-_AIM = 0.94
+_MIN_PIXELS = 8
+_MAX_ATTEMPTS = 8
+_MIN_FILL = 0.85
+_TARGET_FILL = 0.94
 _COLUMNS = 9
 # Higher levels take several times as long for less than one percent.
 _LEVEL = 4
@@ -44,7 +44,7 @@ _LEVEL = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Line:
-    """One series of one run, and the steps around which nothing of it is left out."""
+    """One series of one run, and the steps around which every point is kept."""
 
     run_id: str
     placed: Placed
@@ -62,10 +62,10 @@ def lines_of(run: RunView, *, all_ranks: bool) -> Iterator[Line]:
             yield Line(run_id, place(run, series, x="step"), steps)
 
 
-def packed(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
-    """Series bodies in base64, one a run: exact where they fit, else as fine as they may be."""
+def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
+    """Series bodies in base64, one per run: exact where they fit, else downsampled."""
     points = sum(line.placed.at.size for line in lines)
-    if points * 24 < budget_bytes * _HOPELESS:
+    if points * 24 < budget_bytes * _MAX_COMPRESSION:
         bodies = _bodies(lines, pixels=0)
         if _size(bodies) <= budget_bytes:
             return bodies
@@ -73,8 +73,8 @@ def packed(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
     pixels = budget_bytes // (_SLICE_TEXT_BYTES * max(len(lines), 1))
     best: list[str] | None = None
     tried: set[int] = set()
-    for _ in range(_TRIES):
-        pixels = max(_FEWEST_PIXELS, min(pixels, longest))
+    for _ in range(_MAX_ATTEMPTS):
+        pixels = max(_MIN_PIXELS, min(pixels, longest))
         if pixels in tried:
             break
         tried.add(pixels)
@@ -83,14 +83,14 @@ def packed(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
         fits = size <= budget_bytes
         if best is None or fits:
             best = bodies
-        if fits and size >= _GOOD_SHARE * budget_bytes:
+        if fits and size >= _MIN_FILL * budget_bytes:
             break
-        pixels = int(pixels * max(0.2, min(4.0, _AIM * budget_bytes / max(size, 1))))
+        pixels = int(pixels * max(0.2, min(4.0, _TARGET_FILL * budget_bytes / max(size, 1))))
     return best or []
 
 
 def knots_of(run: RunView) -> dict[XKind, Knots]:
-    """How steps translate to the other axes, with straight lines between some of them."""
+    """Knots that convert steps to the other axes by linear interpolation."""
     longest: Series | None = None
     for metric in run.metrics():
         if metric.axis == "step" and 0 in metric.ranks:
@@ -106,7 +106,7 @@ def knots_of(run: RunView) -> dict[XKind, Knots]:
     kinds: tuple[XKind, ...] = ("wall", "epoch", "tokens")
     for kind in kinds:
         placed = place(run, longest, x=kind)
-        # Points without a place were left out: then steps and places do not go together.
+        # Points without x were dropped: then steps and x no longer correspond.
         if placed.x == kind and placed.at.size == longest.steps.size:
             found[kind] = _thinned(longest.steps.astype(np.float64), placed.at.astype(np.float64))
     return found
@@ -143,21 +143,21 @@ def _block(line: Line, *, pixels: int) -> SeriesBlock:
     whole = series_block(line.run_id, placed, pixels=pixels, lo=None, hi=None)
     if whole.head.raw:
         return whole
-    slices = _joined(
+    slices = _concatenated(
         [
             buckets(placed.at[start:stop], placed.values[start:stop], pixels=num)
-            for start, stop, num in _stretches(line, pixels=pixels)
+            for start, stop, num in _ranges(line, pixels=pixels)
         ]
     )
     head = msgspec.structs.replace(whole.head, count=slices[0].size)
     return SeriesBlock(head, [*slices, *whole.columns[_COLUMNS:]])
 
 
-def _stretches(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
-    """Start, end and number of slices of each stretch: coarse ones, and those kept whole."""
+def _ranges(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
+    """Start, end and number of slices of each range: coarse ranges, and those kept whole."""
     size = line.placed.at.size
     done = 0
-    for start, stop in _kept(line, reach=max(8, pixels // 40)):
+    for start, stop in _full_ranges(line, reach=max(8, pixels // 40)):
         if start > done:
             yield done, start, max(1, round(pixels * (start - done) / size))
         yield start, stop, stop - start
@@ -166,7 +166,7 @@ def _stretches(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
         yield done, size, max(1, round(pixels * (size - done) / size))
 
 
-def _kept(line: Line, *, reach: int) -> list[tuple[int, int]]:
+def _full_ranges(line: Line, *, reach: int) -> list[tuple[int, int]]:
     """Ranges of points that are kept whole, in order, without overlaps."""
     at, values = line.placed.at, line.placed.values
     centres = [at.size - 1, *(int(np.searchsorted(at, step)) for step in line.steps)]
@@ -183,7 +183,7 @@ def _kept(line: Line, *, reach: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def _joined(parts: Sequence[Buckets]) -> list[Floats]:
+def _concatenated(parts: Sequence[Buckets]) -> list[Floats]:
     columns = [
         np.concatenate([np.asarray(getattr(part, name), dtype=np.float64) for part in parts])
         for name in (

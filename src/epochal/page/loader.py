@@ -1,4 +1,4 @@
-"""Loads the built page, and says which of its scripts and styles a browser may run."""
+"""Loads the built page and the hashes of its scripts and styles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STYLE = re.compile(rb"<style\b[^>]*>(.*?)</style\s*>", re.DOTALL | re.IGNORECAS
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One self-contained HTML file; ``is_built`` is False for the stand-in."""
+    """One self-contained HTML file; ``is_built`` is False for the fallback."""
 
     html: bytes
     is_built: bool
@@ -31,11 +31,11 @@ class Page:
 
 
 def load_page() -> Page:
-    """The page; a plain list of runs that says how to build it where it has not been built."""
+    """The page; where it has not been built, a plain list of runs with build instructions."""
     built = resources.files(__package__).joinpath("index.html")
     if built.is_file():
         return Page(built.read_bytes(), is_built=True)
-    return Page(_STAND_IN.encode(), is_built=False)
+    return Page(_FALLBACK.encode(), is_built=False)
 
 
 def _hash(content: bytes) -> str:
@@ -44,7 +44,7 @@ def _hash(content: bytes) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(normal).digest()).decode()
 
 
-_STAND_IN = """<!doctype html>
+_FALLBACK = """<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -63,18 +63,18 @@ _STAND_IN = """<!doctype html>
 <p id="note"></p>
 <script>
   const show = async () => {
-    const answer = await (await fetch("api/runs?limit=200")).json();
-    const rows = answer.rows.map((run) => {
+    const list = await (await fetch("api/runs?limit=200")).json();
+    const rows = list.rows.map((run) => {
       const row = document.createElement("tr");
-      const words = [run.name, run.project, run.problem ?? run.status.text, run.step ?? run.epoch];
-      for (const word of words) {
-        row.appendChild(document.createElement("td")).textContent = word ?? "";
+      const texts = [run.name, run.project, run.problem ?? run.status.text, run.step ?? run.epoch];
+      for (const text of texts) {
+        row.appendChild(document.createElement("td")).textContent = text ?? "";
       }
       return row;
     });
     document.getElementById("rows").replaceChildren(...rows);
     document.getElementById("note").textContent =
-      answer.total ? `${answer.total} runs` : "No runs in this folder yet.";
+      list.total ? `${list.total} runs` : "No runs in this folder yet.";
   };
   show();
   new EventSource("api/events").addEventListener("runs", show);

@@ -1,8 +1,8 @@
-"""What travels between server and page: every JSON body, and the head of a series body.
+"""The wire types: every JSON body, and the head of a series body.
 
-``spec/wire.md`` is the specification in words; ``web/src/wire.ts`` and ``spec/wire.schema.json``
+``spec/wire.md`` is the specification; ``web/src/wire.ts`` and ``spec/wire.schema.json``
 are generated from this file by ``tools/wire.py``. A field that may be absent is ``T | None`` and
-then travels as null. Times are Unix seconds. A number that JSON cannot hold (nan, infinities) is
+sent as null. Times are Unix seconds. A number that JSON cannot hold (nan, infinities) is
 null, and a field beside it says which it was.
 """
 
@@ -33,7 +33,7 @@ StateName = Literal[
 
 
 class Status(msgspec.Struct, frozen=True):
-    """How a run stands; ``text`` is for people, ``since`` the time of the newest record."""
+    """The state of a run; ``text`` is for people, ``since`` the time of the newest record."""
 
     state: StateName
     text: str
@@ -42,7 +42,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What a series amounts to; ``*_x`` are steps, epochs or times, as its axis says."""
+    """The summary of a series; ``*_x`` are steps, epochs or times, depending on its axis."""
 
     count: int
     nonfinite: int
@@ -61,10 +61,10 @@ class Summary(msgspec.Struct, frozen=True):
 class RunRow(msgspec.Struct, frozen=True):
     """A run in one row of a list.
 
-    ``config`` is null unless the list was asked for with it. ``summary`` has the metrics that were
-    asked for and exist, by the name they were asked for with (``role:loss`` stays ``role:loss``).
+    ``config`` is null unless it was requested. ``summary`` has the requested metrics that exist, by
+    the requested name (``role:loss`` stays ``role:loss``).
     ``errors`` and ``warnings`` count findings of the newest attempt that still hold, null where
-    nobody looked for them; ``nonfinite``: the last loss is nan or infinite. ``ends_at`` is when a
+    no rules ran; ``nonfinite``: the last loss is nan or infinite. ``ends_at`` is when a
     running run is expected to end, in Unix seconds; null while that cannot be known.
     """
 
@@ -94,7 +94,7 @@ class RunRow(msgspec.Struct, frozen=True):
 
 
 class RunList(msgspec.Struct, frozen=True):
-    """One page of runs; ``total`` counts all that the query fits."""
+    """One page of runs; ``total`` counts all that match the query."""
 
     rows: list[RunRow]
     total: int
@@ -102,7 +102,7 @@ class RunList(msgspec.Struct, frozen=True):
 
 
 class MetricRow(msgspec.Struct, frozen=True):
-    """A series that exists; ``summary`` is of its lowest rank, null unless asked for."""
+    """A series that exists; ``summary`` is of its lowest rank, null unless requested."""
 
     name: str
     axis: AxisName
@@ -115,7 +115,7 @@ class MetricRow(msgspec.Struct, frozen=True):
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """What people change later; null means that the run's own word stands."""
+    """Editable labels; null means that the recorded value is used."""
 
     name: str | None
     tags: list[str] | None
@@ -124,7 +124,7 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``PATCH …/labels``: what is left out stays as it is."""
+    """The body of ``PATCH …/labels``: absent fields keep their value."""
 
     name: str | msgspec.UnsetType | None = msgspec.UNSET
     tags: list[str] | msgspec.UnsetType | None = msgspec.UNSET
@@ -133,11 +133,11 @@ class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunDetail(msgspec.Struct, frozen=True):
-    """Everything about one run but its points and entries.
+    """One run without its points and entries.
 
-    ``facts`` is what run.json says, ``hardware`` the fields of each ``gpu-model`` record, ``sol``
-    those of the last ``sol`` record, ``roles`` the metric name of each role. ``position`` is where
-    the run's records ended at this answer.
+    ``facts`` is the content of run.json, ``hardware`` the fields of each ``gpu-model`` record,
+    ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role.
+    ``position`` is the end of the run's records at this response.
     """
 
     row: RunRow
@@ -156,7 +156,7 @@ class RunDetail(msgspec.Struct, frozen=True):
 class EntryRow(msgspec.Struct, frozen=True):
     """One record that is not a number; its fields are those of ``spec/journal.md``.
 
-    ``record`` is null in a stream when it is larger than a stream carries: ask for it.
+    ``record`` is null in a stream when it is too large: request it from its endpoint.
     """
 
     position: str
@@ -178,7 +178,7 @@ class EntryList(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Something that happened; ``at`` has its place along every axis that it has one on.
+    """An event in a chart; ``at`` has its x on every axis where it has one.
 
     A ``phase`` lasts until the next one begins. ``gpu`` is the number of the GPU it is about.
     """
@@ -190,7 +190,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class MarkList(msgspec.Struct, frozen=True):
-    """What happened in a run, the kinds one after the other, each in the order of time."""
+    """The marks of a run, grouped by kind, each kind in the order of time."""
 
     marks: list[Mark]
 
@@ -203,7 +203,7 @@ class PositionedRecord(msgspec.Struct, frozen=True):
 
 
 class RecordPage(msgspec.Struct, frozen=True):
-    """Records in file order; ask again with ``since`` = ``position`` while there is ``more``."""
+    """Records in file order; continue with ``since`` = ``position`` while there is ``more``."""
 
     records: list[PositionedRecord]
     position: str
@@ -213,10 +213,10 @@ class RecordPage(msgspec.Struct, frozen=True):
 class SeriesHead(msgspec.Struct, frozen=True):
     """One series of a series body.
 
-    ``x`` says along what it is cut: a series that cannot be put on the axis asked for comes on its
-    own. ``count`` is the number of rows that follow (points when ``raw``, else slices), ``points``
-    how many points lie in the range, ``nonfinite`` how many marks follow and
-    ``nonfinite_points`` how many there are. ``lo`` and ``hi`` are the ends of the whole series.
+    ``x`` is its axis: a series that has no x on the requested axis keeps its own. ``count`` is
+    the number of rows that follow (points when ``raw``, else slices), ``points`` how many
+    points lie in the range, ``nonfinite`` how many marks follow and ``nonfinite_points`` how
+    many there are. ``lo`` and ``hi`` are the ends of the whole series.
     """
 
     run: str
@@ -236,7 +236,7 @@ class SeriesHead(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A series that was asked for and is not there."""
+    """A requested series that does not exist."""
 
     run: str
     name: str
@@ -256,8 +256,8 @@ class SeriesHeader(msgspec.Struct, frozen=True):
 class Points(msgspec.Struct, frozen=True):
     """New points of one series: columns of equal length.
 
-    ``x`` are steps, epochs or times. Where ``value`` is null, ``nonfinite`` has the word under the
-    index written in decimals.
+    ``x`` are steps, epochs or times. Where ``value`` is null, ``nonfinite`` has its name under the
+    index as a decimal string.
     """
 
     name: str
@@ -270,7 +270,7 @@ class Points(msgspec.Struct, frozen=True):
 
 
 class ReadyEvent(msgspec.Struct, frozen=True):
-    """``ready``: the stream stands at ``position``; whoever shows the list asks for it now."""
+    """``ready``: the stream has reached ``position``; clients that show the list fetch it now."""
 
     wire: int
     version: str
@@ -278,7 +278,7 @@ class ReadyEvent(msgspec.Struct, frozen=True):
 
 
 class RecordsEvent(msgspec.Struct, frozen=True):
-    """``records``: what one run recorded since the event before."""
+    """``records``: what one run recorded since the previous event."""
 
     run: str
     points: list[Points]
@@ -296,7 +296,7 @@ class LiveMachine(msgspec.Struct, frozen=True):
 
 
 class LiveEvent(msgspec.Struct, frozen=True):
-    """``live``: a subscribed run's machines, once a second; none when nobody reads them now."""
+    """``live``: a subscribed run's machines, once a second; none when readings have ended."""
 
     run: str
     machines: list[LiveMachine]
@@ -309,7 +309,7 @@ class StatusEvent(msgspec.Struct, frozen=True):
 
 
 class RunsEvent(msgspec.Struct, frozen=True):
-    """``runs``: the list has changed; with ``all`` too much of it to be told: ask for it."""
+    """``runs``: the list has changed; with ``all`` in too many rows: fetch it again."""
 
     added: list[RunRow]
     changed: list[RunRow]
@@ -331,7 +331,7 @@ class HeartbeatEvent(msgspec.Struct, frozen=True):
 
 
 class Knots(msgspec.Struct, frozen=True):
-    """Where some steps stand along another axis, with straight lines between them."""
+    """The x of some steps on another axis; values between them are interpolated linearly."""
 
     step: list[float]
     at: list[float]
@@ -356,7 +356,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """The body of every answer that is an error."""
+    """The body of every error response."""
 
     error: str
 
@@ -372,7 +372,7 @@ class Health(msgspec.Struct, frozen=True):
     faults: int
 
 
-# Event name and what its data is.
+# The data type of each event.
 EVENTS: dict[str, type[msgspec.Struct]] = {
     "ready": ReadyEvent,
     "records": RecordsEvent,

@@ -71,7 +71,7 @@ function tab(id: string, label: string, count: number | undefined): { id: string
 
 function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
   if (page.runs.problem.value !== null) return null;
-  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a training that records, or try “epochal demo”: it appears here by itself.</Empty>;
+  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a recorded training, or try “epochal demo”: runs appear here by themselves.</Empty>;
 }
 
 function Problem({ page }: { readonly page: Page }): JSX.Element | null {

@@ -146,7 +146,7 @@ function Rename({ page, row, onClose }: RenameProps): JSX.Element {
         onClose();
       }}>
         <label>Name on this page and in lists <input type="text" value={name} maxLength={200} autoFocus onInput={(event) => setName(event.currentTarget.value)} /></label>
-        <p class="card-note">What was recorded stays as it is; an empty name brings the run's own back.</p>
+        <p class="card-note">The recorded name is kept; an empty name restores it.</p>
         <button type="submit" class="button is-primary">Rename</button>
       </form>
     </Dialog>

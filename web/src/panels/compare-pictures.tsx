@@ -30,7 +30,7 @@ export function ParallelView({ page, rows, columns, onKept }: PictureProps & { r
   const axes = columns.filter((column) => isVaried(rows, column)).slice(0, MOST_AXES);
   // The result is read at the right, and colours the lines.
   const ordered = [...axes.filter(({ kind }) => kind !== "metric"), ...axes.filter(({ kind }) => kind === "metric")];
-  if (ordered.length < 2) return <Empty title="Nothing to tell these runs apart">Choose settings and metrics that differ under Columns.</Empty>;
+  if (ordered.length < 2) return <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
   const lastMetric = ordered.findLastIndex(({ kind }) => kind === "metric");
   const options = {
     label: "Runs",
@@ -84,7 +84,7 @@ export function ScatterView({ page, rows, columns, groups, find, ids, setIds }: 
     // What a metric amounts to is asked for where it is a column.
     if (!ids.includes(id)) setIds([...ids, id]);
   };
-  if (x === null || y === null) return <Empty title="No numbers to compare">These runs have neither numeric settings nor metrics.</Empty>;
+  if (x === null || y === null) return <Empty title="No numbers to compare">These runs have no numeric config values and no metrics.</Empty>;
   const items = rows.flatMap((row) => {
     const [atX, atY] = [x.valueOf(row), y.valueOf(row)];
     return typeof atX === "number" && typeof atY === "number" ? [{ id: row.id, label: page.runs.label(row.id), slot: page.runs.slot(row.id), x: atX, y: atY }] : [];
@@ -138,7 +138,7 @@ export function GroupTable({ page, rows, columns }: PictureProps): JSX.Element {
         )}
       </div>
       {key === null
-        ? <Empty title="Not grouped">Choose a configuration key: runs that share its value are counted together.</Empty>
+        ? <Empty title="Not grouped">Choose a config key: runs with the same value form a group.</Empty>
         : (
           <div class="config-diff">
             <table>

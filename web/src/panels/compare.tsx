@@ -56,7 +56,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };
-  if (runs.isLoaded.value && rows.length === 0) return <Empty title="No run fits the filter">Change the filter of the list, and the runs that fit stand here.</Empty>;
+  if (runs.isLoaded.value && rows.length === 0) return <Empty title="No run matches the filter">Change the filter of the run list.</Empty>;
   return (
     <div class="pane">
       <div class="pane-bar">

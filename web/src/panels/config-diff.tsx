@@ -41,8 +41,8 @@ export interface ConfigDiffProps {
 export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps): JSX.Element {
   const table = useMemo(() => configRows(rows.map(({ config }) => config)), [rows]);
   const shown = table.filter(({ key, texts, isSame }) => !(isDiffOnly && isSame) && matches(`${key} ${texts.join(" ")}`));
-  if (rows.length < 2) return <Empty title="One run is not enough to compare">Show more runs in the list, and their configurations stand side by side.</Empty>;
-  if (shown.length === 0) return <Empty title="No differences">These runs were configured alike.</Empty>;
+  if (rows.length < 2) return <Empty title="One run is not enough to compare">Show more runs in the list to compare their configs.</Empty>;
+  if (shown.length === 0) return <Empty title="No differences">These runs have the same config.</Empty>;
   return (
     <div class="config-diff">
       <table>

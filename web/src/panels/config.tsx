@@ -56,7 +56,7 @@ function OneConfig({ page, run, matches }: { readonly page: Page; readonly run: 
     <div class="configs">
       <Section title="Configuration" tools={copyButton(detail.config)}>
         {Object.keys(detail.config).length === 0
-          ? <Empty title="This run has no configuration" code="epochal.init(config={...})">Hand it over at the start, and it can be searched and compared.</Empty>
+          ? <Empty title="This run has no configuration" code="epochal.init(config={...})">Pass it to init to search and compare it here.</Empty>
           : <div class="section-body tree"><Tree fields={detail.config} matches={matches} /></div>}
       </Section>
       <Section title="How it was started" tools={copyButton(facts)}>

@@ -50,7 +50,7 @@ function ExpertsOf({ page, run }: { readonly page: Page; readonly run: RunRow })
       {loads.length > 0 && <Loads page={page} loads={loads} total={all.list?.total ?? 0} />}
       {isKnown && size === null && (
         <Empty title="This run has no expert loads" code="epochal.watch_moe(model)">
-          A mixture of experts that is watched shows here which experts of which layer had how much to do.
+          Watch a mixture-of-experts model to see the load of each expert in each layer.
         </Empty>
       )}
       {measures.length > 0 && (

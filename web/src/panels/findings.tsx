@@ -39,7 +39,7 @@ function FindingsOf({ page, run }: { readonly page: Page; readonly run: RunRow }
           { value: "warning", label: `Warnings ${count("warning")}` }, { value: "info", label: `Notes ${count("info")}` },
         ]} />
       </div>
-      {all !== null && all.length === 0 && <Empty title="Nothing was found">No rule has anything to say about this run.</Empty>}
+      {all !== null && all.length === 0 && <Empty title="No findings">No rule reported a problem in this run.</Empty>}
       {all !== null && all.length > 0 && shown.length === 0 && <Empty title="None of this severity" />}
       <ol class="found-list">
         {shown.map((finding) => <li key={finding.id}><FindingCard page={page} finding={finding} /></li>)}

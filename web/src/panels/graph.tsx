@@ -33,7 +33,7 @@ function GraphOf({ page, run }: { readonly page: Page; readonly run: RunRow }): 
     <div class="pane">
       <div class="pane-bar"><RunPicker page={page} /></div>
       {problem !== null && <p role="status">{problem}</p>}
-      {list !== null && newest.length === 0 && <Empty title="This run has no picture of its model" code="monitor.watch(model)">Watch a model, and its picture appears here.</Empty>}
+      {list !== null && newest.length === 0 && <Empty title="This run has no graph of its model" code="monitor.watch(model)">Watch a model to record its graph.</Empty>}
       {newest.map((entry) => <PictureSection key={entry.name ?? ""} page={page} entry={entry} />)}
     </div>
   );
@@ -54,7 +54,7 @@ function PictureSection({ page, entry }: { readonly page: Page; readonly entry: 
     <Section title={title} note={entry.t === null ? undefined : formatWallClock(entry.t)} tools={tools}>
       {isOpen && (
         <div class="section-body">
-          {typeof svg === "string" ? <Picture svg={svg} title={title} /> : <p>This record holds no picture.</p>}
+          {typeof svg === "string" ? <Picture svg={svg} title={title} /> : <p>This record has no graph.</p>}
           <Facts record={entry.record ?? {}} />
         </div>
       )}

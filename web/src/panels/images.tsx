@@ -46,7 +46,7 @@ function ImagesOf({ page, run }: { readonly page: Page; readonly run: RunRow }):
     return (
       <div class="pane">
         <div class="pane-bar"><RunPicker page={page} /></div>
-        <Empty title="This run has no images" code={'run.log_image("samples", image, step)'}>Record an image, and it appears here by step.</Empty>
+        <Empty title="This run has no images" code={'run.log_image("samples", image, step)'}>Record images to see them here by step.</Empty>
       </div>
     );
   }

@@ -69,7 +69,7 @@ function LogOf({ page, run }: { readonly page: Page; readonly run: RunRow }): JS
       </div>
       {problem !== null && <p role="status">{problem}</p>}
       {list !== null && lines.length === 0 && <Empty title="Nothing in the log yet">Epochs, evaluations, messages and events of this run appear here.</Empty>}
-      {lines.length > 0 && shown.length === 0 && <Empty title="No line fits">Take a word out of the search, or choose a lower level.</Empty>}
+      {lines.length > 0 && shown.length === 0 && <Empty title="No line matches">Shorten the search, or choose a lower level.</Empty>}
       {kind.value === "epochs" && lines.length > 0 ? <Epochs entries={list?.entries ?? []} /> : <Lines page={page} lines={shown} run={run} />}
       {list !== null && list.total > limit && limit < MOST_LINES && (
         <button type="button" class="button" onClick={() => setLimit(Math.min(MOST_LINES, limit * 3))}>Show older lines, {formatWhole(list.total - limit)} more</button>

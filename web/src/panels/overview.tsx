@@ -29,7 +29,7 @@ const MOST_GPUS = 8;
 
 function Overview({ page }: PanelProps): JSX.Element {
   const row = page.runs.focus.value;
-  if (row === null) return <Empty title="No run fits the filter">Clear the filter of the list to see runs again.</Empty>;
+  if (row === null) return <Empty title="No run matches the filter">Clear the filter of the run list to see runs again.</Empty>;
   const detail = page.details.of(row.id).value;
   if (row.problem !== null) return <Empty title={`${row.name} cannot be read`}>{row.problem}</Empty>;
   return (

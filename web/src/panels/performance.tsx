@@ -42,8 +42,8 @@ function PerformanceOf({ page, run }: { readonly page: Page; readonly run: RunRo
     <div class="pane">
       <div class="pane-bar"><RunPicker page={page} /></div>
       {isEmpty && (
-        <Empty title="Nothing was timed in this run" code={'with run.phase("data"):\n    batch = next(batches)'}>
-          Time the parts of a step, and it shows here where the time goes; log_sol_estimate says how fast the step could be.
+        <Empty title="No timings were recorded" code={'with run.phase("data"):\n    batch = next(batches)'}>
+          Time the phases of a step to see where its time goes; log_sol_estimate adds how fast the step could be.
         </Empty>
       )}
       {detail !== null && detail.sol !== null && <LightSpeed page={page} detail={detail} />}
@@ -82,7 +82,7 @@ function LightSpeed({ page, detail }: { readonly page: Page; readonly detail: Ru
           {speed.note !== null && <p class="card-note light-note">{speed.note}</p>}
         </div>
       </Section>
-      <Section title="Work of a token" note={flopText(speed.work.reduce((sum, { flop }) => sum + flop, 0))}>
+      <Section title="FLOPs per token" note={flopText(speed.work.reduce((sum, { flop }) => sum + flop, 0))}>
         <div class="section-body">
           <Mount height="auto" create={(root) => createStackedBar(root, { segments })} update={(widget) => widget.update({ segments })} />
           <dl class="facts light-peaks">

@@ -41,7 +41,7 @@ export function NowSection({ page, detail }: { readonly page: Page; readonly det
   const isEmpty = now.machines.every(({ bars }) => bars.length === 0);
   // Less usual readings have charts below.
   if (isEmpty && detail.metrics.some(({ axis }) => axis === "time")) return null;
-  if (isEmpty) return <Empty title="Nothing was measured of this machine">Readings appear while a training that records is running.</Empty>;
+  if (isEmpty) return <Empty title="No readings of this machine">Readings appear while a recorded training is running.</Empty>;
   return (
     <Section title="In use" tools={<AsOf now={now} />}>
       <div class="section-body">{now.machines.map((machine) => <ResourceBars key={machine.title} {...machine} />)}</div>

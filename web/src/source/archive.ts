@@ -32,7 +32,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     updateLabels: null,
     supportsQueries: false,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
-      if (query !== undefined && query !== "") throw new SourceError("Queries need the server; a saved page has words and regular expressions.", 0);
+      if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);
       return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };
     },
     async get(endpoint, run, params) {

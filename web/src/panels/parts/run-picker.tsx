@@ -28,5 +28,5 @@ export function FocusedRun({ page, children }: { readonly page: Page; readonly c
   const focus = page.runs.focus.value;
   if (focus !== null) return <>{children(focus)}</>;
   if (!page.runs.isLoaded.value) return <div class="pane" aria-busy="true" />;
-  return <Empty title="No run to show">Choose a run in the list, or start a training that records.</Empty>;
+  return <Empty title="No run to show">Choose a run in the list, or start a recorded training.</Empty>;
 }

@@ -60,8 +60,8 @@ export function TimeOfSteps({ page, run, records }: RecordsProps): JSX.Element {
         <Stretches page={page} label="Time of a step by phase" stretches={stretches} values={values} parts={phaseParts(names)} />
       </Section>
       {lost !== null && (
-        <Section title="What it is lost to" note="useful: what the speed of light needs" isWide>
-          <Stretches page={page} label="Time of a step by what it is lost to" stretches={lost.stretches} values={lost.values} parts={LOSSES.map(([label, slot]) => ({ label, slot }))} />
+        <Section title="Lost time by cause" note="useful: what the speed of light needs" isWide>
+          <Stretches page={page} label="Lost time of a step by cause" stretches={lost.stretches} values={lost.values} parts={LOSSES.map(([label, slot]) => ({ label, slot }))} />
         </Section>
       )}
     </>
