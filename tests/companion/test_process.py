@@ -247,9 +247,9 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
     folder = tmp_path / "run"
     (folder / "journal").mkdir(parents=True)
     (tmp_path / "sitecustomize.py").write_text(
-        "from epochal.companion.waker import Bell\n"
+        "from epochal.companion.waker import Waker\n"
         "def wait(self, seconds): raise RuntimeError('broken on purpose')\n"
-        "Bell.wait = wait\n"
+        "Waker.wait = wait\n"
     )
     command = [sys.executable, "-m", "epochal.companion", str(folder), "--attempt", "1"]
     done = subprocess.run(

@@ -140,7 +140,7 @@ def test_beginning_and_winding_up_go_on_whatever_fails(
         monkeypatch.setattr(Telemetry, name, fault)
     for name in ("has_finished", "do_what_is_left"):
         monkeypatch.setattr(f"epochal.companion.ending.{name}", fault)
-    monkeypatch.setattr("epochal.companion.crash_evidence.Witness.testify", fault)
+    monkeypatch.setattr("epochal.companion.crash_evidence.CrashEvidence.collect", fault)
     monkeypatch.setattr("epochal.companion.durable.Durable.sync", fault)
     # No process has this number, so the watch ends at its first look.
     companion = Companion(companion_config(folder, parent=2**22 + 1))

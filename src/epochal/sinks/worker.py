@@ -56,7 +56,7 @@ class Worker:
         self._failures = 0
         self._is_to_finish = threading.Event()
         self._is_to_stop = threading.Event()
-        self._bell = threading.Event()
+        self._wake_event = threading.Event()
         self._thread = threading.Thread(
             target=self._run, name=f"epochal-sink-{self.name}", daemon=True
         )
@@ -82,17 +82,17 @@ class Worker:
 
     def wake(self) -> None:
         """Look for new records now."""
-        self._bell.set()
+        self._wake_event.set()
 
     def finish(self) -> None:
         """No more records will come: send what is left, close, and end."""
         self._is_to_finish.set()
-        self._bell.set()
+        self._wake_event.set()
 
     def stop(self) -> None:
         """End after the batch that is being sent; nothing is closed."""
         self._is_to_stop.set()
-        self._bell.set()
+        self._wake_event.set()
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; False when it did not come in time."""
@@ -150,9 +150,9 @@ class Worker:
             sink.close(None)
 
     def _wait(self, seconds: float) -> None:
-        self._bell.wait(seconds)
+        self._wake_event.wait(seconds)
         if not (self._is_to_finish.is_set() or self._is_to_stop.is_set()):
-            self._bell.clear()
+            self._wake_event.clear()
 
 
 class Forwarding:
