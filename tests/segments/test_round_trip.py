@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.journal.line import decode, encode
-from epochal.records import Record, axis_of, scalars_of
+from epochal.records import KINDS, Record, axis_of, scalars_of
 from epochal.segments import plan
 from epochal.segments.read import Segment
 from tests.segments.parts import (
@@ -39,16 +39,16 @@ _JSON = st.recursive(
     _SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3)
 )
 _KEY = st.sampled_from(["loss", "a", "m.loss", "", "log", "t", "ordinal", "LOSS", "id"]) | _TEXT
-_KINDS = st.sampled_from(
-    ["metrics", "step", "gpu", "system", "epoch", "abs-maxes", "allocator", "eval"]
-)
-_OBJECTS = ["m", "values", "nonfinite", "resources", "min", "max"]
+_DECLARED = [field for kind in KINDS.values() for field in kind.fields]
+_OBJECTS = sorted({"nonfinite", *(field.name for field in _DECLARED if field.type == "object")})
+_KINDS = st.sampled_from(sorted(KINDS))
+_FIELDS = st.sampled_from(["t", "step", *sorted({field.name for field in _DECLARED})])
 
 
 @st.composite
 def _records(draw: st.DrawFn) -> Record:
     record: dict[str, Any] = {"log": draw(_KINDS | _TEXT)}
-    fields = st.sampled_from(["t", "step", "epoch", *_OBJECTS]) | _KEY
+    fields = st.sampled_from(["t", "step", "epoch", *_OBJECTS]) | _FIELDS | _KEY
     for name in draw(st.lists(fields, max_size=6, unique=True)):
         if name == "log":
             continue

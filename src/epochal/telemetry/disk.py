@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from epochal.records import KINDS
 from epochal.telemetry.counters import CounterSource
 from epochal.telemetry.source import Metric
 
@@ -21,11 +22,12 @@ class DiskSample:
     total: int | None = None
 
 
+_SYSTEM = KINDS["system"]
 DISK_METRICS = (
-    Metric("read", "disk_read", "bytes/s"),
-    Metric("write", "disk_write", "bytes/s"),
-    Metric("free", "disk_free", "bytes"),
-    Metric("total", "disk_total", "bytes", steady=True),
+    Metric("read", _SYSTEM["disk_read"]),
+    Metric("write", _SYSTEM["disk_write"]),
+    Metric("free", _SYSTEM["disk_free"]),
+    Metric("total", _SYSTEM["disk_total"], steady=True),
 )
 
 

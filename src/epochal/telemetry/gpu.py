@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
+from epochal.records import KINDS
 from epochal.telemetry.source import Metric, Source
 
 
@@ -49,28 +50,29 @@ class GpuSample:
 # Gravest first.
 THROTTLE_WORDS = ("thermal cap", "power cap", "other cap", "", "idle")
 
+_GPU = KINDS["gpu"]
 GPU_METRICS = (
-    Metric("clock", "clock", "MHz"),
-    Metric("max_clock", "max_clock", "MHz", steady=True),
-    Metric("power", "power", "mW", averaged=True),
-    Metric("power_limit", "power_limit", "mW", steady=True),
-    Metric("temperature", "temperature", "°C"),
-    Metric("temp_slowdown", "temp_slowdown", "°C", steady=True),
-    Metric("gpu_util", "gpu_util", "%", averaged=True),
-    Metric("mem_util", "mem_util", "%", averaged=True),
-    Metric("dram_free", "dram_free", "bytes"),
-    Metric("dram_used", "dram_used", "bytes"),
-    Metric("dram_total", "dram_total", "bytes", steady=True),
-    Metric("pcie_rx", "pcie_rx", "bytes/s"),
-    Metric("pcie_tx", "pcie_tx", "bytes/s"),
-    Metric("fan", "fan", "%"),
-    Metric("throttle", "throttle", ""),
-    Metric("sm_active", "sm_active", "%"),
-    Metric("tensor_active", "tensor_active", "%"),
-    Metric("dram_active", "dram_active", "%"),
-    Metric("energy", "energy", "kJ", steady=True),
-    Metric("ecc_corrected", "ecc_corrected", "", steady=True),
-    Metric("ecc_uncorrected", "ecc_uncorrected", "", steady=True),
+    Metric("clock", _GPU["clock"]),
+    Metric("max_clock", _GPU["max_clock"], steady=True),
+    Metric("power", _GPU["power"], averaged=True),
+    Metric("power_limit", _GPU["power_limit"], steady=True),
+    Metric("temperature", _GPU["temperature"]),
+    Metric("temp_slowdown", _GPU["temp_slowdown"], steady=True),
+    Metric("gpu_util", _GPU["gpu_util"], averaged=True),
+    Metric("mem_util", _GPU["mem_util"], averaged=True),
+    Metric("dram_free", _GPU["dram_free"]),
+    Metric("dram_used", _GPU["dram_used"]),
+    Metric("dram_total", _GPU["dram_total"], steady=True),
+    Metric("pcie_rx", _GPU["pcie_rx"]),
+    Metric("pcie_tx", _GPU["pcie_tx"]),
+    Metric("fan", _GPU["fan"]),
+    Metric("throttle", _GPU["throttle"]),
+    Metric("sm_active", _GPU["sm_active"]),
+    Metric("tensor_active", _GPU["tensor_active"]),
+    Metric("dram_active", _GPU["dram_active"]),
+    Metric("energy", _GPU["energy"], steady=True),
+    Metric("ecc_corrected", _GPU["ecc_corrected"], steady=True),
+    Metric("ecc_uncorrected", _GPU["ecc_uncorrected"], steady=True),
 )
 
 

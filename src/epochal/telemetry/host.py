@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from epochal.records import KINDS
 from epochal.telemetry.cgroup import Cgroup, CpuQuota, MemoryLimit
 from epochal.telemetry.gpu import GpuModel
 from epochal.telemetry.source import Metric, closed_error
@@ -30,10 +31,11 @@ class HostSample:
     ram_total: int | None = None
 
 
+_SYSTEM = KINDS["system"]
 HOST_METRICS = (
-    Metric("cpu_pct", "cpu_pct", "%"),
-    Metric("ram_used", "ram_used", "bytes"),
-    Metric("ram_total", "ram_total", "bytes", steady=True),
+    Metric("cpu_pct", _SYSTEM["cpu_pct"]),
+    Metric("ram_used", _SYSTEM["ram_used"]),
+    Metric("ram_total", _SYSTEM["ram_total"], steady=True),
 )
 
 

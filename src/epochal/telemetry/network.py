@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from epochal.records import KINDS
 from epochal.telemetry.counters import CounterSource
 from epochal.telemetry.source import Metric
 
@@ -20,9 +21,10 @@ class NetworkSample:
     sent: int | None = None
 
 
+_SYSTEM = KINDS["system"]
 NETWORK_METRICS = (
-    Metric("received", "net_rx", "bytes/s"),
-    Metric("sent", "net_tx", "bytes/s"),
+    Metric("received", _SYSTEM["net_rx"]),
+    Metric("sent", _SYSTEM["net_tx"]),
 )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from epochal.records import KINDS
 from epochal.telemetry.source import Metric, closed_error
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ class ProcessSample:
     threads: int | None = None
 
 
+_SYSTEM = KINDS["system"]
 PROCESS_METRICS = (
-    Metric("rss", "rss", "bytes"),
-    Metric("cpu_pct", "process_cpu_pct", "%"),
-    Metric("children", "children", ""),
-    Metric("children_rss", "children_rss", "bytes"),
-    Metric("threads", "threads", "", steady=True),
+    Metric("rss", _SYSTEM["rss"]),
+    Metric("cpu_pct", _SYSTEM["process_cpu_pct"]),
+    Metric("children", _SYSTEM["children"]),
+    Metric("children_rss", _SYSTEM["children_rss"]),
+    Metric("threads", _SYSTEM["threads"], steady=True),
 )
 
 

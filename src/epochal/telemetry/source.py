@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from epochal.errors import UsageError
+from epochal.records import Field
 
 # A reading takes milliseconds, the first of eight GPUs some seconds: one that takes longer hangs.
 SOURCE_BUDGET_S = 10.0
@@ -30,17 +31,26 @@ SampleT_co = TypeVar("SampleT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One line of a source's table: the sample's attribute, the record's field, the unit.
+    """One line of a source's table: the sample's attribute, and the field it becomes.
 
     ``steady`` marks what hardly moves or only counts up: of several samples the newest says it all.
     ``averaged`` marks what a full reading gives as a mean since the last one.
     """
 
     attribute: str
-    name: str
-    unit: str
+    field: Field
     steady: bool = False
     averaged: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the record's field."""
+        return self.field.name
+
+    @property
+    def unit(self) -> str:
+        """The unit that the field is declared in."""
+        return self.field.unit
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from epochal.records import KINDS
 from epochal.telemetry.source import Metric, closed_error
 
 
@@ -24,10 +25,11 @@ class TorchMemorySample:
     total: int
 
 
+_RESOURCES = {field.name: field for field in KINDS["epoch"]["resources"].fields}
 TORCH_MEMORY_METRICS = (
-    Metric("active", "vram_active_bytes", "bytes"),
-    Metric("reserved", "vram_allocated_bytes", "bytes"),
-    Metric("total", "vram_total", "bytes"),
+    Metric("active", _RESOURCES["vram_active_bytes"]),
+    Metric("reserved", _RESOURCES["vram_allocated_bytes"]),
+    Metric("total", _RESOURCES["vram_total"]),
 )
 
 

@@ -91,7 +91,7 @@ EVENTS = (
             *texts("device", "where"),
             *counts(*_BYTES, unit="bytes"),
             Field("retries", "count", meaning="how often the allocator tried again"),
-            Field("failures", "count", meaning="how often that failed"),
+            Field("failures", "count", meaning="how often it gave up"),
             Field("report", "text", meaning="why there is no report"),
         ),
     ),
@@ -175,4 +175,22 @@ EVENTS = (
             Field("seconds", "amount", "s"),
         ),
     ),
+    # -- importers --------------------------------------------------------------------------------
+    Event("alert", "importer", "an alert of another tracker", texts("title", "text", "level")),
+    Event(
+        "summary",
+        "importer",
+        "a summary that no series holds",
+        (Field("values", "object"),),
+    ),
+    Event("preempting", "importer", "the machine was about to be taken away"),
+    Event(
+        "media",
+        "importer",
+        "something shown that has no file, with its own facts",
+        texts("series"),
+    ),
+    Event("missing-media", "importer", "a file that is not there", texts("series", "path")),
+    Event("session-end", "importer", "how TensorBoard's session ended", texts("status")),
+    Event("hparams-group", "importer", "TensorBoard's group of the run", texts("group")),
 )

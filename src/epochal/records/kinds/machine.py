@@ -80,7 +80,7 @@ SYSTEM = Kind(
         _series("cpu_pct", "%"),
         _series("ram_used", "bytes"),
         _series("ram_total", "bytes"),
-        _series("process_cpu_pct", "%", "the training process; 100 is one core"),
+        _series("process_cpu_pct", "%", "the training and its children; 100 is one core"),
         _series("rss", "bytes", "resident memory of the training process"),
         _series("children", "processes"),
         _series("children_rss", "bytes"),

@@ -29,7 +29,7 @@ BLOB = Kind(
     "a file in `blobs/`, such as an image",
     (
         Field("name", "text"),
-        Field("file", "text", meaning="its path in the run's folder"),
+        Field("file", "text", meaning="its name in `blobs/`"),
         Field("media_type", "text"),
         Field("bytes", "count", "bytes"),
         Field("caption", "text"),

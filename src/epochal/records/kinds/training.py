@@ -172,9 +172,16 @@ PHASES = Kind(
         Field("wall_ms", "amount", "ms", "mean time of a step"),
         Field("m", "object", "ms", "`phase/<name>`: mean time of a step", series=True),
         Field("ideal_ms", "amount", "ms", "time of such a step at the speed of light"),
-        Field("clock", "text", meaning="`gpu` where the GPU timed them", choices=("gpu",)),
+        Field(
+            "clock",
+            "text",
+            meaning="whose clock timed them, where not the host's",
+            choices=("gpu",),
+        ),
         Field("host_ms", "object", "ms", "the host's own times, by phase"),
-        Field("host_bound", "amount", meaning="share of steps in which the GPU waited"),
+        Field(
+            "host_bound", "amount", meaning="share of steps in which the GPU waited for the host"
+        ),
     ),
 )
 
@@ -204,7 +211,11 @@ SOL = Kind(
             for name in ("tf32", "bf16", "fp16", "fp8", "fp4", "fp32")
         ),
         Field("measured_peak", unit="TFLOP/s"),
-        Field("useful_tps", unit="tokens/s", meaning="without work that is done twice"),
+        Field(
+            "useful_tps",
+            unit="tokens/s",
+            meaning="the model's own work, without what is computed again",
+        ),
         Field("dtype", "text"),
         Field("lm_head_dtype", "text", meaning="where it differs"),
         Field("attention_dtype", "text", meaning="where it differs"),
