@@ -17,7 +17,7 @@ import pytest
 from epochal.errors import UsageError
 from epochal.run.live_page import serve_in_background
 from epochal.server.address import PortTakenError, folders_digest, names_of
-from epochal.serving import find_place
+from epochal.serving import find_address
 from tests.conftest import StartRun
 from tests.store.journals import Journal
 
@@ -140,34 +140,34 @@ def test_a_port_that_may_not_move_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortTakenError, match=str(port)):
-            find_place([tmp_path], port=port, may_move=False)
+            find_address([tmp_path], port=port, may_move=False)
 
 
 def test_another_host_gets_a_token(tmp_path: Path) -> None:
-    place = find_place([tmp_path], port=0, host="0.0.0.0")
-    assert place.listening is not None
-    place.listening.close()
-    assert place.token is not None
-    assert len(place.token) >= 32
-    assert place.token in place.url
-    assert socket.gethostname().lower() in place.names
+    server = find_address([tmp_path], port=0, host="0.0.0.0")
+    assert server.listening is not None
+    server.listening.close()
+    assert server.token is not None
+    assert len(server.token) >= 32
+    assert server.token in server.url
+    assert socket.gethostname().lower() in server.names
 
 
 def test_this_machine_alone_needs_none(tmp_path: Path) -> None:
-    place = find_place([tmp_path], port=0)
-    assert place.listening is not None
-    place.listening.close()
-    assert place.token is None
+    server = find_address([tmp_path], port=0)
+    assert server.listening is not None
+    server.listening.close()
+    assert server.token is None
 
 
 def test_a_short_token_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="token"):
-        find_place([tmp_path], token="short")
+        find_address([tmp_path], token="short")
 
 
 def test_a_host_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="host="):
-        find_place([tmp_path], host="192.0.2.1", port=0)
+        find_address([tmp_path], host="192.0.2.1", port=0)
 
 
 def test_an_address_goes_by_its_one_spelling() -> None:

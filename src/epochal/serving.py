@@ -36,7 +36,7 @@ _MEDIA_TYPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServerAddress:
     """The address of a server: one that listens here, or one already running (no ``listening``)."""
 
     url: str
@@ -48,7 +48,7 @@ class Place:
     names: frozenset[str] = field(default_factory=frozenset)
 
 
-def find_place(
+def find_address(
     folders: Sequence[str | Path],
     *,
     port: int | None = None,
@@ -57,7 +57,7 @@ def find_place(
     allow_hosts: Sequence[str] = (),
     may_move: bool = True,
     follow_links: bool = False,
-) -> Place:
+) -> ServerAddress:
     """Listen on a port, or find our own server of the same folders there.
 
     A host other than loopback needs a token; one is generated where none is given. Raises
@@ -75,12 +75,12 @@ def find_place(
     except address.PortTakenError:
         digest = address.folders_digest(folders, follow_links=follow_links)
         if address.find_own(host, wanted, folders=digest):
-            return Place(address.url_of(host, wanted), host, wanted, None)
+            return ServerAddress(address.url_of(host, wanted), host, wanted, None)
         if not may_move:
             raise
         listening, moved_from = address.listen_near(host, wanted + 1), wanted
     number = int(listening.getsockname()[1])
-    return Place(
+    return ServerAddress(
         url=address.url_of(host, number, token=token),
         host=host,
         port=number,
@@ -93,7 +93,7 @@ def find_place(
 
 def serve(
     folders: Sequence[str | Path],
-    place: Place,
+    server: ServerAddress,
     *,
     on_ready: Callable[[], None],
     parent: int | None = None,
@@ -111,15 +111,15 @@ def serve(
     from epochal.settings import cache_folder
     from epochal.store.local import LocalStore
 
-    assert place.listening is not None
+    assert server.listening is not None
     app = create_app(
         lambda: LocalStore(*folders, cache=cache_folder(), build=True, follow_links=follow_links),
-        access=Access(hosts=place.names, token=place.token, port=place.port),
+        access=Access(hosts=server.names, token=server.token, port=server.port),
         exports=export_formats(),
         folders=folders_digest(folders, follow_links=follow_links),
     )
-    with place.listening:
-        run_server(app, place.listening, on_ready=on_ready, parent=parent, linger_s=linger_s)
+    with server.listening:
+        run_server(app, server.listening, on_ready=on_ready, parent=parent, linger_s=linger_s)
 
 
 def export_formats() -> Mapping[str, ExportFormat]:
@@ -145,19 +145,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--linger", type=float, default=LINGER_S)
     args = parser.parse_args(argv)
     try:
-        place = find_place(args.folders, port=args.port)
+        server = find_address(args.folders, port=args.port)
     except (EpochalError, OSError) as failure:
         _print({"error": str(failure)})
         return 1
-    ready = {"url": place.url, "pid": str(os.getpid())}
-    if place.moved_from is not None:
-        ready["note"] = f"Port {place.moved_from} is in use; {place.port} is taken instead."
-    if place.listening is None:
+    ready = {"url": server.url, "pid": str(os.getpid())}
+    if server.moved_from is not None:
+        ready["note"] = f"Port {server.moved_from} is in use; {server.port} is taken instead."
+    if server.listening is None:
         _print(ready)
         return 0
     serve(
         args.folders,
-        place,
+        server,
         on_ready=lambda: _print(ready),
         parent=args.parent,
         linger_s=args.linger,

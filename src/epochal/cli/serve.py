@@ -16,7 +16,7 @@ from epochal.cli.command import follows_links, runs_dir
 from epochal.cli.output import remark, say
 from epochal.console.verbosity import msg
 from epochal.errors import UsageError
-from epochal.serving import Place, find_place, serve
+from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import environment_token
 
 _MAX_TOKEN = 4096
@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C; 0 at once when a server of ours serves these folders already."""
     folders = _folders(args)
-    place = find_place(
+    server = find_address(
         folders,
         port=args.port,
         host=args.host,
@@ -70,18 +70,18 @@ def run(args: argparse.Namespace) -> int:
         may_move=args.port is None,
         follow_links=follows_links(args),
     )
-    if place.listening is None:
+    if server.listening is None:
         remark("These runs are served already:")
-        say(place.url, flush=True)
-        _open(args, place)
+        say(server.url, flush=True)
+        _open(args, server)
         return 0
 
     def greet() -> None:
-        _say(place, folders)
-        _open(args, place)
+        _say(server, folders)
+        _open(args, server)
 
     try:
-        serve(folders, place, on_ready=greet, follow_links=follows_links(args))
+        serve(folders, server, on_ready=greet, follow_links=follows_links(args))
     except KeyboardInterrupt:
         remark("Stopped.")
     return 0
@@ -113,22 +113,22 @@ def _folders(args: argparse.Namespace) -> list[Path]:
     return [Path(folder).expanduser() for folder in args.folders]
 
 
-def _say(place: Place, folders: list[Path]) -> None:
+def _say(server: ServerAddress, folders: list[Path]) -> None:
     from epochal.server.address import is_loopback, own_addresses, url_of
 
-    if place.moved_from is not None:
-        remark(f"Port {place.moved_from} is in use; {place.port} is taken instead.")
+    if server.moved_from is not None:
+        remark(f"Port {server.moved_from} is in use; {server.port} is taken instead.")
     remark(f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
-    if is_loopback(place.host):
-        say(place.url, flush=True)
+    if is_loopback(server.host):
+        say(server.url, flush=True)
         where = f"{getpass.getuser()}@{socket.gethostname()}"
-        there = f"[{place.host}]" if ":" in place.host else place.host
-        tunnel = f"ssh -N -L {place.port}:{there}:{place.port} {where}"
+        there = f"[{server.host}]" if ":" in server.host else server.host
+        tunnel = f"ssh -N -L {server.port}:{there}:{server.port} {where}"
         remark(f"From another machine: {tunnel}, then the same address there.")
         return
-    is_any = place.host in ("0.0.0.0", "::")
-    hosts = own_addresses() or ["127.0.0.1"] if is_any else [place.host]
-    urls = [url_of(host, place.port, token=place.token) for host in hosts]
+    is_any = server.host in ("0.0.0.0", "::")
+    hosts = own_addresses() or ["127.0.0.1"] if is_any else [server.host]
+    urls = [url_of(host, server.port, token=server.token) for host in hosts]
     for url in urls:
         say(url, flush=True)
     remark("Whoever has this address sees every run here: it holds the token.")
@@ -148,6 +148,6 @@ def _show_qr_code(url: str) -> None:
     msg("%s", drawing.getvalue())  # our own control codes
 
 
-def _open(args: argparse.Namespace, place: Place) -> None:
-    if args.open and not webbrowser.open(place.url):
+def _open(args: argparse.Namespace, server: ServerAddress) -> None:
+    if args.open and not webbrowser.open(server.url):
         remark("No browser could be opened here.")

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from epochal.store.answers import State as StateName
+
 WIRE_VERSION = 1
 SERIES_MEDIA_TYPE = "application/vnd.epochal.series"
 
@@ -19,17 +21,6 @@ XKind = Literal["step", "epoch", "tokens", "wall", "relative"]
 AxisName = Literal["step", "epoch", "time"]
 Nonfinite = Literal["nan", "inf", "-inf"]
 MarkKind = Literal["restart", "epoch", "checkpoint", "phase", "throttle"]
-StateName = Literal[
-    "waiting",
-    "running",
-    "finished",
-    "failed",
-    "interrupted",
-    "terminated",
-    "crashed",
-    "silent",
-    "unreadable",
-]
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -1,11 +1,11 @@
 /** Runs in rows, what they have in columns. Only the rows in view are on the page. */
 
 import type { JSX } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 import { formatDelta, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { windowOf } from "../ui/window.ts";
+import { useScrollView, windowOf } from "../ui/window.ts";
 import type { RunRow } from "../wire.ts";
 import type { Column } from "./compare-columns.ts";
 
@@ -26,19 +26,8 @@ const LEAST_PX = 60;
 
 export function CompareTable({ page, rows, columns, order, onOrder, onHide }: CompareTableProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ scrollTop: 0, viewHeight: 600 });
+  const view = useScrollView(frame);
   const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
-  useLayoutEffect(() => {
-    const element = frame.current!;
-    const read = (): void => setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
-    const resized = new ResizeObserver(read);
-    resized.observe(element);
-    element.addEventListener("scroll", read, { passive: true });
-    return () => {
-      resized.disconnect();
-      element.removeEventListener("scroll", read);
-    };
-  }, []);
   const widthOf = (column: Column): number => widths[column.id] ?? Math.max(80, Math.min(180, column.title.length * 7.5 + 34));
   const template = `${widths["name"] ?? NAME_PX}px ${columns.map((column) => `${widthOf(column)}px`).join(" ")}`;
   const { start, stop } = windowOf({ ...view, rowHeight: ROW_PX, count: rows.length, overscan: OVERSCAN });

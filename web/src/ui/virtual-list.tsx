@@ -1,9 +1,9 @@
 /** A list of any length that only has the rows in view on the page. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { scrollFor, windowOf } from "./window.ts";
+import { scrollFor, useScrollView, windowOf } from "./window.ts";
 
 export interface VirtualListProps {
   readonly count: number;
@@ -19,18 +19,7 @@ const OVERSCAN = 8;
 
 export function VirtualList({ count, rowHeight, label, activeIndex, row, keyOf = String }: VirtualListProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
-  const [view, setView] = useState({ scrollTop: 0, viewHeight: 600 });
-  useLayoutEffect(() => {
-    const element = frame.current!;
-    const read = (): void => setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
-    const resized = new ResizeObserver(read);
-    resized.observe(element);
-    element.addEventListener("scroll", read, { passive: true });
-    return () => {
-      resized.disconnect();
-      element.removeEventListener("scroll", read);
-    };
-  }, []);
+  const view = useScrollView(frame);
   useLayoutEffect(() => {
     const element = frame.current!;
     if (activeIndex === undefined || activeIndex < 0) return;

@@ -1,5 +1,8 @@
 /** Which rows of a long list are in view. */
 
+import type { RefObject } from "preact";
+import { useLayoutEffect, useState } from "preact/hooks";
+
 export interface RowWindow {
   readonly start: number;
   readonly stop: number;
@@ -26,4 +29,26 @@ export function scrollFor(index: number, { scrollTop, viewHeight, rowHeight }: O
   const top = index * rowHeight;
   if (top < scrollTop) return top;
   return top + rowHeight > scrollTop + viewHeight ? top + rowHeight - viewHeight : scrollTop;
+}
+
+export interface ScrollView {
+  readonly scrollTop: number;
+  readonly viewHeight: number;
+}
+
+/** The visible part of a scrolling element. */
+export function useScrollView(frame: RefObject<HTMLElement | null>): ScrollView {
+  const [view, setView] = useState<ScrollView>({ scrollTop: 0, viewHeight: 600 });
+  useLayoutEffect(() => {
+    const element = frame.current!;
+    const read = (): void => setView({ scrollTop: element.scrollTop, viewHeight: element.clientHeight });
+    const resized = new ResizeObserver(read);
+    resized.observe(element);
+    element.addEventListener("scroll", read, { passive: true });
+    return () => {
+      resized.disconnect();
+      element.removeEventListener("scroll", read);
+    };
+  }, []);
+  return view;
 }
