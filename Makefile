@@ -64,6 +64,7 @@ check: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/python tools/wire.py --check
 	$(BIN)/python tools/spec_tables.py --check
+	$(BIN)/python tools/findings_guide.py --check
 	$(BIN)/python tools/sizes.py
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
 		else echo "no npm: the page was not rebuilt to see whether it is fresh"; fi
@@ -83,6 +84,7 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python tools/commands_page.py
 	$(BIN)/python tools/spec_tables.py
+	$(BIN)/python tools/findings_guide.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

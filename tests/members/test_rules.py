@@ -14,6 +14,7 @@ from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES
 from epochal.health.rule import Rule
+from epochal.health.rules.nonfinite import NonFinite
 from epochal.records import KINDS, Record
 from tests.members.faults import ALL, RAISING
 
@@ -125,7 +126,7 @@ def test_what_rules_are_built_on_may_fail_too(
 def test_findings_of_a_rule_that_fails_later_stay() -> None:
     broken = random.Random(0)
 
-    class Once(RULES[0]):  # type: ignore[misc, valid-type]
+    class Once(NonFinite):
         name = "once"
 
         def observe(self, observation: Any, context: Any) -> Any:

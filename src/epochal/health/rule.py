@@ -60,6 +60,12 @@ class Rule(ABC):
 
     name: ClassVar[str]
     group: ClassVar[Group]
+    # What people read: on the page, and in ``docs/guides/findings.md``.
+    meaning: ClassVar[str]  # what is behind it
+    healthy: ClassVar[str]  # the range in which a run is well
+    reports: ClassVar[Mapping[Severity, str]]  # when a finding has which severity
+    what_to_try: ClassVar[str]
+    needs: ClassVar[str] = ""  # the values it looks at, where they are not in every run
     kinds: ClassVar[frozenset[str]]  # the record kinds it wants; empty for all
     every_rank: ClassVar[bool] = True  # False: only what rank 0 and its children logged
     patience: int = 1  # active verdicts in a row before a finding opens

@@ -12,7 +12,7 @@ import type { RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { showFinding } from "./parts/finding-list.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
-import { MEANINGS } from "./parts/meanings.ts";
+import { RULES } from "./parts/rules.ts";
 import { Ranges } from "./parts/ranges.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import "./findings.css";
@@ -84,13 +84,13 @@ function FindingCard({ page, finding }: { readonly page: Page; readonly finding:
 }
 
 function MeaningOf({ rule }: { readonly rule: string }): JSX.Element | null {
-  const meaning = Object.hasOwn(MEANINGS, rule) ? MEANINGS[rule] : undefined;
-  if (meaning === undefined) return null;
+  const text = Object.hasOwn(RULES, rule) ? RULES[rule] : undefined;
+  if (text === undefined) return null;
   return (
     <details class="found-meaning">
       <summary>What does this mean?</summary>
-      <p>{meaning.means}</p>
-      <p><b>Healthy:</b> {meaning.healthy}</p>
+      <p>{text.meaning}</p>
+      <p><b>Healthy:</b> {text.healthy}</p>
     </details>
   );
 }

@@ -50,6 +50,19 @@ class AdviceCuts(Rule):
 
     name = "advice-cuts"
     group = "advice"
+    meaning = "Cuts of the learning rate do not help any more."
+    healthy = "A loss that falls after a cut."
+    reports = {
+        "info": (
+            "Two cuts for good, and for 200 points since a loss that does not fall and is not "
+            "below the one before the last cut, beyond noise."
+        ),
+        "warning": (
+            "The same, with a loss 2 % higher than before the first cut: the learning rate is not "
+            "the cause."
+        ),
+    }
+    what_to_try = "Look at data and model, or stop."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"event", "step", "metrics"})
     every_rank = False

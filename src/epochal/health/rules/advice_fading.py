@@ -24,6 +24,17 @@ class AdviceFading(Rule):
 
     name = "advice-fading"
     group = "advice"
+    meaning = "The training runs out of signal: saturation, decay, or data learned by heart."
+    healthy = "Gradients that stay in a range while the loss falls."
+    reports = {
+        "info": (
+            "The loss stopped falling, gradients are half as large as before it did, and the "
+            "learning rate is high."
+        ),
+    }
+    what_to_try = (
+        "Look for saturated outputs, strong weight decay and a loss scaled down; add data, or stop."
+    )
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})
     every_rank = False

@@ -25,6 +25,12 @@ class AdviceGuard(Rule):
 
     name = "advice-guard"
     group = "advice"
+    meaning = "The jump of the loss may come from the routing, not from the learning rate."
+    healthy = "Cuts of a `LossGuard` while the experts are in use."
+    reports = {
+        "info": "A `LossGuard` cut the learning rate within ten steps of idle experts.",
+    }
+    what_to_try = "Look at the routing before you lower the learning rate."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"event", "moe", "step"})
     every_rank = False

@@ -25,6 +25,15 @@ class AdviceStuck(Rule):
 
     name = "advice-stuck"
     group = "advice"
+    meaning = "The steps jump to and fro: they are too long for what is left to learn."
+    healthy = "A learning rate that falls where the loss stands."
+    reports = {
+        "info": (
+            "A plateau lasts, gradients are flat and more than half of what they were when it "
+            "began, and the learning rate stays high."
+        ),
+    }
+    what_to_try = "Lower the learning rate now, or stop."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})
     every_rank = False

@@ -21,6 +21,12 @@ class AdviceUnstable(Rule):
 
     name = "advice-unstable"
     group = "advice"
+    meaning = "The routing is the likely cause of a rising loss."
+    healthy = "A balanced load while the loss falls."
+    reports = {
+        "warning": "Loss and gradients rise while the experts are badly balanced.",
+    }
+    what_to_try = "Mend the routers first."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})
     every_rank = False

@@ -17,6 +17,12 @@ class AlertFailed(Rule):
 
     name = "alert-failed"
     group = "operation"
+    meaning = "A message about this run did not reach its address."
+    healthy = "Every alert arrives."
+    reports = {
+        "warning": "An address is unknown or does not take a message.",
+    }
+    what_to_try = "Check `alerts=`, `EPOCHAL_ALERTS` and the network."
     kinds = frozenset({"event"})
     tells_growth = True
 

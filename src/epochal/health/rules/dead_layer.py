@@ -21,6 +21,19 @@ class DeadLayer(Rule):
 
     name = "dead-layer"
     group = "layers"
+    meaning = "A layer gets no gradient: nothing in it is learned."
+    healthy = "Every trained layer has a gradient; outputs of a ReLU are 50 to 95 % zeros."
+    reports = {
+        "warning": (
+            "Five watched steps without any gradient, or with more than 99.5 % zeros. Many layers "
+            "with one fault are one finding, which names the first of them."
+        ),
+    }
+    what_to_try = (
+        "Look for a detached output and for saturated or negative activations. Lower the learning "
+        "rate."
+    )
+    needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
     kinds = frozenset({"metrics", "step"})
     every_rank = False

@@ -28,6 +28,24 @@ class Divergence(Rule):
 
     name = "divergence"
     group = "loss"
+    meaning = "The loss lost what it had gained and does not come back by itself."
+    healthy = "Back at its best level soon after a bump."
+    reports = {
+        "warning": (
+            "As below, where the loss had fallen so far that a quarter of the gain is more than "
+            "80 % of what was left."
+        ),
+        "error": (
+            "For 60 points the level stands a fifth above the best, a quarter of the gain, 5 "
+            "widths and 1.5 times any rise the run recovered from, and does not fall. Ten points "
+            "are enough when the loss has doubled and all gain is lost. After a jump to a "
+            "learning rate never tried before: a third of the gain is still lost after 60 points. "
+            "After a restart to a known rate: four fifths after 160 points."
+        ),
+    }
+    what_to_try = (
+        "Go back to a checkpoint before the rise or the jump, with half the learning rate."
+    )
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False

@@ -20,6 +20,16 @@ class EvalAtChance(Rule):
 
     name = "eval-at-chance"
     group = "evaluation"
+    meaning = "The model guesses."
+    healthy = "Clearly above one in the number of classes."
+    reports = {
+        "warning": "3 evaluations have an accuracy next to one in the number of classes.",
+    }
+    what_to_try = "Check labels, weights and input of the evaluation."
+    needs = (
+        "The number of classes in the configuration: `num_classes`, `num_labels` or `n_classes`, "
+        "at any depth."
+    )
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False

@@ -36,6 +36,15 @@ class EvalFlat(Rule):
 
     name = "eval-flat"
     group = "evaluation"
+    meaning = "Evaluation does not move: it may not see the trained model."
+    healthy = "It moves from one evaluation to the next."
+    reports = {
+        "info": "12 evaluations stay within noise.",
+        "warning": (
+            "4 evaluations are alike to six digits, and no other figure of them moves by 1 %."
+        ),
+    }
+    what_to_try = "Check that the trained model is evaluated, and that the data is not empty."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False

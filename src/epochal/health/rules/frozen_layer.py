@@ -29,6 +29,20 @@ class FrozenLayer(Rule):
 
     name = "frozen-layer"
     group = "layers"
+    meaning = "A layer's weights do not change."
+    healthy = "Every trained layer moves."
+    reports = {
+        "info": (
+            "The weights are unchanged without a gradient though `requires_grad` is True. What is "
+            "frozen by `requires_grad` is no finding."
+        ),
+        "warning": "The weights are unchanged for four watched steps, with a gradient.",
+    }
+    what_to_try = (
+        "Look for parameters missing in the optimizer, a group with a rate of 0, and 16-bit "
+        "weights."
+    )
+    needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
     kinds = frozenset({"metrics", "step"})
     every_rank = False

@@ -51,6 +51,17 @@ class GpuThrottling(Rule):
 
     name = "gpu-throttling"
     group = "speed"
+    meaning = "A GPU lowers its clock to stay within heat or power."
+    healthy = "The full clock; at the power limit in dense work a tenth to a quarter less."
+    reports = {
+        "info": "30 % less at the power limit, from the beginning on.",
+        "warning": (
+            "Heat and 5 % of the clock; another cap and 15 %; or 15 % less than the GPU held "
+            "before, for 20 s."
+        ),
+        "error": "Half of the clock.",
+    }
+    what_to_try = "Look at airflow, the power limit and locked clocks."
     kinds = frozenset({"gpu", "event"})
     tells_growth = True
     release = 2

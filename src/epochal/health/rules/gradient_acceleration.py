@@ -28,6 +28,20 @@ class GradientAcceleration(Rule):
 
     name = "gradient-acceleration"
     group = "gradients"
+    meaning = "The norm grows along a line: it often ends in an explosion."
+    healthy = "No lasting slope."
+    reports = {
+        "info": (
+            "The norm grows 2.5 times within 60 points, along a line, while the loss falls or "
+            "stands still."
+        ),
+        "warning": (
+            "The same while the loss rises or swings; 4 times its lowest level on a plateau; 8 "
+            "times while the loss falls."
+        ),
+    }
+    what_to_try = "Lower the learning rate before it explodes."
+    needs = "The gradient norm."
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False

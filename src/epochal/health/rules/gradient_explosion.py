@@ -25,6 +25,18 @@ class GradientExplosion(Rule):
 
     name = "gradient-explosion"
     group = "gradients"
+    meaning = "The gradient is many times longer than usual: one step can undo much."
+    healthy = "Within 8 times the usual norm."
+    reports = {
+        "info": "One or two points lie beyond 8 times the usual norm, however far.",
+        "warning": "Three of five points do; or the level is 30 times the usual of the run.",
+        "error": "The same at 100 times the usual norm or more.",
+    }
+    what_to_try = "Clip at the usual norm, or lower the learning rate."
+    needs = (
+        "The gradient norm before clipping. Language models settle at 0.2 to 1; what matters is "
+        "that it stays in a range."
+    )
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False

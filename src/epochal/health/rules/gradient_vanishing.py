@@ -21,6 +21,13 @@ class GradientVanishing(Rule):
 
     name = "gradient-vanishing"
     group = "gradients"
+    meaning = "Next to no gradient is left, though the loss is not low."
+    healthy = "Above 3 % of the usual norm, or fallen as far as the loss."
+    reports = {
+        "warning": "The norm is below 3 % of the usual, times the share of the loss that is left.",
+    }
+    what_to_try = "Look for saturated activations, a detached graph and underflow in float16."
+    needs = "The gradient norm."
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False

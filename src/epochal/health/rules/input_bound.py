@@ -34,6 +34,22 @@ class InputBound(Rule):
 
     name = "input-bound"
     group = "speed"
+    meaning = "The device waits for data."
+    healthy = "Waiting for data takes less than a tenth of a step."
+    reports = {
+        "info": "Half of the time passes between steps, beside a GPU.",
+        "warning": (
+            "A quarter of a step; or a GPU below 65 % beside CPUs above 90 % for a minute. In the "
+            "first record of phases: ten steps that waited for 80 % of their time, the longest "
+            "wait left out."
+        ),
+        "error": "60 % of a step.",
+    }
+    what_to_try = (
+        "Use more workers and prefetching, prepare data beforehand, use a local disk and pinned "
+        "memory."
+    )
+    needs = 'Timed phases (`with run.phase("data"):`) tell most.'
     kinds = frozenset({"phases", "span", "gpu", "system", "step"})
 
     class Thresholds(RuleThresholds):

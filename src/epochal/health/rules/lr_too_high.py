@@ -24,6 +24,17 @@ class LearningRateTooHigh(Rule):
 
     name = "lr-too-high"
     group = "learning rate"
+    meaning = "At the peak of the rate the loss rises instead of falling."
+    healthy = "The loss falls at the peak too."
+    reports = {
+        "warning": (
+            "Under at least 90 % of the peak rate the loss stays for 30 points above its best "
+            "level: by 15 %, a tenth of its gain, 1.6 widths and 1.5 times any rise it recovered "
+            "from."
+        ),
+    }
+    what_to_try = "Halve the peak of the learning rate."
+    needs = "A learning rate that rose to its peak, logged as for `no-warmup`."
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False

@@ -32,6 +32,20 @@ class MemoryCreep(Rule):
 
     name = "memory-creep"
     group = "memory"
+    meaning = "Something is kept that should be let go of."
+    healthy = (
+        "Flat after some minutes; a sawtooth, caches that fill up and steps of an allocator are "
+        "fine."
+    )
+    reports = {
+        "warning": (
+            "The floor rises in every sixth of ten minutes or an hour, without slowing, by 6 % "
+            "and 64 MiB. It stays open for as long as the memory grows at all."
+        ),
+    }
+    what_to_try = (
+        "Detach what you keep, look for lists that grow, compare live tensors at two steps."
+    )
     kinds = frozenset({"system", "gpu", "allocator"})
     tells_growth = True
     release = 6

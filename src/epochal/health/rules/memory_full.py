@@ -37,6 +37,16 @@ class MemoryFull(Rule):
 
     name = "memory-full"
     group = "memory"
+    meaning = "At this pace memory runs out and the run is killed."
+    healthy = "No growth towards the limit; a GPU that is full and stays so is fine."
+    reports = {
+        "warning": (
+            "After two minutes of training: full within half an hour at a pace that has lasted "
+            "150 s, or a host above 95 %."
+        ),
+        "error": "Full within five minutes, or a host above 98 %.",
+    }
+    what_to_try = "Save now. Use a smaller batch, activation checkpointing or fewer workers."
     kinds = frozenset({"system", "gpu"})
     tells_growth = True
     release = 3

@@ -27,6 +27,16 @@ class MoeCollapse(Rule):
 
     name = "moe-collapse"
     group = "experts"
+    meaning = "Most experts are never chosen: the model has become a smaller one."
+    healthy = "At least 80 % of the experts in use, however sure the router is."
+    reports = {
+        "error": (
+            "Utilisation is below 0.5, and the imbalance above 2.2 or the router's entropy below "
+            "0.25. `moe-imbalance` is silent meanwhile. The evidence names the layer that uses "
+            "least of its experts."
+        ),
+    }
+    what_to_try = "Go back to an older checkpoint, with larger balancing and z losses."
     silenced_by = ("nonfinite",)
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False

@@ -48,6 +48,29 @@ class MoeImbalance(Rule):
 
     name = "moe-imbalance"
     group = "experts"
+    meaning = "Some experts do most of the work."
+    healthy = (
+        "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many; more than 80 % "
+        "of the experts in use."
+    )
+    reports = {
+        "warning": (
+            "The imbalance reaches 0.8 of experts / top-k, but at least 3, or 2.5 × top-k, but at "
+            "least 10, where that is lower. Or it is 1.8 times what it was, or rises steadily by "
+            "half. Or utilisation is below 0.8. Or the balancing loss is three times its least, "
+            "where the load shows nothing."
+        ),
+        "error": (
+            "The imbalance reaches 0.95 of experts / top-k, or twice the bar for many experts; or "
+            "utilisation is below 0.5."
+        ),
+    }
+    what_to_try = "Add a balancing loss or bias, or noise; lower the learning rate of the router."
+    needs = (
+        "Experts and top-k, from `experts` records or the configuration: `num_experts`, "
+        "`num_local_experts`, `num_experts_per_tok`, `top_k`, at any depth. The load imbalance is "
+        "the busiest expert's load over the mean; it cannot exceed experts / top-k."
+    )
     silenced_by = ("nonfinite",)
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False

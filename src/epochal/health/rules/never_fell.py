@@ -44,6 +44,18 @@ class NeverFell(Rule):
 
     name = "never-fell"
     group = "loss"
+    meaning = "Nothing has been learned: gradients may not reach the weights, or labels do not fit."
+    healthy = "Lower after some hundred points."
+    reports = {
+        "info": "No fall beyond noise in 300 points.",
+        "warning": (
+            "The points leave no room for a fall of 0.5 % in 600 points, or of 2 % in 2,000."
+        ),
+    }
+    what_to_try = (
+        "Check that gradients reach the weights and that labels match their inputs. Have the "
+        "model learn one batch by heart."
+    )
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False

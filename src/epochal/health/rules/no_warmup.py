@@ -27,6 +27,20 @@ class NoWarmup(Rule):
 
     name = "no-warmup"
     group = "learning rate"
+    meaning = "Full steps were taken before the optimizer knew the scale of the gradients."
+    healthy = (
+        "A rise of the rate over 1 to 5 % of the steps; or no warm-up, and a loss that falls all "
+        "the same."
+    )
+    reports = {
+        "warning": (
+            "The rate starts at its peak, and within 120 points the loss stands a tenth and 3 to "
+            "4 widths above its start. 2.2 to 3 widths are enough where the gradient norm leapt "
+            "as well."
+        ),
+    }
+    what_to_try = "Warm up over 1 to 5 % of the steps."
+    needs = "The learning rate: the field `lr` of a step, or a metric `lr` or `learning_rate`."
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
     every_rank = False

@@ -27,6 +27,15 @@ class OutOfMemory(Rule):
 
     name = "out-of-memory"
     group = "memory"
+    meaning = "An allocation failed and the loop went on without it."
+    healthy = "Room left at the peak of a step."
+    reports = {
+        "warning": (
+            "Memory ran out and the program caught it (`run.memory_guard`). One that ends the run "
+            "is told by `failed`."
+        ),
+    }
+    what_to_try = "Use a smaller batch. The text `out-of-memory` says what the memory was used for."
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
     tells_growth = True
 

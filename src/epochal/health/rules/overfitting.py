@@ -34,6 +34,24 @@ class Overfitting(Rule):
 
     name = "overfitting"
     group = "evaluation"
+    meaning = (
+        "Training still improves while evaluation worsens: the data is being learned by heart."
+    )
+    healthy = (
+        "The evaluation loss follows the training loss at a gap of some per cent that does not "
+        "grow."
+    )
+    reports = {
+        "warning": (
+            "The mean of three evaluations is above the best such mean by 1.5 % and 3.5 usual "
+            "steps between evaluations, and the training loss fell meanwhile."
+        ),
+    }
+    what_to_try = "Keep the best checkpoint. Add data, dropout or weight decay, or stop."
+    needs = (
+        "A training loss and an evaluation loss. Series of an evaluation are those of `eval` "
+        "records, and names that begin with `eval`, `val`, `valid`, `validation`, `test` or `dev`."
+    )
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False

@@ -23,6 +23,14 @@ class Plateau(Rule):
 
     name = "plateau"
     group = "loss"
+    meaning = "The loss no longer falls by more than its noise."
+    healthy = "Still falling over 800 points, or the schedule is at its end."
+    reports = {
+        "info": (
+            "The loss does not fall by more than noise over 800 points, at three looks in a row."
+        ),
+    }
+    what_to_try = "Lower the learning rate 3 to 10 times. If it is low already, stop."
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False

@@ -61,6 +61,16 @@ class ReplicaDrift(Rule):
 
     name = "replica-drift"
     group = "layers"
+    meaning = "Copies of the model that should be equal no longer are."
+    healthy = "Norms are equal on all ranks but for rounding; losses differ by their data."
+    reports = {
+        "warning": "A rank's loss leaves the others'.",
+        "error": "Norms that were alike differ by 0.1 %.",
+    }
+    what_to_try = (
+        "Look for exchanges that a rank skips, unused parameters and buffers that are not "
+        "broadcast."
+    )
     silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "metrics"})
     release = 20

@@ -25,6 +25,19 @@ class SilentRun(Rule):
 
     name = "silent-run"
     group = "operation"
+    meaning = "Nothing has been recorded for longer than ever before: the run may hang."
+    healthy = "Records as often as usual."
+    reports = {
+        "info": "No record for 45 s, ten usual distances and 2.5 times the longest pause.",
+        "warning": (
+            "The same while the processes do nothing; after three minutes if that is not known, "
+            "after ten if they work."
+        ),
+    }
+    what_to_try = (
+        "Run `py-spy dump`. Look for a rank that waits for another, a loader that hangs and a "
+        "full disk."
+    )
     kinds = frozenset()
 
     class Thresholds(RuleThresholds):

@@ -43,6 +43,15 @@ class StepAnomaly(Rule):
 
     name = "step-anomaly"
     group = "values"
+    meaning = "Steps went back, stood still or leapt: two loops may write one run."
+    healthy = "Steps grow at about one stride."
+    reports = {
+        "warning": (
+            "A step goes back without a resume, stands still for three records, or leaps by 20 "
+            "strides. One finding counts how often."
+        ),
+    }
+    what_to_try = "Use one counter for the run; pass `resume_step=` when you resume."
     kinds = frozenset({"step", "metrics"})
     every_rank = False
     tells_growth = True

@@ -29,6 +29,16 @@ class Straggler(Rule):
 
     name = "straggler"
     group = "speed"
+    meaning = "All ranks wait for one at every step."
+    healthy = "Ranks within some per cent of each other."
+    reports = {
+        "warning": (
+            "A rank is a fifth above the median of the others, and outside their spread. With "
+            "timed phases its work is the step without the exchange, in which the others wait for "
+            "it."
+        ),
+    }
+    what_to_try = "Look at the rank's clock, temperature, data and neighbours."
     kinds = frozenset({"step", "phases"})
     patience = 3
     release = 3

@@ -46,6 +46,15 @@ class WeightNorm(Rule):
 
     name = "weight-norm"
     group = "layers"
+    meaning = "Weights grow or vanish steadily."
+    healthy = "Norms level off."
+    reports = {
+        "warning": (
+            "The norm doubles without slowing down; or it is a quarter of its peak and still falls."
+        ),
+    }
+    what_to_try = "Change the learning rate or the weight decay; do not decay biases and norms."
+    needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"metrics", "step"})
     every_rank = False

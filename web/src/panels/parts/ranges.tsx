@@ -6,8 +6,8 @@ import { useSeriesQueries } from "../../state/queries.ts";
 import { lastOf } from "../../state/append-points.ts";
 import type { Page } from "../../state/page.ts";
 import type { MetricRow, RunRow } from "../../wire.ts";
-import { MEASURES } from "./meanings.ts";
-import type { Judgement, Measure } from "./meanings.ts";
+import { MEASURES } from "./measures.ts";
+import type { Judgement, Measure } from "./measures.ts";
 
 const WORDS: Readonly<Record<Judgement, string>> = { good: "well", warning: "worth a look", critical: "not well" };
 

@@ -1,0 +1,114 @@
+"""The diagnosis of one attempt, wherever it is made: live, by a reader, or when a run finishes.
+
+Findings have ids that follow from what was read. So whoever reads an attempt again from its
+beginning gets the same statements, and can leave out those that were written before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from epochal.guard import Guard
+from epochal.health.engine import RULE_BUDGET_S, Health
+from epochal.health.finding import Finding, dedup_key
+from epochal.health.rule import Rule
+from epochal.records import Record
+
+_LOOP = "loop"
+
+
+class Diagnosis:
+    """Feeds the records of one attempt to the rules, in order, and says each finding once.
+
+    ``written`` are the statements that are known already, as ``dedup_key`` has them; what is said
+    is added. The other arguments are those of ``Health``.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, Any] | None = None,
+        thresholds: Mapping[str, Mapping[str, Any]] | None = None,
+        silenced: Collection[str] = (),
+        rules: Sequence[type[Rule]] | None = None,
+        guard: Guard | None = None,
+        rule_budget_s: float = RULE_BUDGET_S,
+    ) -> None:
+        self._health = Health(
+            config=config,
+            thresholds=thresholds,
+            silenced=silenced,
+            rules=rules,
+            guard=guard,
+            rule_budget_s=rule_budget_s,
+        )
+        self.written: set[tuple[str, ...]] = set()
+        # Every statement so far, in order: a finding that grew or closed stands here again.
+        self.said: list[Finding] = []
+        self._is_closed = False
+
+    @property
+    def phase(self) -> str:
+        """Where the training stands, see ``Phase``; empty where too few points tell."""
+        return self._health.phase
+
+    def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
+        """Take in the next record; returns what is new."""
+        return self._new(self._health.feed(record, rank=rank, writer=writer))
+
+    def feed_all(
+        self,
+        records: Iterable[Record],
+        *,
+        rank: int = 0,
+        writer: str = _LOOP,
+        after: Callable[[Record], object] = lambda _record: None,
+    ) -> list[Finding]:
+        """Take in the next records of one writer; ``after`` is called behind each.
+
+        Floods of records are thinned; ``after`` sees those that were judged.
+        """
+        news: list[Finding] = []
+        for record in self._health.thin(records, rank=rank):
+            news += self._new(self._health.judge(record, rank=rank, writer=writer))
+            after(record)
+        return news
+
+    def tick(self, now: float) -> list[Finding]:
+        """Let the rules that watch the clock judge, and say again what goes on; ``now`` in Unix
+        seconds.
+        """
+        return self._new(self._health.tick(now)) + self._keep(self._health.renotify())
+
+    def close(self) -> list[Finding]:
+        """Nothing more will be read: what rules have to say last. What is open stays open."""
+        if self._is_closed:
+            return []
+        self._is_closed = True
+        return self._new(self._health.close())
+
+    def renotify_at_end(self) -> list[Finding]:
+        """Open findings that have grown since they were said, when nothing more will be read."""
+        return self._keep(self._health.renotify(is_over=True))
+
+    def statements(self) -> list[Finding]:
+        """All that was said, in order; what is open as far as it has come."""
+        last = {finding.id: place for place, finding in enumerate(self.said)}
+        for finding in self._health.open_findings:
+            if finding.id in last:
+                self.said[last[finding.id]] = finding
+        return list(self.said)
+
+    def latest(self) -> list[Finding]:
+        """Each finding once, as it was said last, in the order they were found."""
+        return list({finding.id: finding for finding in self.statements()}.values())
+
+    def _new(self, findings: Iterable[Finding]) -> list[Finding]:
+        return self._keep(one for one in findings if dedup_key(one.record()) not in self.written)
+
+    def _keep(self, findings: Iterable[Finding]) -> list[Finding]:
+        kept = list(findings)
+        self.written.update(dedup_key(finding.record()) for finding in kept)
+        self.said += kept
+        return kept
