@@ -1,4 +1,4 @@
-"""Each rule of the catalogue fails or hangs, and every other rule goes on."""
+"""Each rule of the registry fails or hangs, and every other rule goes on."""
 
 from __future__ import annotations
 

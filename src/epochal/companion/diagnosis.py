@@ -16,7 +16,8 @@ from epochal.companion.config import CompanionConfig
 from epochal.companion.own_journal import OwnJournal
 from epochal.errors import FormatError
 from epochal.guard import Guard
-from epochal.health.engine import RULE_BUDGET_S, Health
+from epochal.health import diagnosis
+from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
@@ -53,14 +54,15 @@ class Diagnosis:
         self._config = config
         self._journal = OwnJournal(config, name=FINDINGS, farewell="the run has ended")
         self._follower = Follower(config.folder)
-        self._health = Health(config=_run_config(config), guard=self._guard, rule_budget_s=budget_s)
+        self._findings = diagnosis.Diagnosis(
+            config=_run_config(config), guard=self._guard, rule_budget_s=budget_s
+        )
         self.callbacks: dict[str, Callable[..., object]] = {
             "on_finding": on_finding,
             "on_finish": on_finish,
             "on_records": on_records,
         }
         self._clock = clock
-        self._written: set[tuple[str, ...]] = set()
         self._ranks: dict[str, int] = {}
         self._phase: str | None = None
         self._began: dict[str, Any] | None = None
@@ -83,15 +85,14 @@ class Diagnosis:
         while self._is_behind and time.monotonic() < until_s:
             self._is_behind = self._read_on()
         if not self._is_behind:
-            self._take(self._health.tick(self._clock()))
-            self._say(self._health.renotify())
+            self._say(self._findings.tick(self._clock()))
 
     def go_on(self) -> bool:
         """Read on after the run has ended; false when all of it has been seen."""
         self._is_behind = self._read_on()
         if not self._is_behind:
-            self._take(self._health.close())
-            self._say(self._health.renotify(is_over=True))
+            self._say(self._findings.close())
+            self._say(self._findings.renotify_at_end())
             self._journal.close()
         return self._is_behind
 
@@ -140,8 +141,8 @@ class Diagnosis:
     def _feed(self, writer: str, records: list[Record]) -> None:
         rank = self._ranks[writer]
         self._journal.open()  # readers judge a run themselves where this file is missing
-        for record in self._health.thin(records, rank=rank):
-            self._take(self._health.judge(record, rank=rank, writer=writer))
+        for record in self._findings.thin(records, rank=rank):
+            self._say(self._findings.judge(record, rank=rank, writer=writer))
             self._note_phase(record)
             if writer == LOOP and record["log"] == "finish":
                 self._call("on_finish", record)
@@ -149,17 +150,13 @@ class Diagnosis:
 
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
-            self._written.add(dedup_key(record))
+            self._findings.written.add(dedup_key(record))
         elif record.get("log") == "event" and record.get("name") == "phase":
             self._phase = str(record.get("phase"))
-
-    def _take(self, findings: Iterable[Finding]) -> None:
-        self._say(one for one in findings if dedup_key(one.record()) not in self._written)
 
     def _say(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             record = finding.record()
-            self._written.add(dedup_key(record))
             fields = {name: value for name, value in record.items() if name not in ("log", "t")}
             self._journal.write("finding", fields, at=finding.t)
             self._call("on_finding", finding)
@@ -172,7 +169,7 @@ class Diagnosis:
 
     def _note_phase(self, record: Record) -> None:
         """Write a change of phase; of a warm-up only when it is over, as a short run never is."""
-        phase = self._health.phase
+        phase = self._findings.phase
         axis = "epoch" if record["log"] == "epoch" else "step"
         place = {axis: record[axis]} if axis in record else {}
         if phase in ("", "warm-up", self._phase):

@@ -6,7 +6,7 @@ beginning gets the same statements, and can leave out those that were written be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from epochal.guard import Guard
@@ -57,23 +57,13 @@ class Diagnosis:
         """Take in the next record; returns what is new."""
         return self._new(self._health.feed(record, rank=rank, writer=writer))
 
-    def feed_all(
-        self,
-        records: Iterable[Record],
-        *,
-        rank: int = 0,
-        writer: str = _LOOP,
-        after: Callable[[Record], object] = lambda _record: None,
-    ) -> list[Finding]:
-        """Take in the next records of one writer; ``after`` is called behind each.
+    def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
+        """Those of some records that are to be judged: all of them, but for floods."""
+        return self._health.thin(records, rank=rank)
 
-        Floods of records are thinned; ``after`` sees those that were judged.
-        """
-        news: list[Finding] = []
-        for record in self._health.thin(records, rank=rank):
-            news += self._new(self._health.judge(record, rank=rank, writer=writer))
-            after(record)
-        return news
+    def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
+        """Take in a record that ``thin`` let through; returns what is new."""
+        return self._new(self._health.judge(record, rank=rank, writer=writer))
 
     def tick(self, now: float) -> list[Finding]:
         """Let the rules that watch the clock judge, and say again what goes on; ``now`` in Unix

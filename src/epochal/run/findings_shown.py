@@ -22,7 +22,7 @@ from epochal.records import Record
 from epochal.run.run import Run
 
 if TYPE_CHECKING:
-    from epochal.health.engine import Health
+    from epochal.health.diagnosis import Diagnosis
 
 _SHOWN = ("error", "warning")
 # The companion reads the last records of a run about so long after them.
@@ -92,22 +92,22 @@ class FindingsShown:
 
         In a thread: what a rule that hangs would have found is left to the companion and readers.
         """
-        from epochal.health.engine import Health
+        from epochal.health.diagnosis import Diagnosis
 
         guard, left_s, found = self._run.guard, self._run.deadline.left_s(), list[Finding]()
-        health = Health(config=self._run.config, guard=guard)
+        diagnosis = Diagnosis(config=self._run.config, guard=guard)
         budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))
-        guard.bounded("diagnosis", self._judge, health, found, budget_s=budget_s)
+        guard.bounded("diagnosis", self._judge, diagnosis, found, budget_s=budget_s)
         self._show(list(found))
 
-    def _judge(self, health: Health, found: list[Finding]) -> None:
+    def _judge(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
         deadline = self._run.deadline
         keep_s = max(0.0, deadline.left_s() - _JUDGE_FOR_S)
         for record in self._own_records():
-            found.extend(health.feed(record))
+            found.extend(diagnosis.feed(record))
             if deadline.left_s() <= keep_s:
                 return
-        found.extend(health.close())
+        found.extend(diagnosis.close())
 
     def _own_records(self) -> Iterator[Record]:
         for path, part in self._own_parts().items():

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
-from epochal.health.engine import Health
+from epochal.health import diagnosis
 from epochal.health.finding import Finding, dedup_key
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
@@ -100,10 +100,8 @@ class _Attempt:
 
     def __init__(self, number: int, config: dict[str, object], guard: Guard) -> None:
         self._number = number
-        self._health = Health(config=config, guard=guard)
+        self._findings = diagnosis.Diagnosis(config=config, guard=guard)
         self._next: dict[tuple[str, int], int] = {}
-        self._is_closed = False
-        self._found: list[Finding] = []
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:
         """Read what was not read before; whether that was all there is."""
@@ -115,24 +113,18 @@ class _Attempt:
         for position, record in rest:
             self._next[position.writer, position.part] = position.ordinal + 1
             rank = ranks[position[:3]]
-            self._take(self._health.feed(record, rank=rank, writer=position.writer))
+            self._findings.feed(record, rank=rank, writer=position.writer)
             has_ended |= record.get("log") == "finish" and position.writer == LOOP
             num_read += 1
-        if has_ended and not self._is_closed:
-            self._is_closed = True
-            self._take(self._health.close())
+        if has_ended:
+            self._findings.close()
         return most is None or num_read < most
 
     def found(self) -> list[Entry]:
         """What was found, as it was told; what is open as far as it has come."""
-        grown = {finding.id: finding for finding in self._health.open_findings}
-        last = {finding.id: place for place, finding in enumerate(self._found)}
-        for identity, finding in grown.items():
-            if identity in last:
-                self._found[last[identity]] = finding
         return [
             Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
-            for place, finding in enumerate(self._found)
+            for place, finding in enumerate(self._findings.statements())
         ]
 
     def _is_mine(self, part: Part) -> bool:
@@ -140,9 +132,6 @@ class _Attempt:
 
     def _unread(self, part: Part) -> Iterator[tuple[Position, Record]]:
         return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
-
-    def _take(self, findings: Iterable[Finding]) -> None:
-        self._found.extend(findings)
 
 
 def is_ending(entry: Entry) -> bool:

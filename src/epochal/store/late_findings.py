@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from epochal.guard import Guard
-from epochal.health.engine import Health
+from epochal.health.diagnosis import Diagnosis
 from epochal.health.finding import dedup_key
 from epochal.health.rules.alert_failed import AlertFailed
 from epochal.records import Record
@@ -17,10 +17,10 @@ def late_findings(
     state: RunState, written: Collection[tuple[str, ...]], *, guard: Guard | None = None
 ) -> Iterator[tuple[int, Record]]:
     """Findings of failed alerts that are not ``written``, each with its attempt."""
-    by_attempt: dict[int, Health] = {}
+    by_attempt: dict[int, Diagnosis] = {}
     for entry in entries_of(state, ("event",), name=AlertFailed.name, rank=None):
         attempt = entry.position.attempt
-        health = by_attempt.setdefault(attempt, Health(rules=[AlertFailed], guard=guard))
-        for finding in health.feed(entry.record, writer=entry.position.writer):
+        diagnosis = by_attempt.setdefault(attempt, Diagnosis(rules=[AlertFailed], guard=guard))
+        for finding in diagnosis.feed(entry.record, writer=entry.position.writer):
             if dedup_key(finding.record()) not in written:
                 yield attempt, finding.record()

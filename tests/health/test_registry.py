@@ -1,0 +1,92 @@
+"""Rules are found by their files, and by entry points of other packages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from epochal.guard import Guard
+from epochal.health import registry, rules
+from epochal.health.engine import Health
+from epochal.health.registry import RULES, all_rules
+from epochal.health.rule import GROUPS
+
+RULE = """
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+
+
+class TooWarm(Rule):
+    name = "too-warm"
+    group = "operation"
+    meaning = "The room is too warm."
+    healthy = "Below 30 degrees."
+    reports = {"warning": "Above 30 degrees."}
+    what_to_try = "Open a window."
+    kinds = frozenset({"metrics"})
+
+    class Thresholds(RuleThresholds):
+        degrees: float = 30.0
+
+    thresholds: Thresholds
+
+    def observe(self, observation, context):
+        for name, value in observation.values.items():
+            if name == "room":
+                yield Verdict(name, value > self.thresholds.degrees, sentence=f"{value} degrees.")
+"""
+WARM = {"log": "metrics", "t": 1.0, "step": 1, "m": {"room": 35.0}}
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages, with one that says it has a rule."""
+    about = tmp_path / "warm_rooms-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: warm-rooms\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[epochal.rules]\ntoo-warm = warm_rooms:TooWarm\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "warm_rooms", raising=False)
+    registry._entry_points.cache_clear()
+    yield tmp_path
+    registry._entry_points.cache_clear()
+
+
+def test_every_file_has_one_rule() -> None:
+    files = {path.stem for path in Path(rules.__path__[0]).glob("*.py")} - {"__init__"}
+    assert {rule.__module__.rpartition(".")[2] for rule in RULES} == files
+    assert len(RULES) == len(files) == len({rule.name for rule in RULES})
+
+
+def test_advice_looks_last_and_causes_before_what_they_silence() -> None:
+    groups = [GROUPS.index(rule.group) for rule in RULES]
+    assert groups == sorted(groups)
+    assert RULES[-1].group == "advice"
+    places = {rule.name: GROUPS.index(rule.group) for rule in RULES}
+    assert all(places[cause] <= places[rule.name] for rule in RULES for cause in rule.silenced_by)
+
+
+def test_another_package_brings_a_rule(package: Path) -> None:
+    (package / "warm_rooms.py").write_text(RULE)
+    (found,) = Health().feed(WARM)
+    assert (found.rule, found.sentence) == ("too-warm", "35.0 degrees.")
+    assert Health(thresholds={"too-warm": {"degrees": 40}}).feed(WARM) == []
+    assert Health(silenced=["too-warm"]).feed(WARM) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["import no_such_package", "TooWarm = 3", RULE.replace("too-warm", "plateau")]
+)
+def test_a_rule_that_cannot_be_loaded_is_one_fault_and_left_out(package: Path, source: str) -> None:
+    (package / "warm_rooms.py").write_text(source)
+    guard = Guard()
+    assert all_rules(guard) == RULES
+    assert list(guard.faults) == ["rule too-warm"]
+
+
+def test_a_threshold_that_does_not_fit_is_a_fault_and_the_rule_keeps_its_own() -> None:
+    health = Health(thresholds={"overfitting": {"evals": "many"}, "plateau": {"windw": 3}})
+    assert list(health.guard.faults) == ["thresholds of plateau", "thresholds of overfitting"]
+    assert "windw" in health.guard.faults["thresholds of plateau"].error
