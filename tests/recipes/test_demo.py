@@ -178,6 +178,19 @@ def test_every_kind_of_record_is_present(made_up: Path) -> None:
     assert {record["log"] for record in records(made_up)} == set(KINDS)
 
 
+def test_every_field_of_the_made_up_run_is_declared(made_up: Path) -> None:
+    common = {"log", "t", "step", "m", "nonfinite"}
+    found = {
+        (kind.name, field)
+        for record in records(made_up)
+        if (kind := KINDS[record["log"]]).name not in ("event", "graph")
+        for field in record
+        if field not in common and not field.startswith(tuple(kind.families))
+    }
+    declared = {(kind.name, field) for kind in KINDS.values() for field in kind.by_name}
+    assert found - declared == set()
+
+
 def test_the_made_up_run_says_that_it_is(made_up: Path) -> None:
     identity = read_json(RunFolder(made_up).identity)
     assert "made up" in identity["tags"]

@@ -4,10 +4,10 @@
 """
 
 from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record
-from epochal.records.kinds import KINDS
+from epochal.records.kinds import DENSE_KINDS, KINDS, declared_series
 from epochal.records.kinds.events import EVENTS
 from epochal.records.kinds.machine import ALLOCATOR_PLACES
-from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES, declared_series
+from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES
 from epochal.records.series import (
     FORMAT_VERSION,
     HEARTBEAT_EVERY_S,
@@ -24,6 +24,7 @@ from epochal.records.series import (
 
 __all__ = [
     "ALLOCATOR_PLACES",
+    "DENSE_KINDS",
     "EVENTS",
     "FORMAT_VERSION",
     "GUESSED_ROLE",

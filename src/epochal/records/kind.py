@@ -54,7 +54,8 @@ class Kind:
 
     ``prefix`` stands before the names of its fields in series and in notices about its values. With
     ``by_id`` the record's ``id`` follows it. ``families`` has open sets of fields: the beginning of
-    their names, and what stands for it in the series.
+    their names, and what stands for it in the series. Records of a ``dense`` kind come every step
+    or every second and hold only numbers: readers keep their series and no list of them.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Kind:
     prefix: str = ""
     by_id: bool = False
     families: Mapping[str, str] = field(default_factory=dict)
+    dense: bool = False
     since: int = 1
 
     @cached_property

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from epochal.records.kind import ROLES, Field, Role
-from epochal.records.kinds import KINDS
+from epochal.records.kind import ROLES, Role
+from epochal.records.kinds import declared_series
 
 _OTHER_NAMES: Mapping[Role, tuple[str, ...]] = {
     "loss": ("loss", "train_loss", "Loss/train", "total_loss", "training_loss"),
@@ -28,13 +28,6 @@ _OTHER_NAMES: Mapping[Role, tuple[str, ...]] = {
         "Performance/tokens_per_sec",
     ),
 }
-
-
-def declared_series() -> Iterator[tuple[str, Field]]:
-    """Every series with a fixed name, and the field it is declared by."""
-    for kind in KINDS.values():
-        for name in () if kind.by_id else kind.scalars:
-            yield kind.prefix + name, kind[name]
 
 
 _DECLARED = {field.role: name for name, field in declared_series() if field.role is not None}

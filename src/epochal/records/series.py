@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from epochal.records.kind import Axis, Field, Kind
-from epochal.records.kinds import KINDS
+from epochal.records.kinds import KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR, ALLOCATOR_PLACES
 from epochal.records.kinds.training import EPOCH
-from epochal.records.roles import declared_series
 
 FORMAT_VERSION = 1
 # While a companion sees the process of its run alive, it writes something about this often.

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from epochal.journal.layout import rank_of_writer
-from epochal.records import Axis, Position, Record, axis_of, stored_numbers_of
+from epochal.records import DENSE_KINDS, Axis, Position, Record, axis_of, stored_numbers_of
 from epochal.server.cursor import format_position, is_within
 from epochal.server.wire import AxisName, EntryRow, LiveEvent, LiveMachine, Nonfinite, Points
 from epochal.store.answers import Cursor, Entry, Machine
-from epochal.store.part import DENSE_KINDS
 from epochal.store.store import RunView
 
 # A client further behind than this fetches the history again.

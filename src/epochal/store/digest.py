@@ -13,11 +13,11 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from epochal.journal.layout import PartName
-from epochal.records import KINDS, Axis, Record, axis_of
+from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
 from epochal.store.columns import NO_STEP, Block, Blocks, Names, seconds, whole_number
 from epochal.store.facts import FACT_KINDS, PartFacts
 from epochal.store.fast_decoder import Lanes
-from epochal.store.part import DENSE_KINDS, label_of
+from epochal.store.part import label_of
 from epochal.store.record_index import RecordIndex
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from epochal.errors import UsageError
-from epochal.records import KINDS, Axis, Position, Record
+from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.store.answers import Cursor, Entry
-from epochal.store.part import DENSE_KINDS, Part
+from epochal.store.part import Part
 from epochal.store.record_index import Candidate, standing
 from epochal.store.state import RunState
 

@@ -11,9 +11,6 @@ from epochal.records import Position, Record
 from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.facts import PartFacts
 
-# Kinds that come every step or every second and are all numbers: found again by reading, not kept.
-DENSE_KINDS = frozenset({"step", "metrics", "moe", "gpu", "system", "heartbeat", "abs-maxes"})
-
 
 class StalePartError(FormatError):
     """A part's file no longer holds what was read of it: the run is to be read again."""

@@ -15,7 +15,6 @@ from epochal.store.columns import Origin, Piece, SeriesKey
 from epochal.store.exact import exact_values, may_be_rounded
 from epochal.store.facts import PartFacts
 from epochal.store.merge import cuts_of, merge
-from epochal.store.part import DENSE_KINDS as DENSE_KINDS
 from epochal.store.part import Part
 
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}

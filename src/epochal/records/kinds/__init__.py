@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from epochal.records.kind import Kind
+from epochal.records.kind import Field, Kind
 from epochal.records.kinds.lifecycle import LIFECYCLE
 from epochal.records.kinds.machine import MACHINE
 from epochal.records.kinds.samples import SAMPLES
@@ -13,3 +13,11 @@ from epochal.records.kinds.training import TRAINING
 KINDS: Mapping[str, Kind] = {
     kind.name: kind for kind in (*LIFECYCLE, *TRAINING, *MACHINE, *SAMPLES)
 }
+DENSE_KINDS = frozenset(kind.name for kind in KINDS.values() if kind.dense)
+
+
+def declared_series() -> Iterator[tuple[str, Field]]:
+    """Every series with a fixed name, and the field it is declared by."""
+    for kind in KINDS.values():
+        for name in () if kind.by_id else kind.scalars:
+            yield kind.prefix + name, kind[name]

@@ -20,6 +20,7 @@ GPU = Kind(
     "gpu",
     "time",
     "one GPU's telemetry",
+    dense=True,
     prefix="gpu/",
     by_id=True,
     fields=(
@@ -75,6 +76,7 @@ SYSTEM = Kind(
     "system",
     "time",
     "one host's telemetry",
+    dense=True,
     prefix="system/",
     fields=(
         _series("cpu_pct", "%"),
@@ -97,7 +99,7 @@ SYSTEM = Kind(
     ),
 )
 
-HEARTBEAT = Kind("heartbeat", "none", "the companion saw the process of the run alive")
+HEARTBEAT = Kind("heartbeat", "none", "the companion saw the process of the run alive", dense=True)
 
 TIMELINE = Kind(
     "timeline",

@@ -10,6 +10,7 @@ STEP = Kind(
     "step",
     "step",
     "one optimisation step",
+    dense=True,
     prefix="train/",
     families={"moe_": "moe/"},
     fields=(
@@ -131,12 +132,13 @@ EPOCH = Kind(
     ),
 )
 
-METRICS = Kind("metrics", "step", "free metrics of one step", (FREE_METRICS,))
+METRICS = Kind("metrics", "step", "free metrics of one step", (FREE_METRICS,), dense=True)
 
 MOE = Kind(
     "moe",
     "step",
     "router health of a mixture of experts",
+    dense=True,
     prefix="moe/",
     fields=(
         Field("aux_loss", meaning="load-balancing loss", series=True),
@@ -248,6 +250,7 @@ ABS_MAXES = Kind(
     "largest absolute values",
     (Field("values", "object", meaning="tensor name to value", series=True),),
     prefix="abs_max/",
+    dense=True,
 )
 
 TRAINING = (STEP, EVAL, EPOCH, METRICS, MOE, EXPERTS, PHASES, SPAN, SOL, DATASET, ABS_MAXES)

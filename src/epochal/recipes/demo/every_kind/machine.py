@@ -54,7 +54,6 @@ def _host(at: float, rng: np.random.Generator) -> Record:
         "ram_total": 256 * _GIB,
         "rss": 9 * _GIB,
         "children_rss": 4 * _GIB,
-        "gpu_pct": round(float(rng.uniform(90, 97)), 1),
     }
 
 
