@@ -242,7 +242,7 @@ export interface RunsEvent {
   all: boolean;
 }
 
-/** `reset`: what is known of `run` (of every run, when null) is to be asked for anew. */
+/** `reset`: the client fetches `run` (every run, when null) again. */
 export interface ResetEvent {
   run: string | null;
   reason: "behind" | "gone" | "resumed" | "unknown";

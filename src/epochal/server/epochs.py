@@ -58,17 +58,19 @@ async def events(request: Request) -> Response:
     """``/events``: ``epoch`` for each epoch, past ones first, then ``complete``."""
     reader = server_state(request).reader
     run_id = await run_or_current(request)
-    await reader.query_run(run_id, lambda run: None)  # a run that is not there is told at once
+    await reader.query_run(
+        run_id, lambda run: None
+    )  # a missing run is a 404 before the stream starts
     last = request.headers.get("last-event-id", "0")
     if not (last.isascii() and last.isdigit() and len(last) < 10):
         return error_response(400, "Last-Event-ID must be the number of an epoch.")
-    told = int(last)
+    last_epoch = int(last)
 
     def query(run: RunView) -> tuple[list[dict[str, Any]], str]:
         return epochs_of(run), run.info.status.state
 
     async def batches() -> AsyncIterator[bytes]:
-        sent, polls = told, 0
+        sent, polls = last_epoch, 0
         yield b"retry: 1000\n\n"
         while True:
             epochs, state = await reader.query_run(run_id, query)

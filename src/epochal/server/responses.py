@@ -1,8 +1,9 @@
 """Responses with entity tags, gzip where it helps, and errors as one sentence.
 
-Starlette's ``GZipMiddleware`` compresses in the event loop, which a series of 100 MB would block
-for seconds, and it compresses images again. Here large bodies are compressed in a thread, and a
-body that does not shrink is sent as it is. Starlette has no entity tags for computed bodies.
+``GZipMiddleware`` of the older Starlette versions that we accept compresses in the event loop,
+which a series of 100 MB would block for seconds. A floor of 1.x would conflict with other packages
+of training environments. So large bodies are compressed in a thread here, and a body that does not
+shrink is sent as it is. Starlette has no entity tags for computed bodies.
 """
 
 from __future__ import annotations

@@ -309,7 +309,7 @@ class RunsEvent(msgspec.Struct, frozen=True):
 
 
 class ResetEvent(msgspec.Struct, frozen=True):
-    """``reset``: what is known of ``run`` (of every run, when null) is to be asked for anew."""
+    """``reset``: the client fetches ``run`` (every run, when null) again."""
 
     run: str | None
     reason: Literal["behind", "unknown", "resumed", "gone"]
