@@ -85,6 +85,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python tools/commands_page.py
 	$(BIN)/python tools/spec_tables.py
 	$(BIN)/python tools/findings_guide.py
+	$(BIN)/python tools/settings_table.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

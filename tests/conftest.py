@@ -89,6 +89,7 @@ def own_environment(
             monkeypatch.delenv(name)
     monkeypatch.setenv("EPOCHAL_COMPANION", "0")
     monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
 
 
 @pytest.fixture(autouse=True)

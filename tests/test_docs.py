@@ -16,10 +16,14 @@ from epochal import records, settings
 from epochal.cli.main import COMMANDS
 from epochal.cli.main import _parser as main_parser
 from epochal.cli.main import main as epochal_main
+from epochal.health.rule_settings import rule_settings
+from epochal.reporting import located_options
+from tools.settings_table import with_table
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 SPEC = (ROOT / "spec" / "journal.md").read_text(encoding="utf-8")
 
 
@@ -55,10 +59,26 @@ def test_the_tables_of_the_specification_are_those_of_the_declarations() -> None
 
 
 def test_every_environment_variable_is_documented() -> None:
-    source = Path(settings.__file__).read_text(encoding="utf-8")
+    folder = Path(settings.__file__).parent
+    source = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     used = set(re.findall(r'"(EPOCHAL_[A-Z_]+)"', source)) - {"EPOCHAL_PARENT_RUN"}
-    page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    assert used == {name for name in used if f"`{name}`" in page}
+    assert used == {name for name in used if f"`{name}`" in REFERENCE}
+
+
+def test_the_table_of_settings_is_the_one_that_is_declared() -> None:
+    assert with_table(REFERENCE) == REFERENCE, "run 'make docs'"
+
+
+def test_the_files_in_the_guide_to_settings_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guide = (ROOT / "docs" / "guides" / "settings.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    for example in re.findall(r"```toml\n(.*?)```", guide, flags=re.DOTALL):
+        (tmp_path / "epochal.toml").write_text(example, encoding="utf-8")
+        read = settings.read_settings()
+        rule_settings(read)
+        located_options(read.sinks)
 
 
 # -- examples ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import EpochalError, MetricNotFoundError
+from epochal.health.rule_settings import reader_rules
 from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
@@ -32,12 +33,12 @@ def open(  # noqa: A001 - epochal.open is its public name
     when there is no such folder.
     """
     folder = read_settings().dir if path is None else path
-    return Runs(open_store(folder, follow_links=follow_links))
+    return Runs(open_store(folder, follow_links=follow_links, rules=reader_rules()))
 
 
 def load(folder: str | Path, *, follow_links: bool = False) -> RunData:
     """One run by its folder; raises ``UsageError`` when there is no run in it."""
-    return RunData(load_run(folder, follow_links=follow_links))
+    return RunData(load_run(folder, follow_links=follow_links, rules=reader_rules()))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError, ValueTypeError
+
+if TYPE_CHECKING:
+    from epochal.settings import Located
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,21 @@ def options_from(mapping: Mapping[str, Any], *, base: str | Path | None = None) 
     if "log_file" in given and "json_log" not in names:
         names = ("json_log", *names)
     return Reporting(names, given)
+
+
+def located_options(given: Mapping[str, Located]) -> dict[str, Any]:
+    """The options in ``[sinks]`` of ``epochal.toml``; an error names the line.
+
+    Relative paths in a project's file are taken from its folder.
+    """
+    found: dict[str, Any] = {}
+    for name, located in given.items():
+        try:
+            read = options_from({name: located.value}, base=located.base)
+        except UsageError as error:
+            raise UsageError(f"{located.source}: {error}") from error
+        found[name] = located.value if name == "report_to" else read.given[name]
+    return found
 
 
 def split_options(mapping: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

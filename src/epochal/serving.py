@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from epochal.errors import EpochalError, UsageError
 from epochal.run.live_page import LINGER_S
+from epochal.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     import socket
@@ -69,7 +70,7 @@ def find_address(
         raise UsageError(f"token must be {_MIN_TOKEN} or more ASCII characters without spaces.")
     if token is None and not address.is_loopback(host):
         token = secrets.token_urlsafe(24)
-    wanted = address.DEFAULT_PORT if port is None else port
+    wanted = Settings().server_port if port is None else port
     try:
         listening, moved_from = address.listen(host, wanted), None
     except address.PortTakenError:
@@ -104,6 +105,7 @@ def serve(
 
     Links that lead out of these folders are followed only with ``follow_links``.
     """
+    from epochal.health.rule_settings import reader_rules
     from epochal.server.access import Access
     from epochal.server.address import folders_digest
     from epochal.server.app import create_app
@@ -112,8 +114,11 @@ def serve(
     from epochal.store.local import LocalStore
 
     assert server.listening is not None
+    rules = reader_rules()
     app = create_app(
-        lambda: LocalStore(*folders, cache=cache_folder(), build=True, follow_links=follow_links),
+        lambda: LocalStore(
+            *folders, cache=cache_folder(), build=True, follow_links=follow_links, rules=rules
+        ),
         access=Access(hosts=server.names, token=server.token, port=server.port),
         exports=export_formats(),
         folders=folders_digest(folders, follow_links=follow_links),
@@ -145,7 +150,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--linger", type=float, default=LINGER_S)
     args = parser.parse_args(argv)
     try:
-        server = find_address(args.folders, port=args.port)
+        port = read_settings().server_port if args.port is None else args.port
+        server = find_address(args.folders, port=port)
     except (EpochalError, OSError) as failure:
         _print({"error": str(failure)})
         return 1

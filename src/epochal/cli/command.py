@@ -21,6 +21,7 @@ from epochal.journal.layout import RunFolder
 from epochal.settings import cache_folder, read_settings
 
 if TYPE_CHECKING:
+    from epochal.health.rule_settings import RuleSettings
     from epochal.store.local import LocalStore
     from epochal.store.local_run import LocalRun
 
@@ -50,7 +51,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def runs_dir(args: argparse.Namespace) -> Path:
-    """The folder of runs that is meant: ``--dir``, else EPOCHAL_DIR, else ``runs``."""
+    """The folder of runs that is meant: ``--dir``, else as the settings say."""
     return Path(getattr(args, "dir", None) or read_settings().dir)
 
 
@@ -61,9 +62,23 @@ def follows_links(args: argparse.Namespace) -> bool:
 
 def store_of(args: argparse.Namespace) -> LocalStore:
     """The store over the folder of runs that is meant."""
+    return store_at(runs_dir(args), args)
+
+
+def store_at(folder: Path, args: argparse.Namespace) -> LocalStore:
+    """The store over a folder of runs."""
     from epochal.store.local import LocalStore
 
-    return LocalStore(runs_dir(args), cache=cache_folder(), follow_links=follows_links(args))
+    return LocalStore(
+        folder, cache=cache_folder(), follow_links=follows_links(args), rules=rules_now()
+    )
+
+
+def rules_now() -> RuleSettings:
+    """What the settings say about rules; a mistake in a file raises ``UsageError``."""
+    from epochal.health.rule_settings import rule_settings
+
+    return rule_settings(read_settings())
 
 
 def run_of(args: argparse.Namespace) -> LocalRun:
@@ -73,8 +88,6 @@ def run_of(args: argparse.Namespace) -> LocalRun:
 
 def runs_of(args: argparse.Namespace) -> list[LocalRun]:
     """The runs that RUN… means; a project or a folder of runs means all in it but hidden ones."""
-    from epochal.store.local import LocalStore
-
     store = store_of(args)
     found: list[LocalRun] = []
     for key in args.runs:
@@ -84,8 +97,7 @@ def runs_of(args: argparse.Namespace) -> list[LocalRun]:
         except EpochalError:
             inside = [run for run in store.runs() if run.brief().project == key]
             if not inside and folder.is_dir():
-                place = LocalStore(folder, cache=cache_folder(), follow_links=follows_links(args))
-                inside = list(place.runs())
+                inside = list(store_at(folder, args).runs())
             shown = [run for run in inside if not run.brief().hidden]
             if not shown:
                 raise

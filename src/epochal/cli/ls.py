@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import add_json, follows_links, runs_dir, store_of
+from epochal.cli.command import add_json, follows_links, rules_now, runs_dir, store_of
 from epochal.cli.output import complain, remark, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 def _store(args: argparse.Namespace, folder: Path | None) -> LocalStore:
     if folder is None:
         return store_of(args)
-    return open_store(folder, follow_links=follows_links(args))
+    return open_store(folder, follow_links=follows_links(args), rules=rules_now())
 
 
 def _meant(args: argparse.Namespace) -> tuple[Path | None, str | None]:

@@ -45,6 +45,7 @@ COMMANDS: Mapping[str, str] = {
     "resume": "print or run the command that goes on with a run",
     "stop": "end a training safely, hold it, or let it go on",
     "schedule": "draw a learning-rate schedule",
+    "config": "show settings and where each value comes from",
 }
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that a closed pipe ended
@@ -118,7 +119,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_shared(parser: argparse.ArgumentParser) -> None:
     """Options that may stand before or after the command; the later one counts."""
     parser.add_argument(
-        "--dir", default=argparse.SUPPRESS, help="folder of runs (default: EPOCHAL_DIR, else runs)"
+        "--dir",
+        default=argparse.SUPPRESS,
+        help="folder of runs (default: as the settings say, else runs)",
     )
     parser.add_argument(
         "--follow-links",

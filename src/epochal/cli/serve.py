@@ -12,12 +12,12 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from epochal.cli.command import follows_links, runs_dir
+from epochal.cli.command import follows_links, rules_now, runs_dir
 from epochal.cli.output import remark, say
 from epochal.console.verbosity import msg
 from epochal.errors import UsageError
 from epochal.serving import ServerAddress, find_address, serve
-from epochal.settings import environment_token
+from epochal.settings import Settings, read_settings
 
 _MAX_TOKEN = 4096
 
@@ -31,7 +31,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="folders of runs, ours or other trackers' (default: the one of --dir)",
     )
     parser.add_argument(
-        "--port", type=int, help="port to listen on (default: 6060, or the next free one)"
+        "--port",
+        type=int,
+        help="port to listen on (default: as the settings say, else 6060, or the next free one)",
     )
     parser.add_argument(
         "--host",
@@ -44,7 +46,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--token-file",
         metavar="FILE",
         help="file whose first line is the token that browsers must know"
-        " (default: EPOCHAL_TOKEN, else made up)",
+        " (default: as the settings say, else made up)",
     )
     token.add_argument(
         "--token", help="the token itself; other users of this machine see it in the process list"
@@ -60,12 +62,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C; 0 at once when a server of ours serves these folders already."""
+    settings = read_settings()
+    rules_now()  # says what is wrong with a file before a page is up
     folders = _folders(args)
     server = find_address(
         folders,
-        port=args.port,
+        port=settings.server_port if args.port is None else args.port,
         host=args.host,
-        token=_token(args),
+        token=_token(args, settings),
         allow_hosts=args.allow_host,
         may_move=args.port is None,
         follow_links=follows_links(args),
@@ -87,16 +91,23 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _token(args: argparse.Namespace) -> str | None:
-    if args.token_file is None:
-        return args.token or environment_token()
+def _token(args: argparse.Namespace, settings: Settings) -> str | None:
+    if args.token_file is not None:
+        return _first_line(args.token_file, "--token-file")
+    given = args.token or settings.server_token
+    if given is not None or settings.server_token_file is None:
+        return given
+    return _first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
+
+
+def _first_line(path: str, named_by: str) -> str:
     try:
-        with open(Path(args.token_file).expanduser(), encoding="utf-8") as file:
+        with open(Path(path).expanduser(), encoding="utf-8") as file:
             token = file.readline(_MAX_TOKEN).strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file: cannot read {args.token_file}: {error}.") from error
+        raise UsageError(f"{named_by}: cannot read {path}: {error}.") from error
     if not token:
-        raise UsageError(f"--token-file: the first line of {args.token_file} is empty.")
+        raise UsageError(f"{named_by}: the first line of {path} is empty.")
     return token
 
 

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epochal.cli.command import follows_links, runs_dir
+from epochal.cli.command import follows_links, rules_now, store_of
 from epochal.cli.output import say_lines
-from epochal.settings import cache_folder
 
 if TYPE_CHECKING:
     from epochal.store.local import LocalStore
@@ -63,15 +62,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
-    from epochal.store.local import LocalStore, open_store
+    from epochal.store.local import open_store
 
-    folder, links = runs_dir(args), follows_links(args)
     if args.what is None:
-        return LocalStore(folder, cache=cache_folder(), follow_links=links), None
+        return store_of(args), None
     path = Path(args.what).expanduser()
     if not path.exists():
-        return LocalStore(folder, cache=cache_folder(), follow_links=links), args.what
-    return open_store(path, follow_links=links), None
+        return store_of(args), args.what
+    return open_store(path, follow_links=follows_links(args), rules=rules_now()), None
 
 
 def _print_once(state: AppState, glyphs: Glyphs) -> int:

@@ -19,6 +19,7 @@ from epochal.guard import Guard
 from epochal.health import diagnosis
 from epochal.health.engine import RULE_BUDGET_S
 from epochal.health.finding import Finding, dedup_key
+from epochal.health.rule_settings import rules_of
 from epochal.journal.follow import Batch, Follower
 from epochal.journal.layout import FINDINGS, LOOP, rank_of_writer, read_json
 from epochal.journal.reader import JOURNAL_SHORTENED
@@ -54,8 +55,13 @@ class Diagnosis:
         self._config = config
         self._journal = OwnJournal(config, name=FINDINGS, farewell="the run has ended")
         self._follower = Follower(config.folder)
+        rules = rules_of(config.folder)
         self._findings = diagnosis.Diagnosis(
-            config=_run_config(config), guard=self._guard, rule_budget_s=budget_s
+            config=_run_config(config),
+            silenced=rules.silenced,
+            thresholds=rules.thresholds,
+            guard=self._guard,
+            rule_budget_s=budget_s,
         )
         self.callbacks: dict[str, Callable[..., object]] = {
             "on_finding": on_finding,

@@ -29,7 +29,7 @@ from typing import Any, Final, TextIO
 from epochal.console.stream import write_line
 from epochal.errors import UsageError
 from epochal.guard import attempt, describe
-from epochal.settings import environment_verbosity
+from epochal.settings import read_setting
 
 Text = str | Callable[..., str]
 
@@ -92,14 +92,14 @@ _process = _ProcessLevel()
 
 
 def set_verbosity(level: Verbosity | LogVerbosity | int | str) -> None:
-    """Set the level of this process; wins over EPOCHAL_VERBOSITY. Accepts 0-4 or a level's name."""
+    """Set the level of this process; wins over the settings. Accepts 0-4 or a level's name."""
     _process.level = as_verbosity(level)
 
 
 def verbosity() -> Verbosity:
-    """The level of this process; EPOCHAL_VERBOSITY is read on the first call and never again."""
+    """The level of this process; the settings are read on the first call and never again."""
     if _process.level == _UNREAD:
-        _process.level = parse_verbosity(environment_verbosity())
+        _process.level = parse_verbosity(read_setting("verbosity"))
     return Verbosity(_process.level)
 
 

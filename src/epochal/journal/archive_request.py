@@ -8,10 +8,12 @@ writer.
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,11 +45,16 @@ def requested_paths(folder: RunFolder) -> list[str]:
 
 
 def start_writing(
-    folder: Path, path: str | Path, *, is_detached: bool = False
+    folder: Path,
+    path: str | Path,
+    *,
+    is_detached: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a process that writes an archive; raises ``OSError``.
 
     A detached process survives this one, and its errors can be read from ``stderr``.
+    ``environment`` is added to this process's own.
     """
     return subprocess.Popen(
         [sys.executable, "-m", "epochal", "--quiet", *_export(folder, path)],
@@ -55,6 +62,7 @@ def start_writing(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE if is_detached else subprocess.DEVNULL,
         start_new_session=is_detached,
+        env={**os.environ, **(environment or {})},
     )
 
 
@@ -76,19 +84,23 @@ class ArchiveOutcome:
     sentence: str
 
 
-def write_requested_archives(folder: RunFolder, *, wait_s: float = WAIT_S) -> list[ArchiveOutcome]:
+def write_requested_archives(
+    folder: RunFolder, *, wait_s: float = WAIT_S, environment: Mapping[str, str] | None = None
+) -> list[ArchiveOutcome]:
     """Write all requested archives at the same time and wait for them.
 
     A process that needs longer continues on its own.
     """
     until = time.monotonic() + wait_s
-    started = [(path, _start(folder, path)) for path in requested_paths(folder)]
+    started = [(path, _start(folder, path, environment)) for path in requested_paths(folder)]
     return [_outcome(folder, path, one, until) for path, one in started]
 
 
-def _start(folder: RunFolder, path: str) -> subprocess.Popen[bytes] | OSError:
+def _start(
+    folder: RunFolder, path: str, environment: Mapping[str, str] | None
+) -> subprocess.Popen[bytes] | OSError:
     try:
-        return start_writing(folder.path, path, is_detached=True)
+        return start_writing(folder.path, path, is_detached=True, environment=environment)
     except OSError as error:
         return error
 

@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import epochal
@@ -20,7 +20,7 @@ from epochal.journal.process import process_identity
 from epochal.run.findings_shown import FindingsShown
 from epochal.run.forwarded import Unsent, unsent
 from epochal.run.run import Run
-from epochal.settings import Launch, alert_environment, child_environment
+from epochal.settings import Launch, Settings, child_environment, settings_environment
 
 _PAUSE_S = 0.02
 
@@ -29,18 +29,19 @@ def start_companion(
     run: Run,
     launch: Launch,
     *,
-    grace_s: float,
-    alerts: Iterable[str] = (),
-    alert_on: str = "warning",
+    settings: Settings,
 ) -> None:
-    """Start the process beside a run, on the first rank of each node; never waits for it."""
+    """Start the process beside a run, on the first rank of each node; never waits for it.
+
+    It works in another folder, so it is told the settings and reads no file.
+    """
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
     if launch.local_rank != 0 or not run.folder.identity.exists():
         return
     beside = CompanionProcess(
         run,
-        _arguments(run, launch, grace_s=grace_s),
-        environment=alert_environment(alerts, alert_on),
+        _arguments(run, launch, grace_s=settings.grace_s),
+        environment=settings_environment(settings),
     )
     beside.start()
     run.on_tick(beside.look)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from epochal.console.verbosity import error
 from epochal.errors import UsageError
 from epochal.run.accepted import ValuePolicy
-from epochal.settings import announce_run, environment_strict, withdraw_run
+from epochal.settings import announce_run, read_variable, withdraw_run
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
@@ -118,7 +118,7 @@ class _Outside:
         self._policy = ValuePolicy(lambda sentence, *_: error("epochal: %s", sentence))
 
     def policy(self) -> ValuePolicy:
-        self._policy.strict = environment_strict()
+        self._policy.strict = read_variable("strict")
         return self._policy
 
 

@@ -93,9 +93,16 @@ class FindingsShown:
         In a thread: what a rule that hangs would have found is left to the companion and readers.
         """
         from epochal.health.diagnosis import Diagnosis
+        from epochal.health.rule_settings import rules_of
 
         guard, left_s, found = self._run.guard, self._run.deadline.left_s(), list[Finding]()
-        diagnosis = Diagnosis(config=self._run.config, guard=guard)
+        rules = rules_of(self._run.folder)
+        diagnosis = Diagnosis(
+            config=self._run.config,
+            silenced=rules.silenced,
+            thresholds=rules.thresholds,
+            guard=guard,
+        )
         budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))
         guard.bounded("diagnosis", self._judge, diagnosis, found, budget_s=budget_s)
         self._show(list(found))

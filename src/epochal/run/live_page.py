@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,13 +19,17 @@ LINGER_S = 60.0
 
 
 def serve_in_background(
-    folder: str | Path, port: int | None = None, run_id: str | None = None
+    folder: str | Path,
+    port: int | None = None,
+    run_id: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> str | None:
     """Start a server beside this process and say where; None, with a sentence said, on failure.
 
     The address opens the page on the run of ``run_id``, else on the one that the page chooses. The
-    server goes on for a minute after this process ends, so that pages see how it ended. Raises
-    ``ValueTypeError`` for a port that is no number.
+    server goes on for a minute after this process ends, so that pages see how it ended.
+    ``environment`` is added to this process's own. Raises ``ValueTypeError`` for a port that is no
+    number.
     """
     if port is not None and (isinstance(port, bool) or not isinstance(port, int)):
         raise ValueTypeError(f"port must be a whole number from 0 to 65535, got {port!r}.")
@@ -39,6 +44,7 @@ def serve_in_background(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
             start_new_session=True,  # Ctrl-C is meant for the training
         )
     except OSError as failure:

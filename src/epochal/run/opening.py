@@ -53,6 +53,9 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         identity, folder, attempt = _resumed_run(found, request)
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
     _add_provenance(identity, folder, settings)
+    identity.pop("rules", None)  # those of the attempt before
+    if request.rules:
+        identity["rules"] = request.rules
     if not request.redactor.is_on:
         identity["redact"] = False
     write_json(folder.identity, request.redactor.identity(identity))

@@ -12,12 +12,11 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
-from epochal.reporting import Reporting, options_from, split_options
+from epochal.reporting import Reporting, located_options, options_from, split_options
 from epochal.run.progress_estimator import Totals
-from epochal.settings import ALERT_LEVELS, Launch, Settings
+from epochal.settings import ALERT_LEVELS, RESUME_MODES, Launch, Settings
 from epochal.values import plain_int, plain_json
 
-RESUME_MODES = ("never", "allow", "must", "latest")
 REINIT_MODES = ("create_new", "finish_previous")
 
 
@@ -38,6 +37,7 @@ class Request:
     totals: Totals
     console: Console
     redactor: Redactor
+    rules: Mapping[str, Any]
 
 
 def checked_request(
@@ -71,7 +71,7 @@ def checked_request(
         name=name or settings.name or time.strftime("%Y%m%d-%H%M%S"),
         named=bool(name or settings.name),
         config=_merged_config(config, file_config),
-        reporting=options_from({**file_options, **reporting}),
+        reporting=options_from({**located_options(settings.sinks), **file_options, **reporting}),
         tags=list(dict.fromkeys([*settings.tags, *given])),
         notes=notes,
         resume=_resume_mode(settings.resume if resume is None else resume),
@@ -79,7 +79,16 @@ def checked_request(
         totals=totals,
         console=console,
         redactor=redactor,
+        rules=_checked_rules(settings),
     )
+
+
+def _checked_rules(settings: Settings) -> Mapping[str, Any]:
+    if not settings.rules:
+        return {}
+    from epochal.health.rule_settings import rule_settings  # most runs need none of it
+
+    return rule_settings(settings).record()
 
 
 def checked_console(
@@ -88,7 +97,7 @@ def checked_console(
     launch: Launch,
     *,
     verbosity: Verbosity | LogVerbosity | int | str | None,
-    line_every_s: float,
+    line_every_s: float | None,
 ) -> Console:
     """Where this process's lines go; only rank 0 prints."""
     if isinstance(console, Console):
@@ -96,7 +105,8 @@ def checked_console(
     wanted = settings.console if console is None else console
     if not wanted or launch.rank != 0:
         return Console(verbosity=Verbosity.QUIET)
-    return Console(verbosity=verbosity, min_interval_s=line_every_s)
+    every_s = settings.line_every_s if line_every_s is None else line_every_s
+    return Console(verbosity=verbosity, min_interval_s=every_s)
 
 
 def check_wait(finish_wait_s: Any) -> None:

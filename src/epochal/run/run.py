@@ -52,6 +52,7 @@ from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.recording import RecordingRun
 from epochal.run.resume import ResumeMark
 from epochal.run.speed_limit import SpeedLimit
+from epochal.settings import Settings, file_environment, settings_environment
 from epochal.values import plain_json
 
 
@@ -103,6 +104,7 @@ class Run(RecordingRun):
         self._ending: Record = {}
         self.cell: Cell | None = None
         self.finish_wait_s = FINISH_WAIT_S
+        self.settings: Settings | None = None
         self.deadline = Deadline()
         if attempt > 1 and rank == 0 and writer is not None:
             self._append = ResumeMark(self, writer, resume_step).append
@@ -228,7 +230,8 @@ class Run(RecordingRun):
         if not self.is_recorded:
             return None
         folder = self.dir.parent.parent
-        return self.guard.run("live page", serve_in_background, folder, port, self.id)
+        same = {} if self.settings is None else file_environment(self.settings)
+        return self.guard.run("live page", serve_in_background, folder, port, self.id, same)
 
     def save_html(self, path: str | Path) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended.
@@ -424,7 +427,8 @@ class Run(RecordingRun):
         if not self.is_of_this_process:
             return
         wait_s = WAIT_S if status == "finished" else WAIT_WHEN_STOPPED_S
-        for archive in write_requested_archives(self._folder, wait_s=wait_s):
+        same = {} if self.settings is None else settings_environment(self.settings)
+        for archive in write_requested_archives(self._folder, wait_s=wait_s, environment=same):
             if archive.is_written:
                 self._console.line(f"epochal: {archive.sentence}")
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,15 +41,15 @@ def init(
     resume: Resume | bool | None = None,
     resume_step: int | None = None,
     reinit: Reinit = "create_new",
-    capture: bool = False,
+    capture: bool | None = None,
     total_steps: int | None = None,
     total_tokens: int | None = None,
     num_epochs: float | None = None,
     console: bool | Console | None = None,
     verbosity: Verbosity | LogVerbosity | int | str | None = None,
-    line_every_s: float = 0.25,
+    line_every_s: float | None = None,
     companion: bool | None = None,
-    finish_wait_s: float = 5.0,
+    finish_wait_s: float | None = None,
     alerts: str | Iterable[str] | None = None,
     alert_on: str | None = None,
     redact: bool | str | Iterable[str] | None = None,
@@ -78,11 +79,16 @@ def init(
     ``config_file`` as well. ``strict`` has calls raise for values that cannot be recorded, which
     are otherwise left out and noted; it is meant for tests.
 
+    What is not given comes from the environment, the project's ``epochal.toml``, the user's, and
+    the default, in this order; ``epochal config show`` prints which.
+
     Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
     raises for what the outside world does.
     """
     settings = read_settings()
     launch = read_launch()
+    finish_wait_s = settings.finish_wait_s if finish_wait_s is None else finish_wait_s
+    capture = settings.capture if capture is None else capture
     request.check_wait(finish_wait_s)
     request.check_reinit(reinit)
     told = request.checked_alerts(alerts, alert_on, settings)
@@ -126,7 +132,9 @@ def init(
     else:
         run = opening.start_other_rank(asked, launch)
     run.values.strict = settings.strict if strict is None else strict
-    run.cell, run.finish_wait_s = cell, finish_wait_s
+    addresses, level = told
+    settings = replace(settings, alerts=tuple(addresses), alert_on=level)
+    run.cell, run.finish_wait_s, run.settings = cell, finish_wait_s, settings
     _open(run)
     EXIT_HOOKS.add(run)
     run.on_close(lambda: EXIT_HOOKS.remove(run))
@@ -135,8 +143,7 @@ def init(
     if capture:
         run.on_finish(Capture(run.guard.wrap("captured output", run.keep_output)).stop)
     if run.is_recorded and (settings.companion if companion is None else companion):
-        addresses, level = told
-        start_companion(run, launch, grace_s=settings.grace_s, alerts=addresses, alert_on=level)
+        start_companion(run, launch, settings=settings)
     return run
 
 

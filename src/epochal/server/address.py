@@ -15,7 +15,6 @@ from epochal.errors import EpochalError, UsageError
 from epochal.server.access import LOOPBACK, host_name
 from epochal.server.wire import Health
 
-DEFAULT_PORT = 6060
 _PORTS_TRIED = 50
 _RESPONSE_TIMEOUT_S = 1.0
 _MAX_RESPONSE_BYTES = 4096

@@ -18,6 +18,7 @@ from itertools import islice
 from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
 from epochal.health import diagnosis
 from epochal.health.finding import Finding, dedup_key
+from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
 from epochal.store.answers import Entry, Status
@@ -47,7 +48,9 @@ class Diagnosis:
         # Whether all records of uncovered attempts had been read at the last call.
         self.is_complete = False
 
-    def entries(self, state: RunState, status: Status, *, most: int | None) -> list[Entry]:
+    def entries(
+        self, state: RunState, status: Status, *, rules: RuleSettings, most: int | None
+    ) -> list[Entry]:
         """Findings that no file of the run has; ``most`` bounds how many records are read now."""
         is_live = status.state == "running"
         written = _written(state)
@@ -57,11 +60,13 @@ class Diagnosis:
         for number in sorted({part.name.attempt for part in state.parts} - covered):
             attempt = self._attempts.get(number)
             if attempt is None:
-                attempt = self._attempts[number] = _Attempt(number, state.config, self.guard)
+                attempt = _Attempt(number, state.config, rules, self.guard)
+                self._attempts[number] = attempt
             self.is_complete &= self._read_on(attempt, state.parts, most)
             found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
         written |= {dedup_key(entry.record) for entry in found}
-        for place, (number, record) in enumerate(late_findings(state, written, guard=self.guard)):
+        late = late_findings(state, written, rules, guard=self.guard)
+        for place, (number, record) in enumerate(late):
             found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
         ending = None if is_live else self._ending(state, status)
         if ending is not None:
@@ -98,9 +103,13 @@ class Diagnosis:
 class _Attempt:
     """One attempt and the rules that have read it so far."""
 
-    def __init__(self, number: int, config: dict[str, object], guard: Guard) -> None:
+    def __init__(
+        self, number: int, config: dict[str, object], rules: RuleSettings, guard: Guard
+    ) -> None:
         self._number = number
-        self._findings = diagnosis.Diagnosis(config=config, guard=guard)
+        self._findings = diagnosis.Diagnosis(
+            config=config, silenced=rules.silenced, thresholds=rules.thresholds, guard=guard
+        )
         self._next: dict[tuple[str, int], int] = {}
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from epochal.errors import FormatError
 from epochal.health.finding import Finding, Severity, dedup_key
+from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import FINDINGS
 from epochal.records import Record
 from epochal.store.columns import SeriesKey
@@ -67,14 +68,14 @@ def count(findings: Iterable[Finding]) -> FindingCounts:
     )
 
 
-def found_in(state: RunState) -> FindingCounts | None:
+def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
     """What was recorded as found in all attempts; None where nobody looked in the newest."""
     newest = [part for part in state.parts if part.name.attempt == state.attempts]
     if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
         return None
     entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
     told = [(entry.position.attempt, entry.record) for entry in entries]
-    told += late_findings(state, {dedup_key(record) for _, record in told})
+    told += late_findings(state, {dedup_key(record) for _, record in told}, rules)
     return count(latest_findings(told, attempts=state.attempts))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from epochal.errors import RunNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings
 from epochal.imports.foreign import Foreign, ForeignRun
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
@@ -40,6 +41,7 @@ class LocalStore:
     large unsealed parts are used from there; ``build`` has missing copies made, which is for
     servers. Without one, everything is worked out anew. A root may be a file of another tracker.
     Links below a root that lead out of all roots are followed with ``follow_links`` only.
+    ``rules`` are for runs that were recorded without settings of rules.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class LocalStore:
         cache: Path | None = None,
         build: bool = False,
         follow_links: bool = False,
+        rules: RuleSettings | None = None,
     ) -> None:
         self._roots = [Path(root).expanduser().absolute() for root in roots]
         self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
@@ -64,7 +67,8 @@ class LocalStore:
         self._looked = False
         self._index = Index(cache)
         self._held = MemoryBudget(
-            cached=None if cache is None else CachedSegments(cache, build=build)
+            cached=None if cache is None else CachedSegments(cache, build=build),
+            rules=rules or RuleSettings(),
         )
         self._foreign = ForeignPlaces(self._bounds, self._held.guard)
 
@@ -331,14 +335,21 @@ def _close(run: LocalRun) -> None:
             run.lock.release()
 
 
-def open_store(*paths: str | Path, build: bool = False, follow_links: bool = False) -> LocalStore:
+def open_store(
+    *paths: str | Path,
+    build: bool = False,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+) -> LocalStore:
     """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
 
     A path may also be a file of another tracker.
     """
     for path in paths:
         check_place(path)
-    return LocalStore(*paths, cache=cache_folder(), build=build, follow_links=follow_links)
+    return LocalStore(
+        *paths, cache=cache_folder(), build=build, follow_links=follow_links, rules=rules
+    )
 
 
 def check_place(path: str | Path) -> None:
@@ -358,12 +369,14 @@ def load_run(
     held: MemoryBudget | None = None,
     bounds: SearchBounds | None = None,
     follow_links: bool = False,
+    rules: RuleSettings | None = None,
 ) -> LocalRun:
     """One run by its folder, or by the file or folder that another tracker left it in.
 
     Raises ``UsageError`` when there is no run in it, or more than one.
     """
     path = Path(folder).expanduser().absolute()
+    held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
     if not is_run_folder(path):
         return _load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
     runs_root = path.parent.parent

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
@@ -138,7 +139,8 @@ class LocalRun:
         self._look_once()
         signature = self.source.signature
         assert signature is not None
-        return signature
+        # A reader's rules change what is worked out.
+        return f"{signature}{self._held.rules.digest}"
 
     @property
     @_locked
@@ -318,6 +320,7 @@ class LocalRun:
                 is_newer=self.source.is_newer,
                 end=end_of(state),
                 written=self.source.journal_written_s,
+                rules=self._rules,
             )
         )
         if self._num_records is not None and row.records > self._num_records:
@@ -508,11 +511,19 @@ class LocalRun:
         At most so many records are read for that at one call, None for all: the next goes on.
         """
         status = self.status
-        worked_out = self._ask(lambda state: self._diagnosis.entries(state, status, most=most))
+        worked_out = self._ask(
+            lambda state: self._diagnosis.entries(state, status, rules=self._rules, most=most)
+        )
         found = by_time([*self.entries("finding", rank=None), *worked_out])
         if self._diagnosis.is_complete and status.state != "running":
             self._keep_count(found)
         return found
+
+    @property
+    def _rules(self) -> RuleSettings:
+        """As the run was started with, else as the reader has them."""
+        said = self.source.said.get("rules")
+        return self._held.rules if said is None else recorded_rules(said)
 
     def _keep_count(self, found: Sequence[Entry]) -> None:
         """Have lists count what was worked out, in this process and by the index in others."""

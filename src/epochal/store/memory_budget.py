@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from epochal.guard import Guard
+from epochal.health.rule_settings import RuleSettings
 from epochal.store.answers import Series
 from epochal.store.cached import CachedSegments
 from epochal.store.columns import SeriesKey
@@ -129,6 +130,8 @@ class MemoryBudget:
     cached: CachedSegments | None = None
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)
+    # How rules judge runs that do not say it themselves.
+    rules: RuleSettings = field(default_factory=RuleSettings)
 
 
 def _bytes(series: Series) -> int:

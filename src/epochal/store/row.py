@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from epochal.health.ending import ending_severity
+from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.records import Axis, Position
@@ -156,6 +157,7 @@ def make_row(
     is_newer: bool,
     end: dict[str, Position],
     written: float | None,
+    rules: RuleSettings,
 ) -> Row:
     """The row of a run: ``said`` is its run.json, or nothing where that cannot be read.
 
@@ -193,7 +195,7 @@ def make_row(
         source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
         end=end,
         metrics=state.metrics,
-        found=found_in(state),
+        found=found_in(state, rules),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         written=written,

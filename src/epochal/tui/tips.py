@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from epochal.settings import read_settings
+from epochal.settings import read_setting
 from epochal.store.answers import RunInfo
 from epochal.tui.run_log import RunLog
 from epochal.tui.view import Tab, View
@@ -55,7 +55,7 @@ def _named(info: RunInfo) -> str:
     """The run as a command takes it, with its folder of runs where that is not the usual one."""
     name = shlex.quote(f"{info.project}/{info.name}")
     root = Path(info.folder).parent.parent
-    if info.tracker is not None or root == Path(read_settings().dir).expanduser().absolute():
+    if info.tracker is not None or root == Path(read_setting("dir")).expanduser().absolute():
         return name
     near = os.path.relpath(root)
     return f"{name} --dir {shlex.quote(min(near, str(root), key=len))}"

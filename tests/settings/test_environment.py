@@ -143,5 +143,5 @@ def test_how_long_a_record_of_telemetry_stands_for() -> None:
 
 @pytest.mark.parametrize("text", ["0", "0.5", "4000"])
 def test_telemetry_that_is_too_often_or_too_rare_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=f"every {text} s is not possible: from 1 to 3600 seconds"):
+    with pytest.raises(UsageError, match=f"='{text}' is out of range: use 1 to 3600 seconds"):
         read_settings({"EPOCHAL_TELEMETRY_EVERY": text})

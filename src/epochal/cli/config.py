@@ -1,0 +1,154 @@
+"""``epochal config``: every setting, its value, and where that comes from."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epochal.cli.command import add_json
+from epochal.cli.output import remark, say, say_json
+from epochal.cli.table import table
+from epochal.redact import REDACTED, Redactor
+from epochal.reporting import OPTION_NAMES, located_options
+from epochal.settings import DECLARED, Located, Settings, file_paths, read_settings
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One setting as it is shown; ``located`` is None for a default."""
+
+    name: str
+    value: Any
+    located: Located | None = None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``config``."""
+    parser.add_argument(
+        "action",
+        choices=("show", "path"),
+        help="show: every setting, its value and its source; path: the files that are read",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="with every option of sinks and threshold of rules"
+    )
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show settings or files; 1, with a sentence, when a file has a mistake."""
+    if args.action == "path":
+        _say_paths(args)
+        return 0
+    settings = read_settings()
+    lines = [*_declared(settings), *_sinks(settings, args), *_rules(settings, args)]
+    if args.json:
+        say_json({"files": _files(), "settings": [_as_data(line) for line in lines]})
+        return 0
+    _say_paths(args)
+    remark("")
+    rows = [(line.name, _text(line.value), _source(line)) for line in lines]
+    say(table(("setting", "value", "from"), rows))
+    return 0
+
+
+def _declared(settings: Settings) -> Iterator[_Line]:
+    for one in DECLARED:
+        value, source = getattr(settings, one.name), settings.sources[one.name]
+        shown = _hidden(value) if one.kind.is_secret else value
+        name = one.key or one.name
+        is_set = source.file is not None or source.variable is not None
+        yield _Line(name, shown, Located(value, source) if is_set else None)
+
+
+def _sinks(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
+    values = located_options(settings.sinks)
+    for name in OPTION_NAMES:
+        if name in values or args.all:
+            yield _Line(f"sinks.{name}", values.get(name), settings.sinks.get(name))
+
+
+def _rules(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
+    from epochal.health.rule_settings import SILENCE, known_rules, rule_settings
+    from epochal.health.thresholds import declared
+
+    rule_settings(settings)
+    given = settings.rules
+    silence = given.get(SILENCE)
+    if silence is not None or args.all:
+        yield _Line(f"rules.{SILENCE}", [] if silence is None else silence.value, silence)
+    for rule, kind in sorted(known_rules().items()):
+        for name, default in {"enabled": True, **declared(kind.Thresholds)}.items():
+            located = given.get(f"{rule}.{name}")
+            if located is not None:
+                yield _Line(f"rules.{rule}.{name}", located.value, located)
+            elif args.all:
+                yield _Line(f"rules.{rule}.{name}", default)
+
+
+def _say_paths(args: argparse.Namespace) -> None:
+    if args.json:
+        say_json(_files())
+        return
+    for origin, path in _files().items():
+        state = "" if path is None or Path(path).is_file() else "  (not there)"
+        say(f"{origin} file: {'none' if path is None else path}{state}")
+
+
+def _files() -> dict[str, str | None]:
+    project, user = file_paths()
+    return {
+        "project": None if project is None else str(project),
+        "user": None if user is None else str(user),
+    }
+
+
+def _as_data(line: _Line) -> dict[str, Any]:
+    source = None if line.located is None else line.located.source
+    file = None if source is None else source.file
+    variable = None if source is None else source.variable
+    return {
+        "name": line.name,
+        "value": _clean(line.value),
+        "from": "environment" if variable else "default" if file is None else file.origin,
+        "variable": variable,
+        "file": None if file is None else str(file.path),
+        "line": None if source is None else source.line,
+    }
+
+
+def _source(line: _Line) -> str:
+    return "default" if line.located is None else str(line.located.source)
+
+
+def _hidden(value: Any) -> Any:
+    """A secret, or a list of addresses of which no more than the service is shown."""
+    if isinstance(value, tuple):
+        return tuple(_service(one) for one in value)
+    return None if value is None else REDACTED
+
+
+def _service(address: str) -> str:
+    scheme, mark, _ = address.partition("://")
+    return f"{scheme}{mark}{REDACTED}" if mark else address
+
+
+def _clean(value: Any) -> Any:
+    """A value without the passwords in it."""
+    if isinstance(value, (list, tuple)):
+        return [_clean(one) for one in value]
+    return Redactor().text(value) if isinstance(value, str) else value
+
+
+def _text(value: Any) -> str:
+    clean = _clean(value)
+    if isinstance(clean, list):
+        return ", ".join(map(_text, clean)) or "–"
+    if isinstance(clean, bool):
+        return str(clean).lower()
+    if isinstance(clean, float):
+        return f"{clean:g}"
+    return "–" if clean is None else str(clean)

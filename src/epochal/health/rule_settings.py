@@ -1,0 +1,174 @@
+"""What settings say about the rules: which are silenced, and thresholds that replace the declared.
+
+``epochal.toml`` says it in ``[rules]``, and a run keeps it in ``run.json``, so that companion,
+training and readers judge alike::
+
+    [rules]
+    silence = ["plateau"]
+
+    [rules.overfitting]
+    evals = 4
+
+    [rules.loss-spike]
+    enabled = false
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from epochal.errors import FormatError, UsageError
+from epochal.guard import Guard
+from epochal.health.registry import all_rules
+from epochal.health.rule import Rule
+from epochal.health.thresholds import declared, with_values
+from epochal.journal.layout import RunFolder, read_json
+from epochal.settings import Located, Settings, mistake, nearest, read_settings
+
+Threshold = int | float | tuple[float, ...]
+SILENCE = "silence"
+ENABLED = "enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSettings:
+    """Rules that do not look at a run, and thresholds by rule and name."""
+
+    silenced: frozenset[str] = frozenset()
+    thresholds: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.silenced or self.thresholds)
+
+    def record(self) -> dict[str, Any]:
+        """What ``run.json`` keeps: the same table as ``[rules]``."""
+        silence = {SILENCE: sorted(self.silenced)} if self.silenced else {}
+        return {**silence, **{rule: dict(values) for rule, values in self.thresholds.items()}}
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal settings; empty for none."""
+        if not self:
+            return ""
+        text = json.dumps(self.record(), sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def rule_settings(settings: Settings) -> RuleSettings:
+    """What settings say about rules; a mistake raises ``UsageError`` with its line."""
+    if not settings.rules:
+        return RuleSettings()
+    rules = known_rules()
+    silence: list[str] = []
+    enabled: dict[str, bool] = {}
+    thresholds: dict[str, dict[str, Threshold]] = {}
+    for key, located in settings.rules.items():
+        name, _, threshold = key.partition(".")
+        if key == SILENCE:
+            silence = _names(located, rules)
+        elif name not in rules:
+            table = replace(located.source, key=located.source.key[:2])
+            raise UsageError(f"{table}: rules.{name} is not a rule; {nearest(name, rules)}")
+        elif not threshold:
+            _check_table(name, located)
+        elif threshold == ENABLED:
+            enabled[name] = _switch(key, located)
+        else:
+            value = _threshold(rules[name], threshold, located)
+            thresholds.setdefault(name, {})[threshold] = value
+    silenced = {name for name in rules if not enabled.get(name, name not in silence)}
+    return RuleSettings(frozenset(silenced), thresholds)
+
+
+def known_rules() -> dict[str, type[Rule]]:
+    """Every rule by name; one of another package that cannot be loaded is left out."""
+    return {rule.name: rule for rule in all_rules(Guard())}
+
+
+def reader_rules() -> RuleSettings:
+    """The same for readers inside a program; with a mistake in a file, nothing."""
+    try:
+        return rule_settings(read_settings())
+    except UsageError:
+        return RuleSettings()
+
+
+def recorded_rules(said: Any) -> RuleSettings:
+    """What ``run.json`` keeps in ``rules``; what another version of Epochal knew is left out."""
+    if not isinstance(said, Mapping) or not said:
+        return RuleSettings()
+    rules, silence = known_rules(), said.get(SILENCE)
+    silenced = rules.keys() & set(map(str, silence)) if isinstance(silence, list) else set()
+    thresholds: dict[str, dict[str, Threshold]] = {}
+    for name, values in said.items():
+        if name in rules and isinstance(values, Mapping):
+            read = {key: _read(rules[name], key, value) for key, value in values.items()}
+            kept = {key: value for key, value in read.items() if value is not None}
+            if kept:
+                thresholds[name] = kept
+    return RuleSettings(frozenset(silenced), thresholds)
+
+
+def rules_of(folder: RunFolder) -> RuleSettings:
+    """The settings of rules that a run was started with."""
+    try:
+        return recorded_rules(read_json(folder.identity).get("rules"))
+    except (OSError, FormatError):
+        return RuleSettings()
+
+
+def _names(located: Located, rules: Mapping[str, type[Rule]]) -> list[str]:
+    names = located.value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise mistake(located.source, f"rules.{SILENCE}", names, "is not a list of rules.")
+    for name in names:
+        if name not in rules:
+            hint = nearest(name, rules)
+            raise UsageError(f"{located.source}: rules.{SILENCE}: {name} is not a rule; {hint}")
+    return names
+
+
+def _check_table(name: str, located: Located) -> None:
+    if located.value != {}:
+        words = f"must be a table: [rules.{name}]."
+        raise mistake(located.source, f"rules.{name}", located.value, words)
+
+
+def _switch(key: str, located: Located) -> bool:
+    if not isinstance(located.value, bool):
+        raise mistake(located.source, f"rules.{key}", located.value, "must be true or false.")
+    return located.value
+
+
+def _threshold(rule: type[Rule], name: str, located: Located) -> Threshold:
+    known = declared(rule.Thresholds)
+    key = f"rules.{rule.name}.{name}"
+    if name not in known:
+        hint = nearest(name, [*known, ENABLED])
+        raise UsageError(f"{located.source}: {key} is not a threshold of {rule.name}; {hint}")
+    read = _read(rule, name, located.value)
+    if read is None:
+        raise mistake(located.source, key, located.value, f"is not {_accepted(known[name])}.")
+    return read
+
+
+def _read(rule: type[Rule], name: str, value: Any) -> Threshold | None:
+    """A value as the rule declares its threshold; None when it is not one."""
+    numbers = value if isinstance(value, list) else [value]
+    is_possible = all(isinstance(one, (int, float)) and 0 <= one < math.inf for one in numbers)
+    try:
+        read: Threshold = getattr(with_values(rule.Thresholds, {name: value}), name)
+    except ValueError:
+        return None
+    return read if is_possible else None
+
+
+def _accepted(default: Threshold) -> str:
+    if isinstance(default, tuple):
+        return f"a list of {len(default)} numbers, 0 or more"
+    return f"a {'whole ' if isinstance(default, int) else ''}number, 0 or more"

@@ -1,0 +1,181 @@
+"""The kinds of values that settings have: how each is read from a variable and from TOML.
+
+A reader raises ``ValueError`` with the end of a sentence; whoever calls it knows where the value
+stands and says that first.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+FALSE = frozenset({"0", "false", "no", "off"})
+TRUE = frozenset({"1", "true", "yes", "on"})
+_NOT_A_TIME = "is not a time: use seconds, 0 or more."
+VERBOSITIES = ("quiet", "normal", "verbose", "debug", "trace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How values of one kind are read, written for a child process, and described.
+
+    ``from_text`` reads the text of a variable, never an empty one; ``from_toml`` a value that a
+    TOML parser returned. ``is_secret`` keeps values out of errors and of ``epochal config show``.
+    """
+
+    accepts: str
+    from_text: Callable[[str], Any]
+    from_toml: Callable[[Any], Any]
+    to_text: Callable[[Any], str] = str
+    is_path: bool = False
+    is_secret: bool = False
+
+
+def choice(*names: str) -> Kind:
+    """One of some words."""
+
+    def read(text: Any) -> str:
+        word = text.strip().lower() if isinstance(text, str) else text
+        if word not in names:
+            raise ValueError(f"is not known: use one of {', '.join(names)}.")
+        return str(word)
+
+    return Kind(accepts=", ".join(f"`{name}`" for name in names), from_text=read, from_toml=read)
+
+
+def seconds(least: float = 0.0, most: float = math.inf) -> Kind:
+    """A time in seconds."""
+
+    def read(value: Any) -> float:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < math.inf:
+            raise ValueError(_NOT_A_TIME)
+        if not least <= value <= most:
+            raise ValueError(f"is out of range: use {least:g} to {most:g} seconds.")
+        return float(value)
+
+    def read_text(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise ValueError(_NOT_A_TIME) from None
+        return read(value)
+
+    bounds = f", {least:g} to {most:g}" if most < math.inf else ""
+    return Kind(accepts=f"seconds{bounds}", from_text=read_text, from_toml=read, to_text=repr)
+
+
+def whole_number(least: int, most: int) -> Kind:
+    """A whole number within bounds."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ValueError(f"is not a whole number from {least} to {most}.")
+        return value
+
+    def read_text(text: str) -> int:
+        return read(int(text) if re.fullmatch(r"\s*[0-9]{1,18}\s*", text) else text)
+
+    return Kind(accepts=f"{least} to {most}", from_text=read_text, from_toml=read)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("is not a text, or is empty.")
+    return value
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise ValueError("is not a list of texts.")
+    return tuple(item.strip() for item in items if item.strip())
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("is not a switch: use true or false.")  # noqa: TRY004
+    return value
+
+
+def _switch_text(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in TRUE | FALSE:
+        raise ValueError("is not a switch: use 1/on or 0/off.")
+    return word in TRUE
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in text.split(",") if item.strip())
+
+
+def _addresses(value: Any) -> tuple[str, ...]:
+    found = _texts(value)
+    if not all(address == "desktop" or "://" in address for address in found):
+        raise ValueError("is not a list of addresses such as 'desktop' or 'json://host/path'.")
+    return found
+
+
+def _patterns(value: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    found = _texts(value)
+    for pattern in found:
+        try:
+            re.compile(pattern.removeprefix("!"))
+        except re.error as error:
+            raise ValueError(f"holds {pattern!r}, no regular expression: {error}.") from error
+    return found
+
+
+def _pattern_text(text: str) -> bool | tuple[str, ...]:
+    word = text.strip().lower()
+    return word in TRUE if word in TRUE | FALSE else _split(text)
+
+
+def _verbosity(value: Any) -> str:
+    is_level = isinstance(value, int) and not isinstance(value, bool)
+    if is_level and 0 <= value < len(VERBOSITIES):
+        return VERBOSITIES[value]
+    if isinstance(value, str) and value.strip().lower() in VERBOSITIES:
+        return value.strip().lower()
+    raise ValueError(f"is not a verbosity: use 0 to 4, or one of {', '.join(VERBOSITIES)}.")
+
+
+def _switch_or_texts(value: bool | tuple[str, ...]) -> str:
+    return str(int(value)) if isinstance(value, bool) else ",".join(value)
+
+
+TEXT = Kind(accepts="a text", from_text=str, from_toml=_text)
+PATH = Kind(accepts="a path", from_text=str, from_toml=_text, to_text=os.path.abspath, is_path=True)
+SECRET = Kind(accepts="a text", from_text=str, from_toml=_text, is_secret=True)
+SWITCH = Kind(
+    accepts="`true` or `false`",
+    from_text=_switch_text,
+    from_toml=_switch,
+    to_text=lambda value: str(int(value)),
+)
+TEXTS = Kind(accepts="a list of texts", from_text=_split, from_toml=_texts, to_text=",".join)
+ADDRESSES = Kind(
+    accepts="a list of addresses",
+    from_text=lambda text: tuple(text.split()),
+    from_toml=_addresses,
+    to_text=" ".join,
+    is_secret=True,
+)
+PATTERNS = Kind(
+    accepts="`false`, or a list of names and patterns",
+    from_text=_pattern_text,
+    from_toml=_patterns,
+    to_text=_switch_or_texts,
+)
+# A variable with an unknown word has always meant the default; ``console.verbosity`` sees to it.
+VERBOSITY = Kind(
+    accepts=f"0 to 4, or {', '.join(f'`{name}`' for name in VERBOSITIES)}",
+    from_text=str,
+    from_toml=_verbosity,
+)

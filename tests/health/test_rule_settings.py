@@ -1,0 +1,117 @@
+"""Settings of rules: checked against what the rules declare, kept with a run, and used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.errors import UsageError
+from epochal.health.engine import Health
+from epochal.health.registry import RULES
+from epochal.health.rule import Rule
+from epochal.health.rule_settings import RuleSettings, recorded_rules, rule_settings
+from epochal.health.thresholds import declared
+from epochal.settings import read_settings
+
+PLATEAU: list[dict[str, Any]] = [
+    {"log": "metrics", "t": float(step), "step": step, "m": {"loss": 2.0 + step % 7 / 50}}
+    for step in range(1200)
+]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def settings_of(text: str) -> RuleSettings:
+        (tmp_path / "epochal.toml").write_text(text, encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        return rule_settings(read_settings())
+
+    return settings_of
+
+
+def found_by(settings: RuleSettings) -> set[str]:
+    health = Health(silenced=settings.silenced, thresholds=settings.thresholds)
+    return {finding.rule for record in PLATEAU for finding in health.feed(record)}
+
+
+def test_a_silenced_rule_finds_nothing(read: Any) -> None:
+    assert "never-fell" in found_by(RuleSettings())
+    assert "never-fell" not in found_by(read('[rules]\nsilence = ["never-fell"]'))
+    assert "never-fell" not in found_by(read("[rules.never-fell]\nenabled = false"))
+
+
+def test_a_threshold_changes_what_is_found(read: Any) -> None:
+    assert "never-fell" not in found_by(read("[rules.never-fell]\npoints = 5000"))
+
+
+def test_enabled_wins_over_silence(read: Any) -> None:
+    read_now = read('[rules]\nsilence = ["plateau", "too-good"]\n[rules.plateau]\nenabled = true')
+    assert read_now.silenced == {"too-good"}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_threshold_can_be_set(read: Any, rule: type[Rule]) -> None:
+    numbers = declared(rule.Thresholds)
+    lines = [
+        f"{name} = {list(value) if isinstance(value, tuple) else value}"
+        for name, value in numbers.items()
+    ]
+    given = read("\n".join([f"[rules.{rule.name}]", *lines]))
+    assert given.thresholds.get(rule.name, {}) == numbers
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("rules.overfiting.evals = 4", "rules.overfiting is not a rule; did you mean overfitting?"),
+        (
+            "rules.overfitting.eval = 4",
+            "rules.overfitting.eval is not a threshold of overfitting; did you mean evals?",
+        ),
+        ("rules.overfitting.evals = 4.5", "rules.overfitting.evals = 4.5 is not a whole number"),
+        ("rules.overfitting.evals = true", "rules.overfitting.evals = true is not a whole number"),
+        ("rules.overfitting.share = -1", "rules.overfitting.share = -1 is not a number, 0 or more"),
+        ("rules.overfitting.share = nan", "rules.overfitting.share = nan is not a number, 0 or"),
+        ("rules.no-warmup.widths = [1]", "rules.no-warmup.widths = [1] is not a list of 2 numbers"),
+        ("rules.plateau.enabled = 0", "rules.plateau.enabled = 0 must be true or false."),
+        ("rules.plateau = false", "rules.plateau = false must be a table: [rules.plateau]."),
+        ('rules.silence = "plateau"', 'rules.silence = "plateau" is not a list of rules.'),
+        ('rules.silence = ["platau"]', "rules.silence: platau is not a rule; did you mean plateau"),
+        ("rules.nonfinite.x = 1", "rules.nonfinite.x is not a threshold of nonfinite; use one of"),
+    ],
+)
+def test_a_mistake_is_a_sentence_with_its_line(read: Any, line: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(f"# rules\n{line}\n")
+    assert str(caught.value).startswith(f"epochal.toml line 2: {words}")
+
+
+def test_what_a_run_keeps_is_read_back(read: Any) -> None:
+    given = read(
+        '[rules]\nsilence = ["plateau"]\n[rules.overfitting]\nevals = 4\nshare = 1\n'
+        "[rules.no-warmup]\nwidths = [1, 2]"
+    )
+    assert given.record() == {
+        "silence": ["plateau"],
+        "overfitting": {"evals": 4, "share": 1.0},
+        "no-warmup": {"widths": (1.0, 2.0)},
+    }
+    assert recorded_rules({**given.record(), "no-warmup": {"widths": [1.0, 2.0]}}) == given
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        None,
+        3,
+        [],
+        {"silence": 3},
+        {"silence": ["a-rule-of-later", 3, None, ["x"]]},
+        {"overfitting": 3, "x": {"y": 1}},
+        {"overfitting": {"evals": "4", "of_later": 1, "share": float("nan")}},
+    ],
+)
+def test_what_another_version_kept_is_left_out(said: Any) -> None:
+    assert recorded_rules(said) == RuleSettings()

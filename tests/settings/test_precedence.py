@@ -1,0 +1,152 @@
+"""Argument over environment over project file over user file over default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from epochal.run.start import init
+from epochal.settings import DECLARED, Settings, read_settings
+from tests.settings.places import Places
+
+# For each setting with a key: TOML in the project's file, in the user's, a text of the variable.
+SAID: dict[str, tuple[str, str, str]] = {
+    "dir": ('"/p"', '"/u"', "/e"),
+    "project": ('"p"', '"u"', "e"),
+    "resume": ('"allow"', '"latest"', "must"),
+    "tags": ('["p"]', '["u"]', "e"),
+    "enabled": ("false", "true", "1"),
+    "strict": ("true", "false", "0"),
+    "capture": ("true", "false", ""),
+    "console": ("false", "true", "1"),
+    "verbosity": ('"verbose"', "3", "trace"),
+    "line_every_s": ("1", "2.5", ""),
+    "git": ("false", "true", "1"),
+    "redact": ('["p"]', "false", "e"),
+    "companion": ("false", "true", "1"),
+    "grace_s": ("1", "2", "3"),
+    "finish_wait_s": ("1", "2", ""),
+    "telemetry_every_s": ("2", "3", "4"),
+    "alerts": ('["json://p"]', '["json://u"]', "json://e"),
+    "alert_on": ('"error"', '"info"', "off"),
+    "cache_dir": ('"/p"', '"/u"', "/e"),
+    "server.port": ("1", "2", ""),
+    "server.token_file": ('"/p"', '"/u"', ""),
+}
+VALUES: dict[str, tuple[Any, Any, Any]] = {
+    "enabled": (False, True, True),
+    "strict": (True, False, False),
+    "capture": (True, False, None),
+    "console": (False, True, True),
+    "git": (False, True, True),
+    "companion": (False, True, True),
+    "verbosity": ("verbose", "debug", "trace"),
+    "tags": (("p",), ("u",), ("e",)),
+    "redact": (("p",), False, ("e",)),
+    "alerts": (("json://p",), ("json://u",), ("json://e",)),
+    "resume": ("allow", "latest", "must"),
+    "alert_on": ("error", "info", "off"),
+    "project": ("p", "u", "e"),
+    "line_every_s": (1.0, 2.5, None),
+    "finish_wait_s": (1.0, 2.0, None),
+    "grace_s": (1.0, 2.0, 3.0),
+    "telemetry_every_s": (2.0, 3.0, 4.0),
+    "server.port": (1, 2, None),
+}
+PATHS = ("/p", "/u", "/e")
+WITH_KEY = [one for one in DECLARED if one.key is not None]
+IDS = [one.key for one in WITH_KEY]
+
+
+def test_every_setting_of_a_file_is_here() -> None:
+    assert sorted(SAID) == sorted(str(one.key) for one in WITH_KEY)
+
+
+@pytest.mark.parametrize("setting", WITH_KEY, ids=IDS)
+def test_environment_over_project_over_user_over_default(
+    setting: Any, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, user, text = SAID[setting.key]
+    expected = VALUES.get(setting.key, PATHS)
+    if setting.variable is not None:
+        monkeypatch.delenv(setting.variable, raising=False)
+
+    def value() -> Any:
+        return getattr(read_settings(), setting.name)
+
+    assert value() == setting.default == getattr(Settings(), setting.name)
+    places.write_user(f"{setting.key} = {user}")
+    assert value() == expected[1]
+    places.write(f"{setting.key} = {project}")
+    assert value() == expected[0]
+    if setting.variable is not None:
+        monkeypatch.setenv(setting.variable, text)
+        assert value() == expected[2]
+        monkeypatch.setenv(setting.variable, "")
+        assert value() == expected[0]
+
+
+def test_an_argument_wins_over_environment_and_file(
+    places: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    places.write('project = "file"\ndir = "nowhere"\nresume = "must"\ngit = false')
+    monkeypatch.setenv("EPOCHAL_PROJECT", "variable")
+    run = init("argument", "a", dir=tmp_path / "runs", resume="never", console=False)
+    assert run.dir == tmp_path / "runs" / "argument" / "a"
+
+
+def test_what_arguments_leave_open_comes_from_the_file(places: Places) -> None:
+    places.write(
+        'project = "file"\ndir = "out"\ntags = ["a"]\nconsole = false\nfinish_wait_s = 1.5\n'
+        'git = false\nredact = ["cluster"]\n\n[sinks]\nlog_file = "log/training.json"'
+    )
+    run = init(name="x", tags=["b"], config={"cluster": "the-cluster-name", "lr": 0.1})
+    run.finish()
+    said = (run.dir / "run.json").read_text(encoding="utf-8")
+    assert run.dir == places.project / "out" / "file" / "x"
+    assert '"tags":["a","b"]' in said.replace(" ", "")
+    assert "the-cluster-name" not in said
+    assert run.finish_wait_s == 1.5
+    assert str(places.project / "log/training.json") in (run.dir / "sinks.json").read_text()
+
+
+def test_options_of_sinks_argument_over_config_file_over_settings(places: Places) -> None:
+    places.write('console = false\ngit = false\n[sinks]\nwandb_project = "s"\nwandb_name = "s"')
+    places.write_user('[sinks]\nwandb_entity = "u"\nwandb_name = "u"\nreport_to = "wandb"')
+    config = places.write("wandb_name: c\nwandb_mode: c\n", name="config.yaml")
+    run = init(name="x", config_file=config, wandb_mode="offline", dir="runs")
+    run.finish()
+    said = (run.dir / "sinks.json").read_text()
+    for text in ('"s"', '"u"', '"c"', '"offline"'):
+        assert text in said
+    assert "wandb" in said
+
+
+def test_a_sink_of_the_file_is_switched_off_by_an_argument(places: Places) -> None:
+    places.write('console = false\ngit = false\n[sinks]\nreport_to = ["json_log"]')
+    run = init(name="x", report_to="none", dir="runs")
+    run.finish()
+    assert not (run.dir / "sinks.json").exists()
+
+
+def test_paths_of_a_project_are_from_its_file_and_a_users_from_the_working_folder(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places.write('dir = "runs"')
+    places.write_user('cache_dir = "cache"\nserver.token_file = "~/token"')
+    monkeypatch.delenv("EPOCHAL_CACHE_DIR")
+    (places.project / "src").mkdir()
+    monkeypatch.chdir(places.project / "src")
+    settings = read_settings()
+    assert settings.dir == str(places.project / "runs")
+    assert settings.cache_dir == "cache"
+    assert settings.server_token_file == str(Path.home() / "token")
+
+
+def test_rules_of_the_project_are_over_those_of_the_user(places: Places) -> None:
+    places.write("[rules.overfitting]\nevals = 4")
+    places.write_user('[rules]\nsilence = ["plateau"]\n[rules.overfitting]\nevals = 9\nleast = 7')
+    rules = {key: located.value for key, located in read_settings().rules.items()}
+    assert rules == {"silence": ["plateau"], "overfitting.evals": 4, "overfitting.least": 7}
