@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from epochal.records import EVENTS, KINDS, ROLE_GUESSES, Field, Kind
+from epochal.records import KINDS, ROLE_GUESSES, Field, Kind
+from epochal.records.kinds.events import EVENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "spec" / "journal.md"

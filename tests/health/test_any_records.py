@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from epochal import records
 from epochal.guard import Fault, Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
 from epochal.health.rule import Rule
 from epochal.records import KINDS, ROLE_GUESSES, Record
+from epochal.records.kinds.events import EVENTS
 
 ODD = (math.nan, math.inf, -math.inf, 0.0, -1.0, 1e308, -1e308, 5e-324, 1e-300, 1e12)
 CONFIGS: tuple[dict[str, Any], ...] = (
@@ -43,8 +43,8 @@ class Strict(Guard):
 
 
 FIELDS = {kind.name: sorted(kind.by_name) for kind in KINDS.values()}
-EVENTS = [event.name for event in records.EVENTS]
-FACTS = sorted({field.name for event in records.EVENTS for field in event.fields})
+EVENT_NAMES = [event.name for event in EVENTS]
+FACTS = sorted({field.name for event in EVENTS for field in event.fields})
 numbers = st.one_of(
     st.sampled_from((*ODD, 2**63, -(2**63), 10**400, -(10**400), 1, 8, 0.5)),
     st.floats(),
@@ -73,7 +73,7 @@ def odd_records(draw: st.DrawFn) -> Record:
     fields = (*FIELDS[kind], *NAMES, *(FACTS if kind == "event" else ()))
     record: Record = {"log": kind, **draw(st.dictionaries(st.sampled_from(fields), values))}
     if kind == "event":
-        record["name"] = draw(st.sampled_from(EVENTS))
+        record["name"] = draw(st.sampled_from(EVENT_NAMES))
     for field, strategy in (("t", values), ("step", values), ("m", metrics), ("nonfinite", words)):
         if draw(st.booleans()):
             record[field] = draw(strategy)

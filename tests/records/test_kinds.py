@@ -10,7 +10,8 @@ import pytest
 import epochal
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
-from epochal.records import EVENTS, KINDS, ROLE_GUESSES, ROLES, Kind, declared_series, unit_of
+from epochal.records import KINDS, ROLE_GUESSES, ROLES, Kind, declared_series, unit_of
+from epochal.records.kinds.events import EVENTS
 
 SOURCES = Path(epochal.__file__).parent
 FORMAT_1 = Path(__file__).parents[1] / "journal" / "golden" / "format-1"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from epochal.console.stream import printable
 from epochal.format import format_bytes, format_count
+from epochal.records import ALLOCATOR_PLACES
 
 LONGEST_VALUE = 200
 _MIB = 2**20
@@ -165,7 +166,7 @@ def options_block(options: Mapping[str, object], *, title: str = "Options") -> s
 def allocator_block(segments: Iterable[Segment], *, title: str = "Allocator") -> str:
     """Memory by segment and kind, and the sums; a kind that nobody uses has no column."""
     rows = list(segments)
-    kinds = [kind for kind in ("device", "managed", "pinned", "pageable") if _sum(rows, kind)]
+    kinds = [kind for kind in ALLOCATOR_PLACES if _sum(rows, kind)]
     kinds = kinds or ["device"]
     names = [printable(row.name, longest=30) for row in rows]
     width = max(len(name) for name in [*names, "total"])

@@ -5,7 +5,6 @@
 
 from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record
 from epochal.records.kinds import DENSE_KINDS, KINDS, declared_series
-from epochal.records.kinds.events import EVENTS
 from epochal.records.kinds.machine import ALLOCATOR_PLACES
 from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES
 from epochal.records.series import (
@@ -25,7 +24,6 @@ from epochal.records.series import (
 __all__ = [
     "ALLOCATOR_PLACES",
     "DENSE_KINDS",
-    "EVENTS",
     "FORMAT_VERSION",
     "GUESSED_ROLE",
     "HEARTBEAT_EVERY_S",

@@ -1,4 +1,7 @@
-"""The events that Epochal itself writes; a run's own events have any names and facts."""
+"""The events that Epochal itself writes; a run's own events have any names and facts.
+
+No process that trains imports this file: it is for the specification and for whoever reads events.
+"""
 
 from __future__ import annotations
 
