@@ -140,10 +140,11 @@ def _endpoints() -> Iterator[str]:
     yield ""
     yield "export type RunEndpoint = keyof RunResponses;"
     yield ""
-    yield "/** The paths of all endpoints, relative to the page. */"
+    yield "/** Relative paths; all other endpoints of a run are `api/runs/{run}/{name}`. */"
     yield "export const PATHS = {"
     for one in ENDPOINTS:
-        yield f"  {one.name}: {json.dumps(one.path.lstrip('/').replace('run_id', 'run'))},"
+        if one.path.startswith("/api/") and one.path != f"/api/runs/{{run_id}}/{one.name}":
+            yield f"  {one.name}: {json.dumps(one.path.lstrip('/').replace('run_id', 'run'))},"
     yield "} as const;"
     yield ""
     yield "/** Endpoints that list entries, and the record kinds that change their responses. */"

@@ -330,33 +330,14 @@ export interface RunParams {
 
 export type RunEndpoint = keyof RunResponses;
 
-/** The paths of all endpoints, relative to the page. */
+/** Relative paths; all other endpoints of a run are `api/runs/{run}/{name}`. */
 export const PATHS = {
-  page: "",
-  health: "healthz",
-  metrics: "metrics",
   runs: "api/runs",
   series: "api/series",
   events: "api/events",
   run: "api/runs/{run}",
-  config: "api/runs/{run}/config",
-  labels: "api/runs/{run}/labels",
-  histograms: "api/runs/{run}/histograms",
-  texts: "api/runs/{run}/texts",
-  blobs: "api/runs/{run}/blobs",
-  experts: "api/runs/{run}/experts",
-  phases: "api/runs/{run}/phases",
-  findings: "api/runs/{run}/findings",
-  graph: "api/runs/{run}/graph",
-  timeline: "api/runs/{run}/timeline",
-  log: "api/runs/{run}/log",
-  marks: "api/runs/{run}/marks",
-  records: "api/runs/{run}/records",
   blob: "api/runs/{run}/blob/{file}",
-  export: "api/runs/{run}/export",
   history: "api/history",
-  epoch_events: "events",
-  graph_svg: "graph.svg",
 } as const;
 
 /** Endpoints that list entries, and the record kinds that change their responses. */

@@ -1,7 +1,7 @@
 /** Responses of the server that the page was loaded from. Every URL is relative, so that a proxy may serve the page under any path. */
 
 import { PATHS } from "../wire.ts";
-import type { Labels, LabelsChange, Problem, RunList, RunResponses } from "../wire.ts";
+import type { Labels, LabelsChange, Problem, RunEndpoint, RunList, RunResponses } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -28,8 +28,9 @@ export function createLiveSource(): Source {
   };
 }
 
-function pathOf(endpoint: keyof typeof PATHS, run: string): string {
-  return PATHS[endpoint].replace("{run}", encodeURIComponent(run));
+function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels", run: string): string {
+  const path = endpoint in PATHS ? PATHS[endpoint as keyof typeof PATHS] : `api/runs/{run}/${endpoint}`;
+  return path.replace("{run}", encodeURIComponent(run));
 }
 
 function runsQuery({ query, order, offset, limit, withConfig, summaries }: RunsRequest): URLSearchParams {
