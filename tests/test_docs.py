@@ -70,10 +70,11 @@ def test_the_table_of_settings_is_the_one_that_is_declared() -> None:
     assert with_table(REFERENCE) == REFERENCE, "run 'make docs'"
 
 
-def test_the_files_in_the_guide_to_settings_are_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["settings", "findings"])
+def test_the_settings_in_a_guide_are_accepted(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guide = (ROOT / "docs" / "guides" / "settings.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for example in re.findall(r"```toml\n(.*?)```", guide, flags=re.DOTALL):
         (tmp_path / "epochal.toml").write_text(example, encoding="utf-8")

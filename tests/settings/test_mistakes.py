@@ -78,7 +78,7 @@ def test_a_mistake_of_the_user_names_the_users_file(places: Places) -> None:
 
 
 def test_a_mistake_in_pyproject_has_its_line(places: Places) -> None:
-    places.write("[project]\n" * 1 + 'name = "x"\n[tool.epochal]\ngit = 1', name="pyproject.toml")
+    places.write('[project]\nname = "x"\n[tool.epochal]\ngit = 1', name="pyproject.toml")
     with pytest.raises(UsageError, match=r"^pyproject\.toml line 4: git = 1 is not a switch"):
         read_settings()
 
@@ -117,6 +117,7 @@ def test_init_says_what_is_wrong(places: Places, text: str, words: str) -> None:
     assert not (places.project / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_file_that_breaks_while_a_training_runs_does_no_harm(
     places: Places, tmp_path: Path
 ) -> None:
