@@ -10,11 +10,15 @@ import importlib
 import pkgutil
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from epochal.guard import Guard
 from epochal.health import rules
 from epochal.health.rule import GROUPS, Rule
+from epochal.plugins import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINTS = "epochal.rules"
 
@@ -47,7 +51,7 @@ def all_rules(guard: Guard) -> tuple[type[Rule], ...]:
 
 @cache
 def _entry_points() -> tuple[EntryPoint, ...]:
-    return tuple(entry_points(group=ENTRY_POINTS))
+    return entry_points(ENTRY_POINTS)
 
 
 def _load(entry_point: EntryPoint, taken: frozenset[str]) -> type[Rule]:

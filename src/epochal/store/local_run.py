@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
+from epochal.store.brief import UNREADABLE, brief_info, recorded_id
 from epochal.store.columns import SeriesKey, unix_time
 from epochal.store.diagnosis import RECORDS_A_LOOK, Diagnosis, is_ending
 from epochal.store.entries import by_time, end_of, entries_of, records_of
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.internal_errors import met_errors, recorded_errors
 from epochal.store.labels import check_labels
+from epochal.store.locked import locked
 from epochal.store.memory_budget import MemoryBudget
 from epochal.store.naming import no_metric, resolve
 from epochal.store.part import StalePartError
 from epochal.store.row import Row, faulty_row, make_row
 from epochal.store.source import RunSource
 from epochal.store.state import RunState
-from epochal.store.status import GONE, derive_status
+from epochal.store.status import GONE
 
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-_UNREADABLE = Status("unreadable", "unreadable")
 _SETTLED_S = 60.0
 # A question is asked again each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
-# Longer than any id that was ever made here; links and positions have to hold it.
-_MAX_ID = 200
 
-P = ParamSpec("P")
 T = TypeVar("T")
 # What each run's series are held under: an ``id()`` would be given to another run later.
 _KEYS = itertools.count()
-
-
-def _locked(
-    method: Callable[Concatenate[LocalRun, P], T],
-) -> Callable[Concatenate[LocalRun, P], T]:
-    """A method that holds the run's lock while it runs."""
-
-    @functools.wraps(method)
-    def call(run: LocalRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with run.lock:
-            return method(run, *args, **kwargs)
-
-    return call
 
 
 class LocalRun:
@@ -109,7 +93,7 @@ class LocalRun:
         self._row = faulty_row(self.path, f"the run cannot be read: {fault.error}.")
         return instead(self._row)
 
-    @_locked
+    @locked
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
         before = self.source.signature
@@ -126,14 +110,14 @@ class LocalRun:
         self._load()
         return end_of(self._state) != end
 
-    @_locked
+    @locked
     def recall(self, signature: str, row: Row) -> None:
         """Take a row that the index kept, if the files are still as they were then."""
         if self._row is None and self.signature == signature:
             self._row = row
 
     @property
-    @_locked
+    @locked
     def signature(self) -> str:
         """What the row of this run is valid for."""
         self._look_once()
@@ -143,7 +127,7 @@ class LocalRun:
         return f"{signature}{self._held.rules.digest}"
 
     @property
-    @_locked
+    @locked
     def is_settled(self) -> bool:
         """Whether nothing was written to the run for a minute."""
         self._look_once()
@@ -172,7 +156,7 @@ class LocalRun:
         finally:
             self.lock.release()
 
-    @_locked
+    @locked
     def close(self) -> None:
         """Let go of everything; the run is gone, or nobody will ask again."""
         self._state = None
@@ -254,8 +238,7 @@ class LocalRun:
     def _read_id(self) -> str:
         if self._row is not None:
             return self._row.id
-        said = _text(self._said("id")) or ""
-        return said if 0 < len(said) <= _MAX_ID else self.path.name
+        return recorded_id(self._said) or self.path.name
 
     @property
     def id(self) -> str:
@@ -263,7 +246,7 @@ class LocalRun:
         return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
 
     @property
-    @_locked
+    @locked
     def created(self) -> float:
         """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
         return self._or_faulty(self._read_created, lambda row: row.created)
@@ -281,26 +264,17 @@ class LocalRun:
         except OSError:
             return 0.0
 
-    @_locked
+    @locked
     def brief(self) -> RunInfo:
         """Who the run is, without a look at its journal where run.json says it."""
         if self._row is not None:
-            return self._row.info(self.id, folder=str(self.path), status=_UNREADABLE)
-        labels, own_tags = self.labels, self._said("tags")
-        return RunInfo(
-            id=self.id,
-            name=labels.name or _text(self._said("name")) or self.path.name,
-            project=_text(self._said("project")) or self.path.parent.name,
-            folder=str(self.path),
-            status=_UNREADABLE,
-            tags=_texts(own_tags) if labels.tags is None else labels.tags,
-            notes=_text(self._said("notes")) if labels.notes is None else labels.notes,
-            hidden=labels.hidden,
-            tracker=self.tracker,
+            return self._row.info(self.id, folder=str(self.path), status=UNREADABLE)
+        return brief_info(
+            self._said, self.labels, id_=self.id, path=self.path, tracker=self.tracker
         )
 
     @property
-    @_locked
+    @locked
     def row(self) -> Row:
         """All that lists and filters ask of the run."""
         if self._row is None:
@@ -330,14 +304,14 @@ class LocalRun:
         return row
 
     @property
-    @_locked
+    @locked
     def info(self) -> RunInfo:
         """The run in one row; its status as of now."""
         self._held.guard.run(self.place, self._work_out_little)
         return self.row.info(self.id, folder=str(self.path), status=self.status)
 
     @property
-    @_locked
+    @locked
     def found(self) -> FindingCounts | None:
         """How much was found, as ``info`` counts it; None where nobody looked."""
         self._held.guard.run(self.place, self._work_out_little)
@@ -349,45 +323,35 @@ class LocalRun:
             self.findings(most=None)
 
     @property
-    @_locked
+    @locked
     def status(self) -> Status:
         """How the run stands, as of now."""
         row = self.row
         if self._ended is not None and self._ended[0] is row:
             return self._ended[1]
         if row.is_unreadable:
-            return _UNREADABLE
-        status = derive_status(
-            finish=row.finish,
-            process=row.process,
-            updated=row.updated,
-            now=time.time(),
-            vanished=row.vanished,
-            source=row.source,
-            written=row.written,
-            grew=self._grew_at,
-            has_companion=row.has_companion,
-        )
+            return UNREADABLE
+        status = row.status(now=time.time(), grew=self._grew_at)
         if status.state not in ("running", "waiting", "silent") and status.text != GONE:
             # What has ended stays so, and a process that is gone does not come back.
             self._ended = (row, status)
         return status
 
     @property
-    @_locked
+    @locked
     def config(self) -> Mapping[str, Any]:
         """What the run was configured with, options set later included."""
         return self.row.config
 
     @property
-    @_locked
+    @locked
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
         self._look_once()
         return dict(self.source.said or self._known().header or {})
 
     @property
-    @_locked
+    @locked
     def labels(self) -> Labels:
         """What people changed later."""
         if self._row is not None:
@@ -395,7 +359,7 @@ class LocalRun:
         self._look_once()
         return self.source.labels
 
-    @_locked
+    @locked
     def relabel(self, labels: Labels) -> None:
         """Replace the labels, atomically; ``UsageError`` for a text that no list can show."""
         check_labels(labels, self.labels)
@@ -411,17 +375,17 @@ class LocalRun:
 
     # -- numbers ----------------------------------------------------------------------------------
 
-    @_locked
+    @locked
     def metrics(self) -> list[Metric]:
         """Every series there is, in order of first appearance."""
         return list(self.row.metrics)
 
-    @_locked
+    @locked
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role, defined or guessed."""
         return next((metric for metric in self.row.metrics if metric.role == role), None)
 
-    @_locked
+    @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         ranks = self._ask(lambda state: state.ranks)
@@ -436,14 +400,14 @@ class LocalRun:
             self._held.series.put(series, self._key, key, rank)
         return series
 
-    @_locked
+    @locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
         if name not in self._resolved:
             self._resolved[name] = resolve(name, self.row.metrics)
         return self._resolved[name]
 
-    @_locked
+    @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
         summary = self._summaries.get((name, axis, rank))
@@ -471,7 +435,7 @@ class LocalRun:
 
     # -- records ----------------------------------------------------------------------------------
 
-    @_locked
+    @locked
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds in the order of steps, then of time."""
         return self._ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
@@ -488,7 +452,7 @@ class LocalRun:
         """Images and other blobs, of one name or of all."""
         return self.entries("blob", name=name, rank=rank)
 
-    @_locked
+    @locked
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names."""
         named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
@@ -504,7 +468,7 @@ class LocalRun:
         """What happened, of all ranks, by time."""
         return by_time(self.entries("event", rank=None))
 
-    @_locked
+    @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
         """What the health rules found, by time; worked out here where no companion did.
 
@@ -534,7 +498,7 @@ class LocalRun:
             row.worked_out = counted
             self.has_news = True
 
-    @_locked
+    @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those met in reading the run."""
         recorded = self._ask(recorded_errors)
@@ -542,7 +506,7 @@ class LocalRun:
         met = [*self._diagnosis.guard.faults.values(), *([] if unread is None else [unread])]
         return [*recorded, *met_errors(met, now=time.time())]
 
-    @_locked
+    @locked
     def machines(self) -> Sequence[Machine]:
         """The run's machines as they were a moment ago; none when nobody reads them."""
         return self.source.machines()
@@ -569,20 +533,7 @@ class LocalRun:
                 return
         raise FormatError(f"the files in {self.path} change faster than they can be read.")
 
-    @_locked
+    @locked
     def end(self) -> Cursor:
         """Where the records read so far end."""
         return self.row.end if self._state is None else end_of(self._state)
-
-
-def _text(value: Any) -> str | None:
-    """A text, or a number as people write it in a name; None for anything else."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
-    return value if isinstance(value, str) else None
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        return ()
-    return tuple(text for item in value if (text := _text(item)) is not None)

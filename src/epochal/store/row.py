@@ -25,6 +25,7 @@ from epochal.store.finding_counts import (
     num_unwatched,
 )
 from epochal.store.state import RunState
+from epochal.store.status import derive_status
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
 PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
@@ -106,6 +107,20 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             open_errors=None if found is None else found.open_errors,
             open_warnings=None if found is None else found.open_warnings,
             nonfinite=self.nonfinite,
+        )
+
+    def status(self, *, now: float, grew: float | None) -> Status:
+        """How the run stands at ``now``; ``grew`` is when a reader last saw it grow."""
+        return derive_status(
+            finish=self.finish,
+            process=self.process,
+            updated=self.updated,
+            now=now,
+            vanished=self.vanished,
+            source=self.source,
+            written=self.written,
+            grew=grew,
+            has_companion=self.has_companion,
         )
 
     def found_by(self, status: Status) -> FindingCounts | None:
