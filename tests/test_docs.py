@@ -18,7 +18,7 @@ from epochal.cli.main import _parser as main_parser
 from epochal.cli.main import main as epochal_main
 from epochal.health.rule_settings import rule_settings
 from epochal.records.kinds.events import EVENTS
-from epochal.reporting import located_options
+from epochal.sinks.reporting import located_options
 from tools.settings_table import with_table
 
 ROOT = Path(__file__).parent.parent

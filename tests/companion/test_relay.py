@@ -18,7 +18,7 @@ REPORTING = """
 from epochal.run.companion import start_companion
 from epochal.settings import read_launch
 from epochal.sinks.ledger import Ledger
-from epochal.reporting import options_from
+from epochal.sinks.reporting import options_from
 
 run = start(companion=False)
 Ledger(run.folder).report(options_from({"report_to": "json_log"}))
@@ -31,7 +31,7 @@ print(time.monotonic() - begun)
 """
 HANGING = """
 import time
-from epochal.sinks.json_log import JsonLogSink
+from epochal.sinks.members.json_log import JsonLogSink
 JsonLogSink.write = lambda self, batch: time.sleep(600)
 """
 

@@ -11,8 +11,9 @@ import pytest
 
 from epochal.guard import Fault, Guard
 from epochal.journal.layout import RunFolder
-from epochal.reporting import OPTIONS, options_from
 from epochal.sinks import worker
+from epochal.sinks.registry import own_sinks
+from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import Sink
 from epochal.sinks.worker import Forwarding
 from tests.members.faults import RAISING
@@ -38,7 +39,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 def two_sinks(
     folder: RunFolder, name: str, broken: Callable[[], Sink], memory: Memory, guard: Guard
 ) -> Forwarding:
-    other = next(one for one in OPTIONS if one != name)
+    other = next(one for one in own_sinks() if one != name)
     return Forwarding(
         folder,
         options_from({"report_to": [name, other]}),
@@ -50,7 +51,7 @@ def two_sinks(
     )
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", own_sinks())
 @pytest.mark.parametrize("fault", RAISING.values(), ids=RAISING.keys())
 def test_a_sink_that_raises_is_counted_and_the_others_go_on(
     name: str, fault: Callable[..., Any], folder: RunFolder
@@ -75,7 +76,7 @@ def test_a_sink_that_raises_is_counted_and_the_others_go_on(
         assert list(sending.unsent()) == [name]
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("name", own_sinks())
 def test_a_sink_that_hangs_is_counted_once_and_the_others_go_on(
     name: str, folder: RunFolder
 ) -> None:

@@ -24,8 +24,10 @@ class Memory:
         return [entry.step for entry in self.entries if entry.kind == "metrics"]
 
 
-class MemorySink:
+class MemorySink(Sink):
     """Keeps entries in a memory; ``before_write`` may raise or wait."""
+
+    name = "memory"
 
     def __init__(self, memory: Memory, before_write: Callable[[], None] = lambda: None) -> None:
         self._memory = memory

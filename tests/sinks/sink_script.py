@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from epochal.journal.layout import RunFolder
-from epochal.reporting import options_from
 from epochal.sinks.registry import make_sink
+from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import Entry, Sink, SinkContext
 from epochal.sinks.worker import Forwarding
 
 
-class Crashing:
+class Crashing(Sink):
     """A sink whose process dies after the first batch, before anybody can note it."""
+
+    name = "crashing"
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink

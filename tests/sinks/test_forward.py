@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from epochal.journal.layout import RunFolder
-from epochal.reporting import JsonLogOptions
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger
+from epochal.sinks.members.json_log import JsonLogOptions
 from tests.sinks.doubles import Failing, Memory, MemorySink, into
 from tests.sinks.journal_files import metrics, run_folder, write
 

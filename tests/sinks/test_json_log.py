@@ -7,8 +7,7 @@ import pytest
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder
 from epochal.records import Position
-from epochal.reporting import JsonLogOptions
-from epochal.sinks.json_log import JsonLogSink
+from epochal.sinks.members.json_log import JsonLogOptions, JsonLogSink
 from epochal.sinks.sink import Entry, SinkContext
 
 

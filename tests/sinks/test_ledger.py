@@ -10,8 +10,8 @@ import pytest
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.process import process_identity
-from epochal.reporting import options_from
 from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import SinkBusyError
 
 

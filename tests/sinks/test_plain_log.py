@@ -5,8 +5,7 @@ from typing import Any
 
 from epochal.journal.layout import RunFolder
 from epochal.records import Position
-from epochal.reporting import PlainLogOptions
-from epochal.sinks.plain_log import PlainLogSink
+from epochal.sinks.members.plain_log import PlainLogOptions, PlainLogSink
 from epochal.sinks.sink import Entry, SinkContext
 
 

@@ -9,9 +9,9 @@ import pytest
 from epochal.cli import sync
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
-from epochal.reporting import options_from
 from epochal.run.run import Run
 from epochal.sinks.ledger import Ledger
+from epochal.sinks.reporting import options_from
 from tests.conftest import StartRun
 
 

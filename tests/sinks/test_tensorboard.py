@@ -16,8 +16,8 @@ import numpy as np
 
 from epochal.imports.record_frames import find_frames
 from epochal.journal.layout import RunFolder
-from epochal.reporting import options_from
 from epochal.run.run import Run
+from epochal.sinks.reporting import options_from
 from epochal.sinks.worker import Forwarding
 from tests.conftest import StartRun
 from tests.sinks.trackers import ask, python_with

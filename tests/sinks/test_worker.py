@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from epochal.journal.layout import RunFolder
-from epochal.reporting import options_from
 from epochal.sinks import worker
 from epochal.sinks.ledger import Ledger
+from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import Sink, SinkUnavailableError
 from epochal.sinks.worker import Forwarding
 from tests.sinks.doubles import Failing, Hanging, Memory, MemorySink, into

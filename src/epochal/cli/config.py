@@ -12,8 +12,8 @@ from epochal.cli.command import add_json
 from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table
 from epochal.redact import REDACTED, Redactor
-from epochal.reporting import OPTION_NAMES, located_options
 from epochal.settings import DECLARED, Located, Settings, file_paths, read_settings
+from epochal.sinks.reporting import KnownSinks, located_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def _declared(settings: Settings) -> Iterator[_Line]:
 
 def _sinks(settings: Settings, args: argparse.Namespace) -> Iterator[_Line]:
     values = located_options(settings.sinks)
-    for name in OPTION_NAMES:
+    for name in KnownSinks.load().option_names:
         if name in values or args.all:
             yield _Line(f"sinks.{name}", values.get(name), settings.sinks.get(name))
 

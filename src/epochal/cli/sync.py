@@ -12,9 +12,9 @@ from epochal.cli.command import add_json, add_run, own_folder_of
 from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
 from epochal.journal.layout import RunFolder
-from epochal.reporting import OPTION_NAMES, OPTIONS, Reporting, checked_sink, options_from
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import Ledger, Standing
+from epochal.sinks.reporting import KnownSinks, Reporting, options_from
 from epochal.sinks.stream import is_sent
 from epochal.sinks.worker import Forwarding, Worker
 
@@ -24,11 +24,13 @@ _PAUSE_S = 0.1
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``sync``."""
+    known = KnownSinks.load()
     add_run(parser)
     parser.add_argument(
         "--to",
         metavar="SINKS",
-        help=f"which, with commas between: {', '.join(OPTIONS)} (default: what the run reports to)",
+        help=f"which, with commas between: {', '.join(known.sinks)} "
+        "(default: what the run reports to)",
     )
     parser.add_argument(
         "--set",
@@ -36,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="settings",
-        help=f"an option, kept with the run: {', '.join(OPTION_NAMES[1:])}",
+        help=f"an option, kept with the run: {', '.join(known.options)}",
     )
     parser.add_argument(
         "--timeout",
@@ -94,13 +96,14 @@ def _as_they_end(forwarding: Forwarding, timeout_s: float | None) -> Iterator[Wo
 
 
 def _names(to: str | None, reporting: Reporting) -> tuple[str, ...]:
+    known = KnownSinks.load()
     if to is None:
         names = reporting.report_to
     else:
-        names = tuple(checked_sink(name.strip()) for name in to.split(",") if name.strip())
+        names = tuple(known.checked(name.strip()) for name in to.split(",") if name.strip())
     if not names:
         raise UsageError(
-            f"the run reports to no tracker: name one with --to ({', '.join(OPTIONS)})."
+            f"the run reports to no tracker: name one with --to ({', '.join(known.sinks)})."
         )
     return tuple(dict.fromkeys(names))
 

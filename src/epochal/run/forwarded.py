@@ -7,7 +7,7 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.layout import RunFolder, read_json, write_json
-from epochal.reporting import Reporting
+from epochal.sinks.reporting import Reporting
 
 SINKS_FILE = "sinks.json"
 

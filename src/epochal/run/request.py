@@ -12,9 +12,9 @@ from epochal.console.printer import Console
 from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
-from epochal.reporting import Reporting, located_options, options_from, split_options
 from epochal.run.progress_estimator import Totals
 from epochal.settings import ALERT_LEVELS, RESUME_MODES, Launch, Settings
+from epochal.sinks.reporting import Reporting, located_options, options_from, split_options
 from epochal.values import plain_int, plain_json
 
 REINIT_MODES = ("create_new", "finish_previous")

@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from epochal.errors import EpochalError, FormatError
 from epochal.journal.layout import RunFolder, read_json
-from epochal.reporting import SinkOptions
 from epochal.sinks.backlog import Backlog
 from epochal.sinks.ledger import HEARTBEAT_S, Ledger, Phase, Standing
 from epochal.sinks.registry import make_sink
-from epochal.sinks.sink import Sink, SinkContext
+from epochal.sinks.sink import Sink, SinkContext, SinkOptions
 from epochal.sinks.stream import Stream, is_sent
 
 BATCH_RECORDS = 2000

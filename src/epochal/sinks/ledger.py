@@ -21,8 +21,8 @@ from typing import Any, Literal
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import RunFolder, read_json, write_json
 from epochal.journal.process import liveness, process_identity
-from epochal.reporting import Reporting, options_from
 from epochal.sinks.backlog import Place, RecordIndex
+from epochal.sinks.reporting import Reporting, options_from
 from epochal.sinks.sink import SinkBusyError
 
 VERSION = 1

@@ -10,17 +10,18 @@ ended. Whoever drives it (``forward.py``) keeps its state and the place it has c
     flush()          hold on to what was written; returns the state to go on from
     close(status)    the run ended like this (None: not known, or not yet); returns the state
 
-Any method may raise or take its time: other sinks and the training go on. A new sink is one file
-here, one line in ``registry.py``, its options in ``reporting.py`` and one line in the conformance
-test.
+Any method may raise or take its time: other sinks and the training go on. A new sink is one file in
+``members/`` with its options, and one line in the conformance test. The training process loads that
+file to check options, so a sink imports its tracker in ``open``.
 """
 
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 from epochal.errors import EpochalError
 from epochal.journal.layout import RunFolder
@@ -33,6 +34,22 @@ class SinkUnavailableError(EpochalError):
 
 class SinkBusyError(EpochalError):
     """Another process is sending this run to the same sink."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """What a sink can be told: one field per option, each a text or None.
+
+    The names are flat, as people write them in a configuration file (``wandb_project``).
+    """
+
+
+def option(*, is_path: bool = False, starts_sink: bool = False) -> Any:
+    """A field of :class:`SinkOptions` that is None until it is given.
+
+    A path is made absolute when it is read. An option that starts its sink needs no ``report_to``.
+    """
+    return field(default=None, metadata={"is_path": is_path, "starts_sink": starts_sink})
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +104,28 @@ class SinkContext:
         return value if isinstance(value, str) and value else otherwise
 
 
-class Sink(Protocol):
-    """Something that takes a run's records; used by one thread at a time."""
+class Sink(ABC):
+    """Something that takes a run's records; used by one thread at a time.
 
+    ``name`` is what ``report_to`` takes; ``options`` declares what the sink can be told.
+    """
+
+    name: ClassVar[str]
+    options: ClassVar[type[SinkOptions]] = SinkOptions
+
+    @abstractmethod
     def open(self, context: SinkContext) -> bool:
         """Begin or go on; False when nothing of what was sent before is left."""
 
+    @abstractmethod
     def write(self, batch: Sequence[Entry]) -> None:
         """Take a batch of records."""
 
+    @abstractmethod
     def flush(self) -> dict[str, Any]:
         """Hold on to what was written; the state that ``open`` can go on from."""
 
+    @abstractmethod
     def close(self, status: str | None) -> dict[str, Any]:
         """End; ``status`` as in the run's ``finish`` record. The state, as ``flush`` gives it."""
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 from epochal.errors import FormatError, UsageError
 from epochal.guard import EXPECTED, Guard
 from epochal.journal.layout import RunFolder
-from epochal.reporting import Reporting
 from epochal.sinks.forward import Forwarder
 from epochal.sinks.ledger import Ledger, Standing
-from epochal.sinks.registry import make_sink
+from epochal.sinks.registry import all_sinks, make_sink, sink_member
+from epochal.sinks.reporting import Reporting
 from epochal.sinks.sink import Sink, SinkBusyError, SinkUnavailableError
 
 LOOK_EVERY_S = 1.0
@@ -69,7 +69,7 @@ class Worker:
     @property
     def member(self) -> str:
         """What the sink is called as a member of the fault boundary."""
-        return f"sink {self.name}"
+        return sink_member(self.name)
 
     @property
     def is_alive(self) -> bool:
@@ -171,6 +171,8 @@ class Forwarding:
         budget_s: float = SINK_BUDGET_S,
     ) -> None:
         self.folder = folder
+        if guard is not None:
+            all_sinks(guard)  # the fault of a sink that cannot be loaded is recorded with the run
         ledger = Ledger(folder)
         self.workers: Sequence[Worker] = [
             Worker(

@@ -8,16 +8,26 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from epochal.journal.array import ArrayFile, with_iso_time
-from epochal.reporting import JsonLogOptions
-from epochal.sinks.sink import Entry, SinkContext
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option
 
 
-class JsonLogSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonLogOptions(SinkOptions):
+    """``log_file``: where the JSON array goes; ``training.json`` in the run's folder if None."""
+
+    log_file: str | None = option(is_path=True, starts_sink=True)
+
+
+class JsonLogSink(Sink):
     """Appends records to one JSON array."""
+
+    name = "json_log"
+    options = JsonLogOptions
 
     def __init__(self) -> None:
         self._file: ArrayFile | None = None

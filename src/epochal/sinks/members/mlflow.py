@@ -7,12 +7,12 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.reporting import MlflowOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, SinkContext, flattened, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, require
 
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
@@ -24,12 +24,24 @@ _HISTOGRAM_FIGURES = ("min", "max", "mean", "std")
 _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
 
 
-class MlflowSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MlflowOptions(SinkOptions):
+    """``mlflow_tracking_uri`` as MLflow writes them; its environment variable if None."""
+
+    mlflow_tracking_uri: str | None = None
+    mlflow_experiment: str | None = None
+    mlflow_name: str | None = None
+
+
+class MlflowSink(Sink):
     """Logs numbers in batches, configuration as parameters, texts and images as artifacts.
 
     MLflow has no histograms: their least, largest and mean value and deviation are logged. A value
     that is sent again is the same row of its table.
     """
+
+    name = "mlflow"
+    options = MlflowOptions
 
     def __init__(self) -> None:
         self._mlflow: Any = None

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.reporting import AimOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, SinkContext, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
 
 _MOST_BINS = 512
 
 
-class AimSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AimOptions(SinkOptions):
+    """``aim_repo`` is a folder or an ``aim://`` address; Aim's own default if None."""
+
+    aim_experiment: str | None = None
+    aim_repo: str | None = option(is_path=True)
+    aim_name: str | None = None
+
+
+class AimSink(Sink):
     """Tracks numbers, distributions, texts and images in one Aim run, whose hash is kept.
 
     Aim keeps one value per name and step: what is sent again replaces itself. It notes its own
     time for each.
     """
+
+    name = "aim"
+    options = AimOptions
 
     def __init__(self) -> None:
         self._aim: Any = None

@@ -11,13 +11,13 @@ import base64
 import html
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from epochal.reporting import WandbOptions
 from epochal.sinks.keys import allocator_prefix, keyed_scalars, segments_of
 from epochal.sinks.pie import pie_svg
-from epochal.sinks.sink import Entry, SinkContext, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
@@ -34,12 +34,26 @@ _QUIET = {
 }
 
 
-class WandbSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WandbOptions(SinkOptions):
+    """What is None is left to W&B: its environment variables and its settings."""
+
+    wandb_project: str | None = None
+    wandb_name: str | None = None
+    wandb_entity: str | None = None
+    wandb_mode: str | None = None
+    wandb_dir: str | None = option(is_path=True)
+
+
+class WandbSink(Sink):
     """Sends rows, texts, histograms, images and the allocation pie to one W&B run.
 
     The run's id is kept, and a later sending goes on with the same W&B run. A row that is sent
     again has the number it had, and W&B ignores numbers that it is past.
     """
+
+    name = "wandb"
+    options = WandbOptions
 
     def __init__(self) -> None:
         self._wandb: Any = None

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from epochal.reporting import TrackioOptions
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, SinkContext, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, require
 
 _TELEMETRY = frozenset({"gpu", "system"})
 
@@ -38,8 +37,19 @@ class _Rows:
         )
 
 
-class TrackioSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackioOptions(SinkOptions):
+    """Trackio's own folder (TRACKIO_DIR) holds the project."""
+
+    trackio_project: str | None = None
+    trackio_name: str | None = None
+
+
+class TrackioSink(Sink):
     """Writes rows, histograms and texts; telemetry goes where Trackio keeps its own."""
+
+    name = "trackio"
+    options = TrackioOptions
 
     def __init__(self) -> None:
         self._trackio: Any = None

@@ -11,20 +11,34 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from epochal.journal.layout import LOOP
 from epochal.records import GUESSED_ROLE, axis_of, scalars_of
-from epochal.reporting import PlainLogOptions
 from epochal.series.plain_kind import plain_kind
-from epochal.sinks.sink import Entry, SinkContext
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option
 
 _LONGEST_LINE = 1 << 16
 
 
-class PlainLogSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainLogOptions(SinkOptions):
+    """``plain_log_file``: where ``step kind value`` goes; ``training.txt`` in the run's folder.
+
+    ``plain_log_kinds``: which kinds, with commas between (``train,val``); all of them if None.
+    """
+
+    plain_log_file: str | None = option(is_path=True)
+    plain_log_kinds: str | None = None
+
+
+class PlainLogSink(Sink):
     """Appends a line for every number."""
+
+    name = "plain_log"
+    options = PlainLogOptions
 
     def __init__(self) -> None:
         self._path: Path | None = None

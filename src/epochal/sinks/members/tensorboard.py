@@ -4,26 +4,42 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.records import scalars_of
-from epochal.reporting import TensorBoardOptions
 from epochal.sinks import summaries
-from epochal.sinks.event_file import EventFile
-from epochal.sinks.sink import Entry, SinkContext, flattened
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, option
 from epochal.sinks.tags import TagBook, histogram_tag, text_tag
+
+if TYPE_CHECKING:
+    from epochal.sinks.event_file import EventFile
 
 # As many columns as the table of hyperparameters can have and still be read.
 _MOST_HEADLINES = 20
 
 
-class TensorBoardSink:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorBoardOptions(SinkOptions):
+    """``tensorboard_dir`` holds one folder per run, named ``run_name`` (the run's own if None).
+
+    Without ``tensorboard_dir`` the event file lies in the run's own folder.
+    """
+
+    tensorboard_dir: str | None = option(is_path=True)
+    run_name: str | None = None
+
+
+class TensorBoardSink(Sink):
     """Writes scalars, histograms, texts, images and hyperparameters.
 
     A resumed run goes on in the same file, after a mark that makes readers forget what it takes
     over. The file is a function of the records: a batch that is sent again gives the same bytes.
     """
+
+    name = "tensorboard"
+    options = TensorBoardOptions
 
     def __init__(self) -> None:
         self._file: EventFile | None = None
@@ -38,6 +54,8 @@ class TensorBoardSink:
 
     def open(self, context: SinkContext) -> bool:
         """Open the event file; what was written after the last ``flush`` is taken off again."""
+        from epochal.sinks.event_file import EventFile  # it needs NumPy
+
         self._context = context
         folder = _folder_of(context)
         state = context.state

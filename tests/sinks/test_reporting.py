@@ -3,10 +3,10 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.reporting import (
+from epochal.sinks.members.tensorboard import TensorBoardOptions
+from epochal.sinks.members.wandb import WandbOptions
+from epochal.sinks.reporting import (
     Reporting,
-    TensorBoardOptions,
-    WandbOptions,
     options_from,
     split_options,
 )

@@ -1,0 +1,184 @@
+"""Where a run reports to: one flat mapping with the options of all sinks.
+
+The flat names are those people write in a configuration file (``report_to``, ``wandb_project``).
+A file path is made absolute when it is read, because the process that writes has its own folder.
+The training process checks options here, and loads no sink unless an option is given.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epochal.errors import UsageError, ValueTypeError
+from epochal.guard import Fault, Guard
+from epochal.sinks.registry import all_sinks, own_sinks, sink_member
+from epochal.sinks.sink import Sink, SinkOptions
+
+if TYPE_CHECKING:
+    from epochal.settings import Located
+
+
+# How alike a name and an option are when the name counts as misspelt.
+_NEAR = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSinks:
+    """The sinks that can be used now, and the options of all of them."""
+
+    sinks: Mapping[str, type[Sink]]
+    faults: Mapping[str, Fault]
+
+    @classmethod
+    def load(cls, guard: Guard | None = None) -> KnownSinks:
+        """Find every sink; the guard keeps the fault of one that cannot be loaded."""
+        guard = Guard() if guard is None else guard
+        return cls(all_sinks(guard), guard.faults)
+
+    @property
+    def options(self) -> dict[str, Field[Any]]:
+        """Every option of every sink, by name."""
+        return {one.name: one for sink in self.sinks.values() for one in fields(sink.options)}
+
+    @property
+    def option_names(self) -> tuple[str, ...]:
+        """Every name that a flat mapping can hold."""
+        return ("report_to", *self.options)
+
+    def checked(self, name: str) -> str:
+        """The name of a sink; raises for one there is none of."""
+        if name in self.sinks:
+            return name
+        fault = self.faults.get(sink_member(name))
+        if fault is not None:
+            raise UsageError(f"report_to={name!r}: the sink cannot be loaded: {fault.error}.")
+        near = difflib.get_close_matches(name, self.sinks, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(self.sinks)}."
+        raise UsageError(f"report_to={name!r} is not known: {hint}")
+
+    def unknown(self, name: str) -> UsageError:
+        """The error for an option that no sink has."""
+        near = self.nearest(name, cutoff=0.5)
+        hint = f"did you mean {near!r}?" if near else f"use one of {', '.join(self.option_names)}."
+        return UsageError(f"the option {name!r} is not known: {hint}")
+
+    def nearest(self, name: str, *, cutoff: float) -> str | None:
+        """The option whose name is most like this one."""
+        near = difflib.get_close_matches(name, self.option_names, n=1, cutoff=cutoff)
+        return near[0] if near else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Which sinks a run goes to, and what was said about each; ``given`` is the flat mapping."""
+
+    report_to: tuple[str, ...] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, sink: str) -> SinkOptions:
+        """The options of one sink."""
+        known = KnownSinks.load()
+        kind = known.sinks[known.checked(sink)].options
+        names = {one.name for one in fields(kind)}
+        return kind(**{name: text for name, text in self.given.items() if name in names})
+
+    def plain(self) -> dict[str, Any]:
+        """The mapping that :func:`options_from` makes the same from."""
+        return {"report_to": list(self.report_to), **self.given}
+
+
+def options_from(mapping: Mapping[str, Any], *, base: str | Path | None = None) -> Reporting:
+    """Read a flat mapping of option names; raises for a name that is not one.
+
+    Relative paths are taken from ``base``, the current folder by default. ``log_file`` alone is
+    enough to have that file written. A mapping that says nothing loads no sink.
+    """
+    if mapping.keys() <= {"report_to"} and mapping.get("report_to") in (None, "none", []):
+        return Reporting()
+    known = KnownSinks.load()
+    options = known.options
+    for name in mapping:
+        if name != "report_to" and name not in options:
+            raise known.unknown(str(name))
+    given = {
+        name: _absolute(_text(name, value), base, is_path=_is(options[name], "is_path"))
+        for name, value in mapping.items()
+        if name != "report_to" and value is not None
+    }
+    names = _sink_names(mapping.get("report_to"), known)
+    started = [
+        sink.name
+        for sink in known.sinks.values()
+        if any(one.name in given and _is(one, "starts_sink") for one in fields(sink.options))
+    ]
+    return Reporting(tuple(dict.fromkeys((*(s for s in started if s not in names), *names))), given)
+
+
+def located_options(given: Mapping[str, Located]) -> dict[str, Any]:
+    """The options in ``[sinks]`` of ``epochal.toml``; an error names the line.
+
+    Relative paths in a project's file are taken from its folder.
+    """
+    found: dict[str, Any] = {}
+    for name, located in given.items():
+        try:
+            read = options_from({name: located.value}, base=located.base)
+        except UsageError as error:
+            raise UsageError(f"{located.source}: {error}") from error
+        found[name] = located.value if name == "report_to" else read.given[name]
+    return found
+
+
+def split_options(mapping: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options among a file's entries, and the rest; raises for a misspelt option.
+
+    A name counts as misspelt when it begins like an option, or is nearly one.
+    """
+    options: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    if not mapping:
+        return options, rest
+    known = KnownSinks.load()
+    prefixes = ("report_", *(f"{name}_" for name in own_sinks()))
+    for name, value in mapping.items():
+        if name in known.option_names:
+            options[name] = value
+        elif str(name).startswith(prefixes) or known.nearest(str(name), cutoff=_NEAR):
+            raise known.unknown(str(name))
+        else:
+            rest[name] = value
+    return options, rest
+
+
+def _sink_names(value: Any, known: KnownSinks) -> tuple[str, ...]:
+    if value is None or value == "none":
+        return ()
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Iterable) or isinstance(names, Mapping):
+        raise ValueTypeError(f"report_to must be a name or a list of names, not {value!r}.")
+    listed = list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise ValueTypeError(f"report_to must hold names, not {name!r}.")
+    return tuple(dict.fromkeys(known.checked(name.strip()) for name in listed))
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, (str, Path)) and str(value):
+        return str(value)
+    raise ValueTypeError(f"{name} must be a text that is not empty, not {value!r}.")
+
+
+def _is(one: Field[Any], mark: str) -> bool:
+    return bool(one.metadata.get(mark))
+
+
+def _absolute(text: str, base: str | Path | None, *, is_path: bool) -> str:
+    if not is_path or "://" in text:
+        return text
+    path = Path(text).expanduser()
+    return str((path if base is None else Path(base) / path).absolute())
