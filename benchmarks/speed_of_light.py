@@ -25,10 +25,10 @@ from benchmarks import gpt2_model
 from epochal.console.blocks import phases_block, speed_of_light_block
 from epochal.run.current import CURRENT
 from epochal.series.lost_time import explain_phases
-from epochal.torch.calibration import calibrate
-from epochal.torch.estimate import SpeedOfLight, speed_of_light
-from epochal.torch.flop_count import count_flops
-from epochal.torch.flops import flops_per_token
+from epochal.torch.flops.calibration import calibrate
+from epochal.torch.flops.count import count_flops
+from epochal.torch.flops.estimate import SpeedOfLight, speed_of_light
+from epochal.torch.flops.formulas import flops_per_token
 
 TINY = {"VOCABULARY": 256, "LAYERS": 2, "HEADS": 2, "WIDTH": 64, "CONTEXT": 32}
 ROUNDS = 8

@@ -101,11 +101,11 @@ PAGES = {
 # Pages whose examples are run by the tests of what they are about.
 RUN_ELSEWHERE = {
     "docs/guides/around_the_loop.md": "tests/torch/test_guide.py",
-    "docs/guides/checkpoints.md": "tests/torch/test_guide_checkpoints.py",
+    "docs/guides/checkpoints.md": "tests/torch/checkpoint/test_guide.py",
     "docs/guides/experts_and_memory.md": "tests/torch/test_guide_experts_and_memory.py",
     "docs/guides/importing.md": "tests/imports/test_guide.py",
     "docs/guides/graphs.md": "tests/torch/graph/test_guide.py",
-    "docs/guides/speed_of_light.md": "tests/torch/test_guide_speed_of_light.py",
+    "docs/guides/speed_of_light.md": "tests/torch/flops/test_guide.py",
 }
 # Commands that go on until they are stopped, or that need what the page does not make.
 ENDLESS = ("serve", "watch")

@@ -9,7 +9,7 @@ import pytest
 from epochal.cli.checkpoints import configure, run
 from epochal.cli.main import main
 from tests.store.journals import Journal
-from tests.torch.test_manifest import make
+from tests.torch.checkpoint.test_manifest import make
 
 Capture = pytest.CaptureFixture[str]
 

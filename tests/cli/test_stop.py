@@ -28,8 +28,8 @@ while True:
 """
 SAVES = """
 import torch
-from epochal.torch.checkpoints import Checkpoints
-from epochal.torch.training_state import TrainingState
+from epochal.torch.checkpoint.checkpoints import Checkpoints
+from epochal.torch.checkpoint.training_state import TrainingState
 torch.set_num_threads(1)
 run = start()
 with Checkpoints(run, TrainingState(torch.nn.Linear(1, 1))) as checkpoints:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.torch.schedule_catalogue import KINDS, parameters_of
+from epochal.torch.schedule.catalogue import KINDS, parameters_of
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "around_the_loop.md"
 

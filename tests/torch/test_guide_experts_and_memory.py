@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.torch.routing_sums import COLUMNS
+from epochal.torch.moe.routing_sums import COLUMNS
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "experts_and_memory.md"
 TEXT = GUIDE.read_text(encoding="utf-8")

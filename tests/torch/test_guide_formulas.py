@@ -14,8 +14,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from epochal.torch import OneCycleLR, PlateauScheduler, Scheduler, parse_schedule, trunc_normal
-from epochal.torch.schedule_catalogue import KINDS, parameters_of
-from epochal.torch.schedules import decay_done
+from epochal.torch.schedule.catalogue import KINDS, parameters_of
+from epochal.torch.schedule.formulas import decay_done
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "around_the_loop.md").read_text("utf-8")
 SECTION = GUIDE.partition("### The formulas")[2]

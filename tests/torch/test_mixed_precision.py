@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from epochal.errors import UsageError
 from epochal.store.local import LocalStore
+from epochal.torch.checkpoint.state import load_state, save_state
+from epochal.torch.checkpoint.training_state import TrainingState
 from epochal.torch.clip import ClipStats
 from epochal.torch.mixed_precision import GradScaler, autocast, autocast_dtype
-from epochal.torch.state import load_state, save_state
-from epochal.torch.training_state import TrainingState
 from tests.conftest import StartRun
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from epochal.cli.options import options_of
 from epochal.store.local_run import LocalRun
-from epochal.torch.manifest import FOLDER, Manifest, list_manifests, pointed
+from epochal.torch.checkpoint.manifest import FOLDER, Manifest, list_manifests, pointed
 
 # Settings by which programs are told where to save.
 _SETTING = re.compile(r"((checkpoint|ckpt)s?|save|output|out)_?(dir|directory|folder|path|root)$")

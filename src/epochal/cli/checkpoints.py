@@ -16,7 +16,7 @@ from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number
 from epochal.store.local_run import LocalRun
 from epochal.store.status import format_age
-from epochal.torch.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
+from epochal.torch.checkpoint.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
 
 
 @dataclass(frozen=True, slots=True)

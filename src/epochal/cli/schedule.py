@@ -8,8 +8,8 @@ import shutil
 from epochal.cli.command import add_json
 from epochal.cli.output import say, say_json
 from epochal.errors import UsageError
-from epochal.torch.schedule_plot import draw_schedule
-from epochal.torch.schedule_text import format_schedule, parse_schedule
+from epochal.torch.schedule.plot import draw_schedule
+from epochal.torch.schedule.text import format_schedule, parse_schedule
 
 _WIDEST = 100
 

@@ -17,7 +17,7 @@ def explain_out_of_memory(
 ) -> None:
     """Write what memory was used for, if an error is one of too little memory; once for each."""
     if "torch" in sys.modules and not run.finished:
-        explain = import_module("epochal.torch.out_of_memory").explain
+        explain = import_module("epochal.torch.memory.out_of_memory").explain
         explain(run, error, model=model, optimizer=optimizer)
 
 

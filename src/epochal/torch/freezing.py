@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError, ValueTypeError
-from epochal.torch.named_tensors import qualified_names
+from epochal.torch.checkpoint.named_tensors import qualified_names
 from epochal.torch.names import spelling
 from epochal.torch.structure import unwrapped
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from epochal.errors import UsageError
-from epochal.torch.schedule import check_rate
+from epochal.torch.schedule.scheduler import check_rate
 
 
 def set_lr(optimizer: Optimizer, lr: float, group: int | str | None = None) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from epochal.cli.main import main as epochal_command
-from epochal.torch.manifest import Manifest, list_manifests
+from epochal.torch.checkpoint.manifest import Manifest, list_manifests
 from tests.recipes.gpt2.trainings import finish, losses, records, start, wait_for
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")

@@ -14,7 +14,7 @@ from epochal.recipes.gpt2.place import Place
 from epochal.recipes.gpt2.resuming import find_origin
 from epochal.recipes.gpt2.setup import Training, set_up
 from epochal.recipes.gpt2.train import train
-from epochal.torch.manifest import Manifest, list_manifests
+from epochal.torch.checkpoint.manifest import Manifest, list_manifests
 from tests.recipes.gpt2.trainings import SMALL, losses, records, run_here
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")

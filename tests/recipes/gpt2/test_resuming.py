@@ -18,8 +18,8 @@ from epochal.recipes.gpt2.resuming import (
     told_to_go_on,
 )
 from epochal.run.start import init
-from epochal.torch.checkpoints import Checkpoints
-from epochal.torch.training_state import TrainingState
+from epochal.torch.checkpoint.checkpoints import Checkpoints
+from epochal.torch.checkpoint.training_state import TrainingState
 
 
 @pytest.fixture(autouse=True)

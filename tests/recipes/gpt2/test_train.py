@@ -19,7 +19,7 @@ from epochal.reading import open as open_store
 from epochal.recipes.gpt2.estimate import record_bytes
 from epochal.recipes.gpt2.flags import Flags
 from epochal.segments.seal import seal_part
-from epochal.torch.manifest import list_manifests
+from epochal.torch.checkpoint.manifest import list_manifests
 from tests.recipes.gpt2.trainings import (
     SMALL,
     command,

@@ -22,7 +22,7 @@ from epochal.recipes.gpt2.resuming import (
 )
 from epochal.recipes.gpt2.setup import set_up
 from epochal.recipes.gpt2.train import owes_evaluation, train
-from epochal.torch.checkpoint import load_checkpoint
+from epochal.torch.checkpoint.model_file import load_checkpoint
 from epochal.torch.rank_agreement import Ranks
 
 _LONGER = "num_epochs makes the run longer, and its learning rate fall more slowly"

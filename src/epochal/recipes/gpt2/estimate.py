@@ -13,8 +13,8 @@ from epochal.format import format_bytes, format_count, format_duration
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.setup import Training
 from epochal.torch.clip import clip_grad_norm
-from epochal.torch.leaks import rss_kb
-from epochal.torch.memory import cuda_peak_reserved_bytes
+from epochal.torch.memory.allocator import cuda_peak_reserved_bytes
+from epochal.torch.memory.leaks import rss_kb
 
 _WARM_UP, _MEASURED = 2, 5
 # Bytes on disk, measured on the whole 95,365-step run (benchmarks/gpt2_disk.txt) and on runs of 10

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from epochal.recipes.gpt2.setup import Training
 from epochal.run.run import Run
-from epochal.torch.checkpoints import Checkpoints
+from epochal.torch.checkpoint.checkpoints import Checkpoints
 from epochal.torch.rank_agreement import Ranks
 
 # Ranks have to ask each other whether a signal came, which costs some tenths of a millisecond.

@@ -14,7 +14,7 @@ from epochal.format import UNKNOWN, format_bytes, format_duration, format_number
 from epochal.journal.layout import read_json, run_folders, slugify
 from epochal.recipes.gpt2.flags import Asked, Flags, as_words
 from epochal.settings import read_settings
-from epochal.torch.manifest import (
+from epochal.torch.checkpoint.manifest import (
     FOLDER,
     MANIFEST,
     Manifest,
@@ -23,7 +23,7 @@ from epochal.torch.manifest import (
     pointed,
     read_manifest,
 )
-from epochal.torch.state_files import MODEL
+from epochal.torch.checkpoint.state_files import MODEL
 
 # Under these names a checkpoint keeps whose it is, and which flags go on from it.
 RUN_NAME = "run_name"

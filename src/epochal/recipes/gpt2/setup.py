@@ -20,9 +20,9 @@ from epochal.recipes.gpt2.place import Place
 from epochal.recipes.gpt2.shards import Corpus, Shard, is_tokenised, open_corpus
 from epochal.recipes.gpt2.tokens import BYTES, GPT2, Tokenizer, open_tokenizer
 from epochal.torch.rank_agreement import Ranks
-from epochal.torch.schedule import Scheduler
-from epochal.torch.schedule_wrappers import WarmupScheduler
-from epochal.torch.schedules import CosineScheduler
+from epochal.torch.schedule.formulas import CosineScheduler
+from epochal.torch.schedule.scheduler import Scheduler
+from epochal.torch.schedule.wrappers import WarmupScheduler
 from epochal.torch.seed import seed_everything
 
 # What shards of unknown origin are taken for: GPT-2's vocabulary, padded.

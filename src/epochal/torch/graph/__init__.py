@@ -1,1 +1,47 @@
-"""Graphs that observe themselves: building, recording, drawing and timing them."""
+"""Graphs that observe themselves: building, recording and timing them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from epochal.torch.lazy import on_first_use
+
+if TYPE_CHECKING:
+    from epochal.torch.graph.builder import FlowBuilder
+    from epochal.torch.graph.drawn import picture_of
+    from epochal.torch.graph.graph import Graph
+    from epochal.torch.graph.merge import MergeOp
+    from epochal.torch.graph.module_profile import ModuleProfile, profile_module
+    from epochal.torch.graph.picture import Picture
+    from epochal.torch.graph.profile_report import Profile
+    from epochal.torch.graph.recorded import ScalarSum
+    from epochal.torch.graph.reduce import Reduce
+
+__all__ = [
+    "FlowBuilder",
+    "Graph",
+    "MergeOp",
+    "ModuleProfile",
+    "Picture",
+    "Profile",
+    "Reduce",
+    "ScalarSum",
+    "picture_of",
+    "profile_module",
+]
+
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "FlowBuilder": "builder",
+        "Graph": "graph",
+        "MergeOp": "merge",
+        "ModuleProfile": "module_profile",
+        "Picture": "picture",
+        "Profile": "profile_report",
+        "Reduce": "reduce",
+        "ScalarSum": "recorded",
+        "picture_of": "drawn",
+        "profile_module": "module_profile",
+    },
+)

@@ -39,9 +39,9 @@ from epochal.torch.graph.tables import write_epochs, write_table
 from epochal.torch.graph.timings import Timings
 
 if TYPE_CHECKING:
-    from epochal.torch.checkpoint_file import Source
-    from epochal.torch.load_report import LoadReport
-    from epochal.torch.snapshot import ModelSnapshot
+    from epochal.torch.checkpoint.file import Source
+    from epochal.torch.checkpoint.load_report import LoadReport
+    from epochal.torch.checkpoint.snapshot import ModelSnapshot
 
 
 class Graph(nn.Module):
@@ -138,19 +138,19 @@ class Graph(nn.Module):
 
     def save_checkpoint(self, destination: Source, **options: Any) -> None:
         """Save parameters, buffers and structural hash; options as in `epochal.save_checkpoint`."""
-        from epochal.torch.checkpoint import save_checkpoint
+        from epochal.torch.checkpoint.model_file import save_checkpoint
 
         save_checkpoint(destination, self, **options)
 
     def load_checkpoint(self, source: Source, **options: Any) -> LoadReport:
         """Fill the graph from a checkpoint; options as in `epochal.load_checkpoint`."""
-        from epochal.torch.checkpoint import load_checkpoint
+        from epochal.torch.checkpoint.model_file import load_checkpoint
 
         return load_checkpoint(source, self, **options)
 
     def snapshot_cpu(self) -> ModelSnapshot:
         """Copy the graph to main memory, to be saved while training goes on."""
-        from epochal.torch.snapshot import snapshot_cpu
+        from epochal.torch.checkpoint.snapshot import snapshot_cpu
 
         return snapshot_cpu(self)
 

@@ -1,0 +1,78 @@
+"""Memory: what the allocator holds, what it is used for, leaks and out-of-memory errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from epochal.torch.lazy import on_first_use
+
+if TYPE_CHECKING:
+    from epochal.torch.memory.account import MemoryReport, memory_report
+    from epochal.torch.memory.allocator import (
+        cuda_active_bytes,
+        cuda_allocated_bytes,
+        cuda_empty_cache,
+        cuda_peak_active_bytes,
+        cuda_peak_reserved_bytes,
+        cuda_reset_peak_stats,
+        cuda_spill_bytes,
+    )
+    from epochal.torch.memory.leaks import (
+        live_tensor_count,
+        malloc_trim,
+        rss_kb,
+    )
+    from epochal.torch.memory.segments import MemorySegments, memory_segments
+    from epochal.torch.memory.tensor_growth import (
+        LeakReport,
+        leak_report,
+        mark_tensors,
+    )
+    from epochal.torch.memory.watch import MemoryWatch, watch_memory
+
+__all__ = [
+    "LeakReport",
+    "MemoryReport",
+    "MemorySegments",
+    "MemoryWatch",
+    "cuda_active_bytes",
+    "cuda_allocated_bytes",
+    "cuda_empty_cache",
+    "cuda_peak_active_bytes",
+    "cuda_peak_reserved_bytes",
+    "cuda_reset_peak_stats",
+    "cuda_spill_bytes",
+    "leak_report",
+    "live_tensor_count",
+    "malloc_trim",
+    "mark_tensors",
+    "memory_report",
+    "memory_segments",
+    "rss_kb",
+    "watch_memory",
+]
+
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "LeakReport": "tensor_growth",
+        "MemoryReport": "account",
+        "MemorySegments": "segments",
+        "MemoryWatch": "watch",
+        "cuda_active_bytes": "allocator",
+        "cuda_allocated_bytes": "allocator",
+        "cuda_empty_cache": "allocator",
+        "cuda_peak_active_bytes": "allocator",
+        "cuda_peak_reserved_bytes": "allocator",
+        "cuda_reset_peak_stats": "allocator",
+        "cuda_spill_bytes": "allocator",
+        "leak_report": "tensor_growth",
+        "live_tensor_count": "leaks",
+        "malloc_trim": "leaks",
+        "mark_tensors": "tensor_growth",
+        "memory_report": "account",
+        "memory_segments": "segments",
+        "rss_kb": "leaks",
+        "watch_memory": "watch",
+    },
+)

@@ -1,0 +1,92 @@
+"""Learning-rate schedules: formulas, wrappers, their text form and their plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from epochal.torch.lazy import on_first_use
+
+if TYPE_CHECKING:
+    from epochal.torch.schedule.formulas import (
+        WSD,
+        ConstantLR,
+        CosineScheduler,
+        CyclicLR,
+        ExponentialLR,
+        InverseSqrt,
+        LinearLR,
+        MultiStepLR,
+        OneCycleLR,
+        StepDecay,
+    )
+    from epochal.torch.schedule.plateau import PlateauScheduler
+    from epochal.torch.schedule.plot import draw_schedule
+    from epochal.torch.schedule.scheduler import Scheduler
+    from epochal.torch.schedule.text import format_schedule, parse_schedule
+    from epochal.torch.schedule.token_plan import TokenBudget, token_budget
+    from epochal.torch.schedule.wrappers import (
+        Cooldown,
+        GroupRates,
+        PermanentReduction,
+        ScaledLR,
+        SequentialLR,
+        TemporaryOverride,
+        WarmupScheduler,
+    )
+
+__all__ = [
+    "WSD",
+    "ConstantLR",
+    "Cooldown",
+    "CosineScheduler",
+    "CyclicLR",
+    "ExponentialLR",
+    "GroupRates",
+    "InverseSqrt",
+    "LinearLR",
+    "MultiStepLR",
+    "OneCycleLR",
+    "PermanentReduction",
+    "PlateauScheduler",
+    "ScaledLR",
+    "Scheduler",
+    "SequentialLR",
+    "StepDecay",
+    "TemporaryOverride",
+    "TokenBudget",
+    "WarmupScheduler",
+    "draw_schedule",
+    "format_schedule",
+    "parse_schedule",
+    "token_budget",
+]
+
+__getattr__ = on_first_use(
+    __name__,
+    {
+        "WSD": "formulas",
+        "ConstantLR": "formulas",
+        "Cooldown": "wrappers",
+        "CosineScheduler": "formulas",
+        "CyclicLR": "formulas",
+        "ExponentialLR": "formulas",
+        "GroupRates": "wrappers",
+        "InverseSqrt": "formulas",
+        "LinearLR": "formulas",
+        "MultiStepLR": "formulas",
+        "OneCycleLR": "formulas",
+        "PermanentReduction": "wrappers",
+        "PlateauScheduler": "plateau",
+        "ScaledLR": "wrappers",
+        "Scheduler": "scheduler",
+        "SequentialLR": "wrappers",
+        "StepDecay": "formulas",
+        "TemporaryOverride": "wrappers",
+        "TokenBudget": "token_plan",
+        "WarmupScheduler": "wrappers",
+        "draw_schedule": "plot",
+        "format_schedule": "text",
+        "parse_schedule": "text",
+        "token_budget": "token_plan",
+    },
+)

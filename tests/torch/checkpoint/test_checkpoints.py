@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from epochal.errors import UsageError
+from epochal.torch.checkpoint.checkpoints import Checkpoints
+from epochal.torch.checkpoint.manifest import CheckpointNotFoundError, list_manifests, pointed
+from epochal.torch.checkpoint.retention import Retention
+from epochal.torch.checkpoint.training_state import TrainingState
+from tests.conftest import StartRun
+from tests.torch.checkpoint.trainings import Training
+
+SCRIPT = Path(__file__).with_name("interrupted.py")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_every_so_many_steps_are_saved_and_the_newest_stay(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=2) as checkpoints:
+        saved = [step for step in range(9) if checkpoints.step(step, loss=1.0)]
+    assert saved == [1, 3, 5, 7]
+    assert names(tmp_path) == ["latest", "step-3", "step-5", "step-7"]
+    assert (tmp_path / "step-7/loss.svg").exists()
+
+
+def test_the_best_metric_is_saved_whenever_it_comes_and_stays(tmp_path: Path) -> None:
+    keep = Retention(rolling=1)
+    metrics = [3.0, 2.0, math.nan, 2.5, 1.0, 1.5, 1.0, 4.0]
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=4, keep=keep) as checkpoints:
+        saved = [s for s, metric in enumerate(metrics) if checkpoints.step(s, metric=metric)]
+    assert saved == [0, 1, 3, 4, 7]
+    assert names(tmp_path) == ["best", "latest", "step-4", "step-7"]
+    assert pointed(tmp_path, "best") == "step-4"
+
+
+def test_the_best_is_remembered_by_a_resumed_training(tmp_path: Path) -> None:
+    state = TrainingState(nn.Linear(1, 1))
+    with Checkpoints(tmp_path, state, mode="max") as checkpoints:
+        checkpoints.save(1, metric=0.9)
+        checkpoints.save(2, metric=0.5)
+    with Checkpoints(tmp_path, state, mode="max") as checkpoints:
+        checkpoints.restore()
+        assert not checkpoints.is_best(0.8)
+        checkpoints.save(3, metric=0.8)
+        assert checkpoints.is_best(0.95)
+    assert pointed(tmp_path, "best") == "step-1"
+
+
+def test_epochs_stay(tmp_path: Path) -> None:
+    keep = Retention(rolling=1)
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=1, keep=keep) as checkpoints:
+        for step in range(6):
+            checkpoints.step(step)
+            if step % 2:
+                checkpoints.save(step, kind="epoch", epoch=(step + 1) / 2)
+        assert [(m.step, m.kind) for m in checkpoints.list()] == [
+            (1, "epoch"),
+            (3, "epoch"),
+            (5, "epoch"),
+        ]
+
+
+def test_a_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    expected = Training().steps(10)
+    first = Training()
+    with Checkpoints(tmp_path, first.state(), every=3) as checkpoints:
+        assert checkpoints.restore() is None
+        for step in range(5):
+            checkpoints.step(step, loss=first.step())
+    second = Training(seed=8)
+    with Checkpoints(tmp_path, second.state()) as checkpoints:
+        restored = checkpoints.restore()
+        assert restored is not None
+        assert restored.next_step == 3
+        assert [b.step for b in checkpoints.losses.buckets()] == [0, 1, 2]
+    assert second.steps(7) == expected[3:]
+
+
+def test_saves_in_the_background_are_whole_when_the_block_ends(tmp_path: Path) -> None:
+    expected = Training().steps(8)
+    training = Training()
+    with Checkpoints(tmp_path, training.state(), every=2, background=True) as checkpoints:
+        for step in range(6):
+            checkpoints.step(step, loss=training.step(), metric=float(step))
+    assert names(tmp_path) == ["best", "latest", "step-0", "step-1", "step-3", "step-5"]
+    other = Training(seed=4)
+    with Checkpoints(tmp_path, other.state()) as checkpoints:
+        checkpoints.restore()
+    assert other.steps(2) == expected[6:]
+
+
+def test_a_failed_save_in_the_background_is_told(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    state = TrainingState(nn.Linear(1, 1))
+    checkpoints = Checkpoints(folder, state, background=True)
+    checkpoints.save(1)
+    checkpoints.list()
+    (folder / "step-2").write_text("in the way")
+    checkpoints.save(2)
+    with pytest.raises(OSError, match="step-2"):
+        checkpoints.close()
+
+
+def test_a_folder_of_another_training_is_refused(tmp_path: Path) -> None:
+    state = TrainingState(nn.Linear(1, 1))
+    with Checkpoints(tmp_path, state) as checkpoints:
+        checkpoints.save(5)
+    with Checkpoints(tmp_path, state) as checkpoints:
+        with pytest.raises(UsageError, match=r"another training, up to step-5: call restore\(\)"):
+            checkpoints.save(0)
+        checkpoints.restore()
+        checkpoints.save(6)
+    with Checkpoints(tmp_path, state, overwrite=True) as checkpoints:
+        checkpoints.save(0)
+
+
+def test_a_run_has_its_checkpoints_in_its_folder(start_run: StartRun) -> None:
+    run = start_run(config={"lr": 1})
+    state = TrainingState(nn.Linear(1, 1))
+    with Checkpoints(run, state) as checkpoints:
+        path = checkpoints.save(3)
+    assert path == run.dir / "checkpoints/step-3"
+    run.finish()
+    again = start_run(resume="must", config={"lr": 2})
+    with Checkpoints(again, state) as checkpoints:
+        checkpoints.save(4)
+        restored = checkpoints.restore()
+    assert restored is not None
+    assert (restored.run_id, restored.attempt, restored.config) == (run.id, 2, {"lr": 2})
+
+
+def test_a_run_may_have_its_checkpoints_elsewhere(start_run: StartRun, tmp_path: Path) -> None:
+    run, training = start_run(), Training()
+    with Checkpoints(run, training.state(), folder=tmp_path / "elsewhere") as checkpoints:
+        training.steps(1)
+        checkpoints.save(0)
+    (saved,) = list_manifests(tmp_path / "elsewhere")
+    assert saved.run_id == run.id
+    with pytest.raises(UsageError, match="folder goes with a run"):
+        Checkpoints(tmp_path, training.state(), folder=tmp_path)
+
+
+def test_a_training_may_begin_where_another_one_was(tmp_path: Path) -> None:
+    first = Training(seed=1)
+    with Checkpoints(tmp_path / "first", first.state()) as checkpoints:
+        first.steps(3)
+        checkpoints.save(2, metric=0.5)
+    expected = first.steps(2)
+    second = Training(seed=2)
+    with Checkpoints(tmp_path / "second", second.state()) as checkpoints:
+        restored = checkpoints.restore("step-2", source=tmp_path / "first")
+        assert restored is not None
+        assert second.steps(2) == expected
+        assert checkpoints.is_best(0.9)
+        checkpoints.save(4, metric=0.9)
+    steps = {
+        name: [m.step for m in list_manifests(tmp_path / name)] for name in ("first", "second")
+    }
+    assert steps == {"first": [2], "second": [4]}
+
+
+def test_a_checkpoint_asked_for_by_name_must_exist(tmp_path: Path) -> None:
+    with (
+        Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints,
+        pytest.raises(CheckpointNotFoundError, match="no checkpoint step-7"),
+    ):
+        checkpoints.restore(7)
+
+
+def test_what_a_dead_writer_left_is_cleared_away(tmp_path: Path) -> None:
+    state = TrainingState(nn.Linear(1, 1))
+    with Checkpoints(tmp_path, state) as checkpoints:
+        checkpoints.save(5)
+    script = (
+        "import os, pathlib, sys\n"
+        "from epochal.torch.checkpoint.state_files import prepare\n"
+        "prepare(pathlib.Path(sys.argv[1]) / 'step-6', overwrite=False)\n"
+        "os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    (tmp_path / "step-5").rename(tmp_path / ".step-5.old")
+    assert len([name for name in names(tmp_path) if name.startswith(".")]) == 2
+    with Checkpoints(tmp_path, state) as checkpoints:
+        assert [m.step for m in checkpoints.list()] == [5]
+    assert names(tmp_path) == ["latest", "step-5"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
+@pytest.mark.parametrize(
+    ("name", "status"), [("SIGTERM", -signal.SIGTERM), ("SIGINT", -signal.SIGINT), ("SIGUSR1", 0)]
+)
+def test_a_signal_saves_at_the_end_of_its_step_and_no_step_is_lost(
+    tmp_path: Path, name: str, status: int
+) -> None:
+    expected = Training().steps(20)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(tmp_path), name],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == status, done.stderr
+    first = done.stdout.split()
+    assert first == expected[: len(first)]
+    assert len(first) == (20 if name == "SIGUSR1" else 8)
+    training = Training(seed=6)
+    with Checkpoints(tmp_path, training.state()) as checkpoints:
+        restored = checkpoints.restore()
+    assert restored is not None
+    assert restored.kind == "emergency"
+    assert restored.next_step == 8
+    assert training.steps(12) == expected[8:]
+
+
+def test_a_signal_after_the_last_step_is_not_swallowed(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_misuse_names_the_argument(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="every must be at least 1"):
+        Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1)), every=0)
+
+
+def test_a_loss_on_its_device_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
+    class Unread(torch.Tensor):
+        def __float__(self) -> float:
+            raise AssertionError
+
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
+        checkpoints.step(0, loss=torch.ones(()).as_subclass(Unread))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
+def test_inside_a_step_the_one_before_is_saved_as_it_was(tmp_path: Path) -> None:
+    place = Place(7)
+    state = TrainingState(nn.Linear(1, 1), data=place)
+    with Checkpoints(tmp_path, state) as checkpoints:
+        assert checkpoints.check_signals(4, as_it_was=place.at(7)) is None
+        place.position = 9
+        os.kill(os.getpid(), signal.SIGUSR1)
+        saved = checkpoints.check_signals(4, as_it_was=place.at(7))
+        assert saved == tmp_path / "step-4"
+        assert place.position == 9
+        checkpoints.restore()
+    assert place.position == 7
+    assert list_manifests(tmp_path)[0].kind == "emergency"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="signals of Unix")
+def test_what_is_to_be_said_is_said_before_the_end_and_only_then(tmp_path: Path) -> None:
+    said: list[list[int]] = []
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
+
+        def say() -> None:
+            said.append([manifest.step for manifest in checkpoints.list()])
+
+        os.kill(os.getpid(), signal.SIGUSR1)
+        checkpoints.check_signals(4, before_end=say)
+        assert said == []
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            checkpoints.check_signals(5, metric=0.5, before_end=say)
+    assert said == [[4, 5]]
+    assert list_manifests(tmp_path)[1].metric == 0.5
+
+
+def test_a_metric_that_comes_after_the_save_is_saved_with_it(tmp_path: Path) -> None:
+    with Checkpoints(tmp_path, TrainingState(nn.Linear(1, 1))) as checkpoints:
+        checkpoints.save(1, metric=0.5)
+        checkpoints.save(4)
+        assert checkpoints.step(4, metric=0.75) == tmp_path / "step-4"
+    assert [m.metric for m in list_manifests(tmp_path)] == [0.5, 0.75]
+
+
+@dataclass
+class Place:
+    """Where a training is in its data."""
+
+    position: int
+
+    @contextmanager
+    def at(self, position: int) -> Iterator[None]:
+        present, self.position = self.position, position
+        yield
+        self.position = present
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state_dict: dict[str, int], /) -> None:
+        self.position = state_dict["position"]
