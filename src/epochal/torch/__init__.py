@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epochal.torch import checkpoint, control, flops, graph, memory, moe, schedule
+from epochal.torch import checkpoint, control, draw, flops, graph, memory, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
     from epochal.torch.control import EarlyStopping, LossGuard
     from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
+    from epochal.torch.draw import Picture, picture_of
     from epochal.torch.flops import (
         Calibration,
         CountedFlops,
@@ -54,11 +55,9 @@ if TYPE_CHECKING:
         Graph,
         MergeOp,
         ModuleProfile,
-        Picture,
         Profile,
         Reduce,
         ScalarSum,
-        picture_of,
         profile_module,
     )
     from epochal.torch.init import (
@@ -256,6 +255,7 @@ __all__ = [
 _PACKAGES = {
     "checkpoint": checkpoint,
     "control": control,
+    "draw": draw,
     "flops": flops,
     "graph": graph,
     "memory": memory,

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from epochal.torch import FlowBuilder, Graph, picture_of, profile_module
-from epochal.torch.graph.watched import from_forward
+from epochal.torch.draw.watched import from_forward
 
 pytestmark = [
     pytest.mark.cuda,

@@ -8,11 +8,9 @@ from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
     from epochal.torch.graph.builder import FlowBuilder
-    from epochal.torch.graph.drawn import picture_of
     from epochal.torch.graph.graph import Graph
     from epochal.torch.graph.merge import MergeOp
     from epochal.torch.graph.module_profile import ModuleProfile, profile_module
-    from epochal.torch.graph.picture import Picture
     from epochal.torch.graph.profile_report import Profile
     from epochal.torch.graph.recorded import ScalarSum
     from epochal.torch.graph.reduce import Reduce
@@ -22,11 +20,9 @@ __all__ = [
     "Graph",
     "MergeOp",
     "ModuleProfile",
-    "Picture",
     "Profile",
     "Reduce",
     "ScalarSum",
-    "picture_of",
     "profile_module",
 ]
 
@@ -37,11 +33,9 @@ __getattr__ = on_first_use(
         "Graph": "graph",
         "MergeOp": "merge",
         "ModuleProfile": "module_profile",
-        "Picture": "picture",
         "Profile": "profile_report",
         "Reduce": "reduce",
         "ScalarSum": "recorded",
-        "picture_of": "drawn",
         "profile_module": "module_profile",
     },
 )

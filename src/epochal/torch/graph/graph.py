@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from epochal.errors import UsageError
 from epochal.series.trend import Goal, Trend, TrendGroup
+from epochal.torch.draw.curves import plot_html
+from epochal.torch.draw.graph_picture import picture_of_graph
+from epochal.torch.draw.picture import Picture
 from epochal.torch.graph import summary, tree
-from epochal.torch.graph.curves import plot_html
 from epochal.torch.graph.draft import Initial
 from epochal.torch.graph.exporting import is_exporting
-from epochal.torch.graph.graph_picture import picture_of_graph
 from epochal.torch.graph.loop import Loop
 from epochal.torch.graph.metrics import (
     collect,
@@ -28,7 +29,6 @@ from epochal.torch.graph.metrics import (
 from epochal.torch.graph.names import listed_names, suggestion, unknown_tag
 from epochal.torch.graph.node import Node, Wiring
 from epochal.torch.graph.observe import Observation
-from epochal.torch.graph.picture import Picture
 from epochal.torch.graph.profile_report import NodeTime, Profile, profile_of
 from epochal.torch.graph.profiler import Profiler
 from epochal.torch.graph.recorded import ScalarSum

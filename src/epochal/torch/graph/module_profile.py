@@ -8,9 +8,9 @@ from typing import Any
 from torch import nn
 
 from epochal.errors import UsageError
-from epochal.torch.graph.drawn import picture_of
-from epochal.torch.graph.leaves import leaves_of
-from epochal.torch.graph.picture import Picture
+from epochal.torch.draw.drawn import picture_of
+from epochal.torch.draw.leaves import leaves_of
+from epochal.torch.draw.picture import Picture
 from epochal.torch.graph.profile_report import Profile, profile_of
 from epochal.torch.graph.profiler import Profiler
 

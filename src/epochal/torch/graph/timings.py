@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from epochal.errors import UsageError
 from epochal.series.trend import Trend, TrendGroup
-from epochal.torch.graph.curves import plot_html
+from epochal.torch.draw.curves import plot_html
 from epochal.torch.graph.names import listed_names
 from epochal.torch.graph.observe import Observation
 from epochal.torch.graph.profile_report import pass_times

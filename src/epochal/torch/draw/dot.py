@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from epochal.format import format_count
-from epochal.torch.graph.picture import Picture, PictureNode, heat_colour
+from epochal.torch.draw.picture import Picture, PictureNode, heat_colour
 from epochal.torch.graph.profile_report import format_time
 
 _SHAPES = {

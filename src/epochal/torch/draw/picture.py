@@ -48,7 +48,7 @@ class Picture:
 
     def svg(self, path: str | Path | None = None) -> str:
         """Draw it as SVG, light or dark as the viewer prefers; also into a file if one is named."""
-        from epochal.torch.graph.svg import draw_svg
+        from epochal.torch.draw.svg import draw_svg
 
         text = draw_svg(self)
         if path is not None:
@@ -57,7 +57,7 @@ class Picture:
 
     def dot(self) -> str:
         """Write it in Graphviz' language."""
-        from epochal.torch.graph.dot import draw_dot
+        from epochal.torch.draw.dot import draw_dot
 
         return draw_dot(self)
 

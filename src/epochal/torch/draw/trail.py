@@ -8,8 +8,8 @@ from dataclasses import replace
 from torch import nn
 
 from epochal.format import format_count
+from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode, without_unknown
 from epochal.torch.graph.node import Kind, kind_of
-from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode, without_unknown
 from epochal.torch.graph.summary import counts
 
 # What moves numbers about without computing any is not drawn: its reader reads its source.

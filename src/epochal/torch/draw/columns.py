@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from epochal.torch.graph.layout import Edge, Placed, place
+from epochal.torch.draw.layout import Edge, Placed, place
 
 _GAP_Y = 26.0
 _COLUMN_GAP = 46.0

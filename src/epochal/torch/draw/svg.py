@@ -7,12 +7,12 @@ from html import escape
 from itertools import pairwise
 
 from epochal.format import format_count
-from epochal.torch.graph.columns import Drawing, Point, arrange
-from epochal.torch.graph.layers import layered
-from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode, heat_colour
+from epochal.torch.draw.columns import Drawing, Point, arrange
+from epochal.torch.draw.layers import layered
+from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode, heat_colour
+from epochal.torch.draw.shapes import outline, size_of
+from epochal.torch.draw.svg_style import STYLE
 from epochal.torch.graph.profile_report import format_time
-from epochal.torch.graph.shapes import outline, size_of
-from epochal.torch.graph.svg_style import STYLE
 
 _MARGIN = 24.0
 _HEAD = 34.0

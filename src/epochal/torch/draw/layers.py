@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from epochal.torch.graph.layout import Edge
-from epochal.torch.graph.picture import Picture
+from epochal.torch.draw.layout import Edge
+from epochal.torch.draw.picture import Picture
 
 
 def layered(picture: Picture) -> tuple[list[list[str]], list[Edge]]:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from epochal.torch import FlowBuilder, Graph
-from epochal.torch.graph.columns import Drawing, arrange
-from epochal.torch.graph.picture import Picture, PictureEdge, PictureNode, heat_colour
+from epochal.torch.draw.columns import Drawing, arrange
+from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode, heat_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from epochal.torch import FlowBuilder, Picture, picture_of
-from epochal.torch.graph.traced import from_export, from_fx
-from epochal.torch.graph.watched import from_forward
+from epochal.torch.draw.traced import from_export, from_fx
+from epochal.torch.draw.watched import from_forward
 
 
 class Residual(nn.Module):

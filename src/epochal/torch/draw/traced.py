@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from epochal.torch.graph.leaves import is_leaf, leaf_of
-from epochal.torch.graph.picture import Picture
-from epochal.torch.graph.trail import Trail
+from epochal.torch.draw.leaves import is_leaf, leaf_of
+from epochal.torch.draw.picture import Picture
+from epochal.torch.draw.trail import Trail
 
 # Of a tensor in a symbolic trace, where nothing says what a call gives.
 _FACTS = frozenset({"getattr", "size", "dim", "numel", "is_floating_point", "data_ptr"})

@@ -10,12 +10,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
+from epochal.torch.draw.leaves import leaves_of
+from epochal.torch.draw.picture import Picture
+from epochal.torch.draw.traced import from_export, from_fx
+from epochal.torch.draw.trail import Trail
+from epochal.torch.draw.watched import from_forward
 from epochal.torch.graph.graph import Graph
-from epochal.torch.graph.leaves import leaves_of
-from epochal.torch.graph.picture import Picture
-from epochal.torch.graph.traced import from_export, from_fx
-from epochal.torch.graph.trail import Trail
-from epochal.torch.graph.watched import from_forward
 from epochal.torch.structure import unwrapped
 
 _MOST_NODES = 240

@@ -12,10 +12,10 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from epochal.torch.draw.leaves import leaves_of
+from epochal.torch.draw.picture import Picture
+from epochal.torch.draw.trail import Trail
 from epochal.torch.graph.clocks import tensors_in
-from epochal.torch.graph.leaves import leaves_of
-from epochal.torch.graph.picture import Picture
-from epochal.torch.graph.trail import Trail
 
 
 def from_forward(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.format import format_number
-from epochal.torch.graph.curves_page import PAGE
+from epochal.torch.draw.curves_page import PAGE
 from epochal.torch.graph.files import write_text
 from epochal.torch.graph.observe import Points
 
