@@ -7,8 +7,6 @@ import pytest
 
 from epochal.store.local import LocalStore
 from epochal.tui.app_state import AppState
-from epochal.tui.control import is_quit, press
-from epochal.tui.view import View
 from tests.store.journals import Journal
 
 
@@ -45,29 +43,23 @@ def chosen(state: AppState) -> str:
     return state.run.info.name
 
 
-def keys(view: View, state: AppState, *pressed: str) -> View:
-    for key in pressed:
-        view = press(key, view, state)
-    return view
-
-
 def test_the_newest_run_is_looked_at_first(tmp_path: Path) -> None:
     runs(tmp_path, "new", "old")
     assert chosen(state_of(tmp_path)) == "new"
 
 
-def test_looking_tells_whether_there_is_news(tmp_path: Path, clock: Clock) -> None:
+def test_a_refresh_tells_whether_there_is_news(tmp_path: Path, clock: Clock) -> None:
     (journal,) = runs(tmp_path, "a")
     state = state_of(tmp_path, clock)
-    state.look()
+    state.refresh()
     journal.metrics(1, loss=2.0)
-    assert not state.look(), "it is not yet time to look"
+    assert not state.refresh(), "it is not yet time"
     clock.now += 1
-    assert state.look()
+    assert state.refresh()
     assert state.run is not None
     assert len(state.run.series("loss")) == 2
     clock.now += 1
-    assert not state.look()
+    assert not state.refresh()
 
 
 def test_new_runs_appear_and_deleted_ones_go(tmp_path: Path, clock: Clock) -> None:
@@ -75,40 +67,12 @@ def test_new_runs_appear_and_deleted_ones_go(tmp_path: Path, clock: Clock) -> No
     state = state_of(tmp_path, clock)
     runs(tmp_path, "c")
     clock.now += 10
-    assert state.look()
+    assert state.refresh()
     assert sorted(names(state)) == ["a", "b", "c"]
     shutil.rmtree(first.folder.path)
     clock.now += 10
-    assert state.look()
+    assert state.refresh()
     assert chosen(state) != "a"
-
-
-def test_arrows_choose_runs_and_stop_at_the_ends(tmp_path: Path) -> None:
-    runs(tmp_path, "a", "b", "c")
-    state = state_of(tmp_path)
-    view = keys(View(), state, "down", "down", "down", "down", "up")
-    assert chosen(state) == "b"
-    keys(view, state, "end")
-    assert chosen(state) == "c"
-    keys(view, state, "home")
-    assert chosen(state) == "a"
-
-
-def test_a_filter_is_applied_letter_by_letter_and_escape_restores_it(tmp_path: Path) -> None:
-    runs(tmp_path, "alpha", "beta", "gamma")
-    state = state_of(tmp_path)
-    view = keys(View(), state, "/", "B", "e")
-    assert names(state) == ["beta"]
-    assert chosen(state) == "beta"
-    keys(view, state, "escape")
-    assert names(state) == ["alpha", "beta", "gamma"]
-
-
-def test_a_filter_may_be_a_query(tmp_path: Path) -> None:
-    runs(tmp_path, "a", "b", "c")
-    state = state_of(tmp_path)
-    keys(View(), state, "/", *"config.lr>0".replace(" ", ""), "enter")
-    assert names(state) == ["b", "c"]
 
 
 def test_what_is_no_filter_is_said_and_the_list_stays(tmp_path: Path) -> None:
@@ -121,22 +85,21 @@ def test_what_is_no_filter_is_said_and_the_list_stays(tmp_path: Path) -> None:
     assert names(state) == ["a", "b"]
 
 
-def test_while_typing_q_is_a_letter(tmp_path: Path) -> None:
-    state = state_of(tmp_path)
-    assert is_quit("q", View())
-    assert not is_quit("q", keys(View(), state, "/"))
-
-
 def test_a_compared_run_lies_behind_whichever_is_looked_at(tmp_path: Path) -> None:
     runs(tmp_path, "a", "b")
     state = state_of(tmp_path)
-    keys(View(), state, "c", "down")
+    state.compare()
+    state.choose(1)
     assert state.run is not None
     metric = state.metric(None)
     assert metric is not None
-    curves, _ = state.curves.of(state.run, metric, others=state.others())
-    assert [(curve.name, curve.style) for curve in curves] == [("loss", "curve"), ("a", "other0")]
-    keys(View(), state, "up", "c")
+    curves, _ = state.curves.of(state.run, metric, compared=state.compared_styles())
+    assert [(curve.name, curve.style) for curve in curves] == [
+        ("loss", "curve"),
+        ("a", "compared0"),
+    ]
+    state.choose(0)
+    state.compare()
     assert state.compared == []
 
 
@@ -152,35 +115,11 @@ def test_smoothing_keeps_the_raw_curve_behind(tmp_path: Path) -> None:
     assert curves[0].values[1] == pytest.approx((0.9 * 1 + 3) / 1.9)
 
 
-def test_keys_change_how_charts_are_drawn(tmp_path: Path) -> None:
-    runs(tmp_path, "a")
-    state = state_of(tmp_path)
-    view = keys(View(), state, "s", "l", "o", "x", "+", "2", "enter")
-    assert (view.smoothing, view.is_log, view.clips_outliers, view.x) == (0.6, True, True, "epoch")
-    assert (view.zoom.share, view.tab, view.is_enlarged) == (0.5, "charts", True)
-    view = keys(view, state, "escape", "escape", "tab", "?")
-    assert (view.is_enlarged, view.zoom.is_whole, view.tab) == (False, True, "system")
-    assert view.shows_help
-    assert not keys(view, state, "z").shows_help
-
-
-def test_brackets_go_through_the_series_and_stop_at_the_last(tmp_path: Path) -> None:
+def test_series_with_a_role_come_first_and_a_pattern_selects(tmp_path: Path) -> None:
     Journal(tmp_path, "a").metrics(0, other=1.0, loss=1.0, more=2.0)
     state = state_of(tmp_path)
     assert [metric.name for metric in state.metrics()] == ["loss", "other", "more"]
-    view = keys(View(), state, "]", "]", "]")
-    assert view.metric == "more"
-    assert keys(view, state, "[").metric == "other"
-
-
-def test_series_are_filtered_in_the_charts(tmp_path: Path) -> None:
-    Journal(tmp_path, "a").metrics(0, loss=1.0, accuracy=1.0)
-    state = state_of(tmp_path)
-    view = keys(View(tab="charts"), state, "/", "a", "c", "c", "enter")
-    assert [metric.name for metric in state.metrics(view.metric_filter)] == ["accuracy"]
-    assert keys(view, state, "escape").metric_filter == ""
-    keys(view, state, "/", "(")
-    assert state.problem
+    assert [metric.name for metric in state.metrics("O[RT]")] == ["other", "more"]
 
 
 def test_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
@@ -201,6 +140,7 @@ def test_rows_are_read_a_few_at_a_time(tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_no_error(tmp_path: Path) -> None:
     state = state_of(tmp_path)
-    keys(View(), state, "down", "c", "]", "left", "+", "left", "j", "enter", "2", "enter")
+    state.choose(1)
+    state.compare()
     assert state.run is None
     assert state.run_log() is None

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rich.text import Text
 
 from epochal.tui.canvas import Canvas, draw_path
-from epochal.tui.cells import Span, plain
 from epochal.tui.glyphs import ASCII, UNICODE
 
 
@@ -12,11 +12,15 @@ def points(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(values, dtype=np.int64)
 
 
+def spans(line: Text) -> list[tuple[str, str]]:
+    return [(line.plain[span.start : span.end], str(span.style)) for span in line.spans]
+
+
 def test_eight_dots_make_one_character() -> None:
     canvas = Canvas(2, 1, glyphs=UNICODE)
     assert (canvas.width, canvas.height) == (4, 4)
     canvas.layer("curve")[:, :2] = True
-    assert canvas.lines() == [(Span("⣿ ", "curve"),)]
+    assert [spans(row) for row in canvas.lines()] == [[("⣿ ", "curve")]]
 
 
 def test_a_path_has_no_gaps() -> None:
@@ -24,21 +28,21 @@ def test_a_path_has_no_gaps() -> None:
     dots = canvas.layer("curve")
     draw_path(dots, points(0, 7), points(7, 0))
     assert dots.sum() == 8
-    assert [plain(row) for row in canvas.lines()] == ["  ⡠⠊", "⡠⠊  "]
+    assert [row.plain for row in canvas.lines()] == ["  ⡠⠊", "⡠⠊  "]
 
 
 def test_in_a_cell_the_foremost_curve_is_shown_alone() -> None:
     canvas = Canvas(2, 1, glyphs=UNICODE)
     canvas.layer("raw")[0, :] = True
     canvas.layer("curve")[3, :2] = True
-    assert canvas.lines() == [(Span("⣀", "curve"), Span("⠉", "raw"))]
+    assert [spans(row) for row in canvas.lines()] == [[("⣀", "curve"), ("⠉", "raw")]]
 
 
 def test_marks_lie_before_everything() -> None:
     canvas = Canvas(2, 1, glyphs=UNICODE)
     canvas.layer("curve")[0, :] = True
     canvas.mark(3, 2, "◆", "eval")
-    assert canvas.lines() == [(Span("⠉", "curve"), Span("◆", "eval"))]
+    assert [spans(row) for row in canvas.lines()] == [[("⠉", "curve"), ("◆", "eval")]]
 
 
 def test_without_braille_a_cell_has_two_dots_and_what_is_behind_looks_different() -> None:
@@ -46,7 +50,7 @@ def test_without_braille_a_cell_has_two_dots_and_what_is_behind_looks_different(
     behind, front = canvas.layer("raw"), canvas.layer("curve")
     behind[0, 0] = True
     front[1, 1] = front[:, 2] = True
-    assert [plain(row) for row in canvas.lines()] == ["`.:"]
+    assert [row.plain for row in canvas.lines()] == ["`.:"]
 
 
 def test_a_canvas_has_room() -> None:

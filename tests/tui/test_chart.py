@@ -6,7 +6,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.tui.cells import plain, width
 from epochal.tui.chart import Curve, Look, draw_chart
 from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
 from epochal.tui.zoom import Zoom
@@ -20,7 +19,7 @@ def curve(
 
 def drawn(*curves: Curve, look: Look | None = None, glyphs: Glyphs = UNICODE, rows: int = 7) -> str:
     lines = draw_chart(curves, look=look or Look(), columns=30, rows=rows, glyphs=glyphs)
-    return "\n".join(plain(one).rstrip() for one in lines)
+    return "\n".join(one.plain.rstrip() for one in lines)
 
 
 def test_a_falling_loss_looks_like_one() -> None:
@@ -114,4 +113,4 @@ def test_a_chart_of_anything_has_its_size(
 ) -> None:
     look = Look(is_log=is_log, clips_outliers=clips)
     lines = draw_chart([curve(values)], look=look, columns=columns, rows=rows, glyphs=UNICODE)
-    assert [width(one) for one in lines] == [columns] * rows
+    assert [one.cell_len for one in lines] == [columns] * rows

@@ -3,10 +3,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from epochal.store.local import load_run
-from epochal.tui.cells import plain
 from epochal.tui.glyphs import UNICODE
-from epochal.tui.machine import Gpu, gpus_of, hosts_of
-from epochal.tui.panels.machines import gpu_detail, gpu_lines, host_detail, host_lines
+from epochal.tui.machine import (
+    Gpu,
+    gpu_detail,
+    gpu_lines,
+    gpus_of,
+    host_detail,
+    host_lines,
+    hosts_of,
+)
 from epochal.tui.run_log import RunLog
 from tests.store.journals import Journal
 
@@ -44,7 +50,7 @@ def test_gpus_are_read_with_their_units_and_in_their_order(tmp_path: Path) -> No
 
 
 def test_a_gpu_on_one_line(tmp_path: Path) -> None:
-    lines = [plain(one) for one in gpu_lines(gpus(machine(tmp_path)), columns=62, glyphs=UNICODE)]
+    lines = [one.plain for one in gpu_lines(gpus(machine(tmp_path)), columns=62, glyphs=UNICODE)]
     assert lines[0].startswith("GPU 0  ████████░  93% mem ███░░░░░░  38%")
     assert lines[0].rstrip().endswith("thermal cap 91° 612W")
     assert lines[1].split()[-1] == "7%"
@@ -52,22 +58,22 @@ def test_a_gpu_on_one_line(tmp_path: Path) -> None:
 
 def test_little_room_leaves_out_what_matters_least(tmp_path: Path) -> None:
     (hot, *_) = gpu_lines(gpus(machine(tmp_path)), columns=42, glyphs=UNICODE)
-    assert plain(hot).rstrip().endswith("thermal cap")
+    assert hot.plain.rstrip().endswith("thermal cap")
 
 
 def test_a_hot_gpu_is_red_in_its_own_tab(tmp_path: Path) -> None:
     lines = gpu_detail(gpus(machine(tmp_path))[0], columns=80, glyphs=UNICODE)
-    heat = next(one for one in lines if "heat" in plain(one))
-    assert "91 of 87 °C" in plain(heat)
-    assert "bad" in {span.style for span in heat}
+    heat = next(one for one in lines if "heat" in one.plain)
+    assert "91 of 87 °C" in heat.plain
+    assert "bad" in {span.style for span in heat.spans}
 
 
 def test_hosts_show_processor_memory_and_our_own_cost(tmp_path: Path) -> None:
     (host,) = hosts_of(load_run(machine(tmp_path).folder.path))
     (short,) = host_lines([host], columns=70, glyphs=UNICODE)
-    assert "31%" in plain(short)
-    assert "48.0 GiB of 256.0 GiB" in plain(short)
-    whole = "\n".join(plain(one) for one in host_detail(host, columns=80, glyphs=UNICODE))
+    assert "31%" in short.plain
+    assert "48.0 GiB of 256.0 GiB" in short.plain
+    whole = "\n".join(one.plain for one in host_detail(host, columns=80, glyphs=UNICODE))
     assert "in 976.6 KiB/s" in whole
     assert "0.3 % of one core" in whole
 

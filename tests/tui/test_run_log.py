@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from epochal.store.local import load_run
-from epochal.tui.cells import plain
 from epochal.tui.glyphs import UNICODE
-from epochal.tui.panels.words import finding_lines, log_lines, log_window
 from epochal.tui.run_log import RunLog, flagged_steps
+from epochal.tui.run_text import finding_lines, log_lines, wrapped_entry
 from tests.store.journals import Journal
 
 
@@ -78,7 +77,7 @@ def test_findings_show_their_advice_where_there_is_room(tmp_path: Path) -> None:
 
     def shown(rows: int) -> list[str]:
         lines = finding_lines(found, columns=30, rows=rows, glyphs=UNICODE)
-        return [plain(one).rstrip() for one in lines]
+        return [one.plain.rstrip() for one in lines]
 
     assert shown(4) == ["▲ the loss jumped.", "  clip."] * 2
     assert shown(3) == ["▲ the loss jumped."] * 2
@@ -88,22 +87,8 @@ def test_findings_show_their_advice_where_there_is_room(tmp_path: Path) -> None:
 def test_the_log_is_cut_in_the_overview_and_wrapped_in_its_tab(tmp_path: Path) -> None:
     log = list(read(Journal(tmp_path).add({"log": "message", "text": "a\nb " + "c" * 30})).log)
     (short,) = log_lines(log, columns=24, rows=3)
-    assert plain(short)[9:] == "a b cccccccccc…"
-    assert len(log_window(log, columns=24, rows=9)[0]) == 4
-
-
-def test_scrolling_stops_at_the_first_line(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    for number in range(9):
-        journal.add({"log": "message", "text": f"m{number}"})
-    log = list(read(journal).log)
-
-    def shown(scroll: int) -> list[str]:
-        lines, _ = log_window(log, columns=30, rows=2, scroll=scroll)
-        return [plain(one)[9:] for one in lines]
-
-    assert [shown(0), shown(1), shown(99)] == [["m7", "m8"], ["m6", "m7"], ["m0", "m1"]]
-    assert [log_window(log, columns=30, rows=2, scroll=at)[1] for at in (0, 99)] == [None, 7]
+    assert short.plain[9:] == "a b cccccccccc…"
+    assert len(wrapped_entry(log[0], 24)) == 4
 
 
 def test_text_samples_are_kept_with_their_steps(tmp_path: Path) -> None:

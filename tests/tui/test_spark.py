@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.tui.cells import plain, width
 from epochal.tui.glyphs import ASCII, UNICODE
 from epochal.tui.spark import meter, progress_bar, sparkline
 
@@ -33,11 +32,12 @@ def test_a_sparkline_is_no_wider_than_asked(values: list[float], columns: int) -
 
 @given(st.floats(-1, 2), st.integers(0, 30))
 def test_meters_and_bars_have_their_width(share: float, columns: int) -> None:
-    assert width(meter(share, columns, glyphs=UNICODE)) == columns
-    assert width(progress_bar(share, columns, glyphs=UNICODE)) == columns
+    assert meter(share, columns, glyphs=UNICODE).cell_len == columns
+    assert progress_bar(share, columns, glyphs=UNICODE).cell_len == columns
 
 
 def test_a_meter_warns_towards_its_end() -> None:
-    styles = [meter(share, 10, glyphs=UNICODE, warns=True)[0].style for share in (0.5, 0.9, 0.99)]
+    meters = [meter(share, 10, glyphs=UNICODE, warns=True) for share in (0.5, 0.9, 0.99)]
+    styles = [drawn.spans[0].style for drawn in meters]
     assert styles == ["accent", "warn", "bad"]
-    assert plain(meter(0.5, 4, glyphs=UNICODE)) == "██░░"
+    assert meter(0.5, 4, glyphs=UNICODE).plain == "██░░"

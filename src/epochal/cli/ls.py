@@ -16,9 +16,10 @@ from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
 from epochal.store.local import LocalStore, open_store
 from epochal.store.status import format_age
-from epochal.tui.cells import Span
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from epochal.store.store import RunView
 
 _WORD = re.compile(r"[\w.+-]+")
@@ -128,13 +129,17 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
             complain(f"{info.project}/{info.name}: {info.problem}")
 
 
-def _marked(line: str, info: RunInfo) -> tuple[Span, ...]:
+def _marked(line: str, info: RunInfo) -> Text:
     """A line of the table, its count of errors in red, of warnings in yellow where they hold."""
+    from rich.text import Text
+
+    text = Text(line)
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
-    if not style:
-        return (Span(line),)
-    before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
-    return Span(before), Span(found, style), Span(after)
+    found = gravest_text(info) or UNKNOWN
+    start = line.rfind(found)
+    if style and start >= 0:
+        text.stylize(style, start, start + len(found))
+    return text
 
 
 def _last_loss(view: RunView) -> float | None:

@@ -47,6 +47,8 @@ COMMANDS: Mapping[str, str] = {
     "schedule": "draw a learning-rate schedule",
     "config": "show settings and where each value comes from",
 }
+# Packages whose name for pip is not the name of their module.
+_PACKAGES = {"pynvml": "nvidia-ml-py", "re2": "google-re2", "yaml": "PyYAML"}
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that a closed pipe ended
 
@@ -97,7 +99,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             verbose("%s", describe_traceback(error.__cause__))
         complain(f"epochal: {error}")
         return 1
+    except ModuleNotFoundError as error:
+        complain(f"epochal: {_missing(error)}")
+        return 1
     return code
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """Which package a small install left out, and how to add it."""
+    name = (error.name or "epochal").partition(".")[0]
+    if name == "epochal":
+        raise error
+    package = _PACKAGES.get(name, name)
+    return f"this needs the package {package!r}: pip install {package}."
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from epochal.console.verbosity import msg
 
 if TYPE_CHECKING:
-    from epochal.tui.cells import Line
+    from rich.text import Text
 
 # What is not plain ASCII and no line end; few of these are unsafe.
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
@@ -49,13 +49,9 @@ def say(text: str = "", *, flush: bool = False) -> None:
     print(visible(text), flush=flush)
 
 
-def say_lines(lines: Iterable[Line]) -> None:
-    """Print lines of spans, in colours where stdout shows them; the painter escapes their texts."""
-    from epochal.tui.paint import painter_for
-
-    painter = painter_for(sys.stdout)
-    for line in lines:
-        print(painter.paint(line).rstrip())
+def say_lines(lines: Iterable[Text]) -> None:
+    """Print styled lines, in colours where stdout shows them; control characters are escaped."""
+    _print_styled(lines, sys.stdout)
 
 
 def say_json(value: Any) -> None:
@@ -73,14 +69,13 @@ def remark(text: str) -> None:
 
 
 def complain(text: str, *, style: str = "") -> None:
-    """Say on stderr what is wrong; ``style`` is one of ``tui.paint.STYLES``."""
-    clean = visible(text)
+    """Say on stderr what is wrong; ``style`` is a name of ``tui.styles.THEME``."""
     if style:
-        from epochal.tui.cells import Span
-        from epochal.tui.paint import painter_for
+        from rich.text import Text
 
-        clean = painter_for(sys.stderr).paint((Span(clean, style),))
-    print(clean, file=sys.stderr, flush=True)
+        _print_styled([Text(text, style)], sys.stderr)
+    else:
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def agreed(question: str) -> bool:
@@ -102,6 +97,23 @@ class VisibleStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def _print_styled(lines: Iterable[Text], stream: TextIO) -> None:
+    from rich.text import Text
+
+    from epochal.tui.styles import console_for
+
+    console = console_for(stream)
+    has_styles = console.is_terminal and not console.is_dumb_terminal
+    for line in lines:
+        clean = one_line(line.plain)
+        if has_styles:
+            # A line that had to be escaped keeps its own style and loses those of its parts.
+            styled = line if clean == line.plain else Text(clean, line.style)
+            console.print(styled, soft_wrap=True)
+        else:
+            print(clean.rstrip(), file=stream)
 
 
 def _shown(character: str) -> str:

@@ -13,7 +13,6 @@ from epochal.cli.record_line import is_told, record_line, style_of, time_of
 from epochal.errors import UsageError
 from epochal.records import Position, Record
 from epochal.store.store import RunView
-from epochal.tui.cells import Span
 
 _LOOK_EVERY_S = 0.25
 # How many more records are looked through where too few of them are for people.
@@ -87,5 +86,7 @@ def _print(items: Iterable[_Item], *, as_json: bool) -> None:
         for _, record in items:
             say_json(record)
     else:
-        say_lines((Span(record_line(*item), style_of(item[1])),) for item in items)
+        from rich.text import Text
+
+        say_lines(Text(record_line(*item), style_of(item[1])) for item in items)
     sys.stdout.flush()

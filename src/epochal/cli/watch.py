@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> int:
     with store:
         chosen = None if key is None else store.run(key)
         state = AppState(store, chosen=chosen, compared=[store.run(one) for one in args.compare])
-        # Where terminals have no modes to set, as on Windows, it is printed once too.
-        has_terminal = sys.platform != "win32" and sys.stdin.isatty() and sys.stdout.isatty()
-        if args.once or not has_terminal:
+        # Keys come from stdin, what is shown on the screen goes through stderr.
+        streams = (sys.stdin, sys.stdout, sys.stderr)
+        if args.once or not all(stream.isatty() for stream in streams):
             return _print_once(state, glyphs)
         return _watch(state, glyphs)
 
@@ -74,22 +74,16 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
 
 def _print_once(state: AppState, glyphs: Glyphs) -> int:
     from epochal.tui.snapshot import snapshot
-    from epochal.tui.view import View
 
     columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-    say_lines(snapshot(state, View(), columns=columns, now=time.time(), glyphs=glyphs))
+    say_lines(snapshot(state, columns=columns, now=time.time(), glyphs=glyphs))
     return 0 if state.run is not None else 1
 
 
 def _watch(state: AppState, glyphs: Glyphs) -> int:
-    from epochal.tui.paint import painter_for
-    from epochal.tui.session import Session
-    from epochal.tui.terminal import Ended, Terminal
-    from epochal.tui.view import View
+    from epochal.tui.app import WatchApp
 
-    try:
-        with Terminal(sys.stdout, painter=painter_for(sys.stdout)) as terminal:
-            Session(state, terminal, glyphs=glyphs, view=View()).run()
-    except Ended as ended:
-        return ended.code
-    return 0
+    app = WatchApp(state, glyphs=glyphs)
+    # Without mouse support the terminal's own selection of text keeps working.
+    app.run(mouse=False)
+    return app.return_code or 0

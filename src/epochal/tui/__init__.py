@@ -1,8 +1,9 @@
-"""The terminal's view of runs: charts, vital signs, machine and log, drawn from what stores answer.
+"""``epochal watch``: runs in a terminal, drawn from what stores answer.
 
-cells glyphs canvas scale chart spark        shapes to characters; pure
-view zoom keys                               what the person at the keyboard has asked for
-vitals progress machine run_log state       what is known of the runs, read as far as it is shown
-panels/ screen snapshot                      all of it on a screen, or once on paper
-paint terminal session                       characters to a terminal, keys from it
+styles lines glyphs                          styled text in columns
+scale zoom canvas chart curves charts spark  series as braille characters
+vitals machine run_line run_list run_text    what is known of a run, as lines of text
+run_log app_state view                       what is read, and what the person has chosen
+panels snapshot                              lines for each panel, or a run printed once
+widgets screen app watch.tcss                the Textual app; nothing else imports Textual
 """

@@ -1,6 +1,6 @@
-"""Everything on the screen that is data: the runs there are, the one looked at, those beside it.
+"""The data of the app: the runs of a store, the chosen run, the compared runs.
 
-Nothing is read before it is shown. Looking for news takes at most a few percent of the time,
+A run is read when it is shown, not before. Refreshing takes at most a few percent of the time,
 however large the runs are.
 """
 
@@ -17,16 +17,19 @@ from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.pattern import Pattern, PatternError, compile_pattern
 from epochal.store.process_action import ProcessAction, ask
 from epochal.store.store import RunView, Store
+from epochal.tui.chart import extent_of
 from epochal.tui.curves import Curves
-from epochal.tui.paint import OTHERS
 from epochal.tui.run_log import RunLog
+from epochal.tui.styles import COMPARED
+from epochal.tui.view import View
+from epochal.tui.zoom import Extent
 
-LOOK_EVERY_S = 0.25
+REFRESH_EVERY_S = 0.25
 LIST_EVERY_S = 2.0
-# The first look at a large run takes long, and says nothing about the next.
+# The first refresh of a large run takes long and says nothing about the next.
 _LONGEST_WAIT_S = 5.0
-_LOOK_SHARE, _LIST_SHARE = 0.03, 0.01
-# How long one picture may wait for rows of runs that were never read.
+_REFRESH_SHARE, _LIST_SHARE = 0.03, 0.01
+# How long one frame may take to read rows of runs that were never read.
 _ROWS_WITHIN_S = 0.2
 _GOING: tuple[State, ...] = ("running", "waiting", "silent")
 _LOOKS_LIKE_A_QUERY = re.compile(r"[<>=~]|\b(and|or|not|in|exists)\b")
@@ -45,8 +48,8 @@ class RunRow:
 
 
 @dataclass(slots=True)
-class _Pace:
-    """When to look again, so that looking takes at most a share of the time."""
+class _RefreshTimer:
+    """When to refresh again, so that refreshing takes at most a share of the time."""
 
     every_s: float
     share: float
@@ -58,7 +61,7 @@ class _Pace:
 
 
 class AppState:
-    """The runs of a store as one person looks at them."""
+    """The runs of a store, with the chosen run and the runs it is compared with."""
 
     def __init__(
         self,
@@ -73,55 +76,42 @@ class AppState:
         self._filter = ""
         self.runs: list[RunView] = []
         self.run = chosen
-        self.compared = list(compared)[: len(OTHERS)]
+        self.compared = list(compared)[: len(COMPARED)]
         self.problem = ""
-        # What was done to a run, until the next key.
-        self.notice = ""
-        # How far what was drawn last can be scrolled, None while that is not known.
-        self.scroll_end: int | None = 0
         self.curves = Curves()
         self._rows: dict[int, RunRow] = {}
         self._known: set[int] = set()
         self._waiting = False
-        self._look_took_s = 0.0
+        self._refresh_took_s = 0.0
         self._run_log: tuple[RunView, RunLog] | None = None
-        self._list_pace = _Pace(LIST_EVERY_S, _LIST_SHARE)
-        self._run_pace = _Pace(LOOK_EVERY_S, _LOOK_SHARE)
+        self._list_timer = _RefreshTimer(LIST_EVERY_S, _LIST_SHARE)
+        self._run_timer = _RefreshTimer(REFRESH_EVERY_S, _REFRESH_SHARE)
         self._list()
 
-    # -- news -------------------------------------------------------------------------------------
-
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read what was written since, if it is time to; True when anything was."""
         started = self._clock()
-        if started < self._run_pace.after_s:
+        if started < self._run_timer.after_s:
             return False
         shown = [run for run in (self.run, *self.compared) if run is not None]
         before = (self.run, list(self.runs), [run.end() for run in shown])
         for run in shown:
             run.refresh()
-        if started >= self._list_pace.after_s:
+        if started >= self._list_timer.after_s:
             listed = self._clock()
             self._store.refresh()
             self._rows = {key: row for key, row in self._rows.items() if row.state not in _GOING}
             self._list()
-            self._list_pace.took(listed, self._clock())
+            self._list_timer.took(listed, self._clock())
         ended = self._clock()
-        self._run_pace.took(started, ended)
-        self._look_took_s = ended - started
+        self._run_timer.took(started, ended)
+        self._refresh_took_s = ended - started
         return before != (self.run, self.runs, [run.end() for run in shown])
 
-    @property
-    def look_after_s(self) -> float:
-        """When it is time to look again, by the state's clock."""
-        return self._run_pace.after_s
-
     def drew(self, seconds: float) -> None:
-        """Count the time that a picture of the news took as part of looking for them."""
+        """Count the time that drawing took as part of the refresh."""
         now = self._clock()
-        self._run_pace.took(now - seconds - self._look_took_s, now)
-
-    # -- the list of runs -------------------------------------------------------------------------
+        self._run_timer.took(now - seconds - self._refresh_took_s, now)
 
     @property
     def place(self) -> int:
@@ -129,15 +119,15 @@ class AppState:
         return next((i for i, run in enumerate(self.runs) if run is self.run), -1)
 
     def choose(self, place: int) -> None:
-        """Look at another run of the list; a place beyond its ends is its end."""
+        """Choose another run of the list; a place beyond an end is that end."""
         if self.runs:
             self.run = self.runs[min(max(place, 0), len(self.runs) - 1)]
             self.run.refresh()
 
     def filter(self, text: str) -> None:
-        """List only the runs that a regular expression or a query fits.
+        """List only the runs that match a regular expression or a query.
 
-        What cannot be understood is told by ``problem``, and the list stays.
+        A filter that cannot be parsed sets ``problem`` and leaves the list as it is.
         """
         self._filter = text
         self._list()
@@ -145,18 +135,18 @@ class AppState:
             self.choose(0)
 
     def compare(self) -> None:
-        """Put the chosen run beside whichever is looked at, or take it away again."""
+        """Add the chosen run to the compared runs, or remove it."""
         if any(run is self.run for run in self.compared):
             self.compared = [run for run in self.compared if run is not self.run]
         elif self.run is not None:
-            self.compared = [*self.compared, self.run][-len(OTHERS) :]
+            self.compared = [*self.compared, self.run][-len(COMPARED) :]
 
-    def others(self) -> list[tuple[RunView, str]]:
-        """The runs to compare with, each with its style."""
-        return list(zip(self.compared, OTHERS, strict=False))
+    def compared_styles(self) -> list[tuple[RunView, str]]:
+        """The compared runs, each with its style."""
+        return list(zip(self.compared, COMPARED, strict=False))
 
     def rows(self, runs: Sequence[RunView]) -> list[RunRow | None]:
-        """The rows of some runs; None for those whose turn to be read is with the next picture."""
+        """The rows of some runs; None for rows that are read with the next frame."""
         until = self._clock() + _ROWS_WITHIN_S
         found: list[RunRow | None] = []
         for run in runs:
@@ -196,34 +186,28 @@ class AppState:
                 runs = [run for run in runs if pattern.is_in(_full_name(run))]
         return [run for run in runs if not run.labels.hidden]
 
-    # -- what can be done to the chosen run --------------------------------------------------------
-
     @property
     def is_going(self) -> bool:
-        """Whether the chosen run may still have a process to ask."""
+        """Whether the chosen run may still have a process to signal."""
         return self.run is not None and self.run.status.state in _GOING
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the chosen run's process is held."""
+        """Whether the chosen run's process is suspended."""
         return self.run is not None and self.run.status.text == "suspended"
 
-    def steer(self, wish: ProcessAction) -> None:
-        """Ask the chosen run's processes; ``notice`` says what was sent, or why it was not."""
+    def signal(self, action: ProcessAction) -> str:
+        """Signal the chosen run's processes; returns what was sent, or why nothing was."""
         if self.run is None:
-            return
+            return ""
         try:
-            asked = ask(self.run, wish)
+            asked = ask(self.run, action)
         except EpochalError as error:
-            self.notice = str(error)
-            return
-        whom = ", ".join(map(str, asked.pids))
-        self.notice = f"{asked.signal} was sent to process {whom}."
-
-    # -- the chosen run ---------------------------------------------------------------------------
+            return str(error)
+        return f"{asked.signal} was sent to process {', '.join(map(str, asked.pids))}."
 
     def run_log(self) -> RunLog | None:
-        """The words of the chosen run, read up to its last refresh."""
+        """The log of the chosen run, read up to its last refresh."""
         if self.run is None:
             return None
         if self._run_log is None or self._run_log[0] is not self.run:
@@ -233,9 +217,9 @@ class AppState:
         return run_log
 
     def metrics(self, pattern: str = "") -> list[Metric]:
-        """The series of the chosen run whose names a regular expression fits; all if it is none.
+        """The series of the chosen run whose names match a regular expression.
 
-        Those with a role come first, those of the machine last.
+        An invalid expression matches all. Series with a role come first, telemetry last.
         """
         if self.run is None:
             return []
@@ -244,7 +228,7 @@ class AppState:
         return sorted(found, key=lambda m: (m.name.startswith(_MACHINE), m.role is None))
 
     def check_pattern(self, text: str) -> None:
-        """Tell by ``problem`` whether a text is a regular expression."""
+        """Set ``problem`` when a text is no regular expression."""
         self.problem = ""
         try:
             compile_pattern(text)
@@ -252,7 +236,7 @@ class AppState:
             self.problem = str(error)
 
     def metric(self, name: str | None) -> Metric | None:
-        """The series of a name, else the one that tells most about the chosen run."""
+        """The series of a name, else the loss, else the first series."""
         metrics = self.metrics()
         named = next((metric for metric in metrics if metric.name == name), None)
         if named is not None:
@@ -262,6 +246,14 @@ class AppState:
             if found is not None:
                 return found
         return next(iter(metrics), None)
+
+    def extent(self, view: View) -> Extent | None:
+        """The range of the large chart's x axis."""
+        metric = self.metric(view.metric)
+        if metric is None or self.run is None:
+            return None
+        curves, kind = self.curves.of(self.run, metric, compared=self.compared_styles(), x=view.x)
+        return extent_of(curves, kind)
 
 
 def _row(run: RunView) -> RunRow:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 
-from epochal.tui.cells import Line, Span
 from epochal.tui.glyphs import Glyphs
 
 Dots = NDArray[np.bool_]
@@ -33,7 +33,7 @@ class Canvas:
         self._bits = _BRAILLE_BITS if glyphs.has_braille else _PAIR_BITS
         self._tall, self._wide = (4, 2) if glyphs.has_braille else (2, 1)
         self._layers: list[tuple[Dots, str]] = []
-        self._marks: dict[tuple[int, int], Span] = {}
+        self._marks: dict[tuple[int, int], tuple[str, str]] = {}
 
     @property
     def width(self) -> int:
@@ -53,9 +53,9 @@ class Canvas:
 
     def mark(self, x: int, y: int, glyph: str, style: str) -> None:
         """Put a character into the cell of a dot, in front of everything."""
-        self._marks[y // self._tall, x // self._wide] = Span(glyph, style)
+        self._marks[y // self._tall, x // self._wide] = (glyph, style)
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[Text]:
         """The picture, one line for each row of cells."""
         codes = np.zeros((self._rows, self._columns), dtype=np.int64)
         owners = np.full((self._rows, self._columns), -1, dtype=np.int64)
@@ -75,18 +75,18 @@ class Canvas:
         coded: NDArray[np.int64] = np.einsum("rtcw,tw->rc", cells, self._bits)
         return coded
 
-    def _line(self, row: int, codes: Sequence[int], owners: Sequence[int]) -> Line:
-        spans: list[Span] = []
+    def _line(self, row: int, codes: Sequence[int], owners: Sequence[int]) -> Text:
+        line = Text()
         text, style = "", ""
         for column, (code, owner) in enumerate(zip(codes, owners, strict=True)):
             mark = self._marks.get((row, column))
-            glyph = self._glyph(code, owner) if mark is None else mark.text
-            own_style = mark.style if mark else self._layers[owner][1] if code else style
-            if own_style != style and text:
-                spans.append(Span(text, style))
+            # A blank takes the style before it, so that a curve stays one span.
+            own = mark or (self._glyph(code, owner), self._layers[owner][1] if code else style)
+            if own[1] != style:
+                line.append(text, style)
                 text = ""
-            text, style = text + glyph, own_style
-        return (*spans, Span(text, style))
+            text, style = text + own[0], own[1]
+        return line.append(text, style)
 
     def _glyph(self, code: int, owner: int) -> str:
         if not code:

@@ -9,13 +9,14 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 
 from epochal.format import format_duration
 from epochal.series.downsample import Buckets, buckets
 from epochal.store.along import X
 from epochal.tui.canvas import Canvas, draw_path
-from epochal.tui.cells import EMPTY, Line, Span, clip, fit, width
 from epochal.tui.glyphs import Glyphs
+from epochal.tui.lines import fit
 from epochal.tui.scale import Scale, scale_of, tick_labels, ticks
 from epochal.tui.zoom import Extent, Zoom
 
@@ -58,7 +59,7 @@ class Look:
 
 def draw_chart(
     curves: Sequence[Curve], *, look: Look, columns: int, rows: int, glyphs: Glyphs
-) -> list[Line]:
+) -> list[Text]:
     """Exactly ``rows`` lines of ``columns``: the plot, and the labels of the x axis below it.
 
     The first curve lies in front, but points are always before lines.
@@ -84,10 +85,10 @@ def draw_chart(
         for row, label in zip(vertical.dots(np.array(at), rows - 2), labels, strict=True)
     }
     plotted = [
-        (
-            Span(f"{row_of.get(row, ''):>{margin}}", "dim"),
-            Span(glyphs.tick if row in row_of else glyphs.wall, "dim"),
-            *drawn,
+        Text.assemble(
+            (f"{row_of.get(row, ''):>{margin}}", "dim"),
+            (glyphs.tick if row in row_of else glyphs.wall, "dim"),
+            drawn,
         )
         for row, drawn in enumerate(canvas.lines())
     ]
@@ -118,11 +119,10 @@ def place_text(at: float, kind: X, *, origin: float = 0.0) -> str:
     return f"{at:,.0f}" if abs(at) >= 1000 or at == int(at) else f"{at:.2f}"
 
 
-def _empty(columns: int, rows: int) -> list[Line]:
-    lines: list[Line] = [fit(EMPTY, columns)] * rows
+def _empty(columns: int, rows: int) -> list[Text]:
+    lines = [fit(Text(), columns) for _ in range(rows)]
     if rows > 0:
-        text = _NOTHING.center(columns) if columns > len(_NOTHING) else _NOTHING
-        lines[rows // 2] = fit(clip((Span(text, "dim"),), columns), columns)
+        lines[rows // 2] = fit(Text.assemble((_NOTHING.center(columns), "dim")), columns)
     return lines
 
 
@@ -189,19 +189,21 @@ def _distinct(places: NDArray[np.float64] | NDArray[np.int64]) -> Floats:
     return np.unique(places).astype(np.float64)
 
 
-def _flagged(rule: list[str], horizontal: Scale, look: Look, *, glyphs: Glyphs) -> Line:
+def _flagged(rule: list[str], horizontal: Scale, look: Look, *, glyphs: Glyphs) -> Text:
     """The rule of the axis, in pieces between the pointers."""
     inside = [at for at in look.flagged if horizontal.low <= at <= horizontal.high]
     places = set(horizontal.dots(np.array(inside, dtype=np.float64), len(rule)).tolist())
-    return tuple(
-        Span(glyphs.pointer, "warn") if column in places else Span(piece, "dim")
-        for column, piece in enumerate(rule)
+    return Text.assemble(
+        *(
+            (glyphs.pointer, "warn") if column in places else (piece, "dim")
+            for column, piece in enumerate(rule)
+        )
     )
 
 
 def _foot(
     horizontal: Scale, look: Look, *, is_point: bool, margin: int, columns: int, glyphs: Glyphs
-) -> tuple[Line, Line]:
+) -> tuple[Text, Text]:
     """The axis line, with pointers to what is flagged, and the labels below it."""
     kind = look.x
     room = columns - margin - 1
@@ -224,10 +226,9 @@ def _foot(
     name = kind if kind != "wall" else "time"
     if free + len(name) + 1 <= len(text):
         text[len(text) - len(name) :] = name
-    axis: Line = (
-        Span(f"{' ' * margin}{glyphs.corner}", "dim"),
-        *_flagged(rule, horizontal, look, glyphs=glyphs),
+    axis = Text.assemble(
+        (f"{' ' * margin}{glyphs.corner}", "dim"), _flagged(rule, horizontal, look, glyphs=glyphs)
     )
-    below: Line = (Span("".join(text), "dim"),)
-    assert width(axis) == width(below) == columns
+    below = Text.assemble(("".join(text), "dim"))
+    assert axis.cell_len == below.cell_len == columns
     return axis, below

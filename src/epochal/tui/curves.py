@@ -28,13 +28,13 @@ class Curves:
         run: RunView,
         metric: Metric,
         *,
-        others: Sequence[tuple[RunView, str]] = (),
+        compared: Sequence[tuple[RunView, str]] = (),
         x: X = "step",
         smoothing: float = 0.0,
     ) -> tuple[list[Curve], X]:
         """What a chart of a metric shows, the foremost first, and what its x axis turned out to be.
 
-        ``others`` are runs to compare with, each with the style of its curve; those that do not
+        ``compared`` are runs to compare with, each with the style of its curve; those that do not
         have the metric on that axis are left out.
         """
         main = _placed(run, metric, x)
@@ -45,7 +45,7 @@ class Curves:
             points = _placed(run, evaluated, x)
             if points.x == main.x:
                 curves.insert(0, _raw(points, evaluated.name, "eval", shape="points"))
-        for other, style in others:
+        for other, style in compared:
             same = None if other is run else _same_metric(other, metric)
             if same is None:
                 continue

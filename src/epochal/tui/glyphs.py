@@ -1,4 +1,4 @@
-"""The characters that pictures are made of: those of Unicode, and those that any terminal has."""
+"""The characters that charts are drawn with: Unicode, or ASCII for terminals without it."""
 
 from __future__ import annotations
 
@@ -7,64 +7,39 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of characters; every one of them takes one column.
+    """One set of characters; each takes one column.
 
-    ``has_braille`` tells whether a cell has 2 by 4 dots, or 1 by 2 of the characters in ``dots``
-    (upper, lower, both), with ``dots_behind`` for what is drawn behind.
+    With ``has_braille`` a cell has 2 by 4 dots. Without, it has 1 by 2, drawn with the characters
+    of ``dots`` (upper, lower, both), and with those of ``dots_behind`` behind another curve.
     """
 
-    has_braille: bool
-    dots: str
-    dots_behind: str
-    levels: str
-    filled: str
-    empty: str
-    progress: str
-    progress_left: str
-    running: str
-    ended: str
-    mark: str
-    nonfinite: str
-    pointer: str
-    up: str
-    down: str
-    level: str
-    rule: str
-    wall: str
-    tick: str
-    corner: str
-    foot: str
-    ellipsis: str
-    legend: str
-    chosen: str
+    has_braille: bool = True
+    dots: str = ""
+    dots_behind: str = ""
+    levels: str = "▁▂▃▄▅▆▇█"
+    filled: str = "█"
+    empty: str = "░"
+    progress: str = "━"
+    progress_left: str = "─"
+    running: str = "●"
+    ended: str = "○"
+    mark: str = "◆"
+    nonfinite: str = "×"
+    pointer: str = "▲"
+    up: str = "↗"
+    down: str = "↘"
+    level: str = "→"
+    rule: str = "─"
+    wall: str = "│"
+    tick: str = "┤"
+    corner: str = "└"
+    foot: str = "┬"
+    ellipsis: str = "…"
+    legend: str = "━"
+    chosen: str = "▸"
 
 
-UNICODE = Glyphs(
-    has_braille=True,
-    dots="",
-    dots_behind="",
-    levels="▁▂▃▄▅▆▇█",
-    filled="█",
-    empty="░",
-    progress="━",
-    progress_left="─",
-    running="●",
-    ended="○",
-    mark="◆",
-    nonfinite="×",
-    pointer="▲",
-    up="↗",
-    down="↘",
-    level="→",
-    rule="─",
-    wall="│",
-    tick="┤",
-    corner="└",
-    foot="┬",
-    ellipsis="…",
-    legend="━",
-    chosen="▸",
-)
+UNICODE = Glyphs()
 ASCII = Glyphs(
     has_braille=False,
     dots="'.:",

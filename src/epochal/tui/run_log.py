@@ -1,6 +1,6 @@
-"""What a run said in words: its log, its text samples, its findings, why its GPUs hold back.
+"""The log of a run: messages, events, evaluations, text samples, findings, GPU throttling.
 
-Read once from the run's entries, and from then on only what was written since.
+It is read once from the run's entries; after that only new records are read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class Finding:
 
 
 class RunLog:
-    """The words of one run, up to the last ``read``."""
+    """The log of one run, up to the last ``read``.
+
+    ``num_lines`` counts the lines ever added; ``generation`` changes when the log is read anew.
+    """
 
     def __init__(self, run: RunView) -> None:
         self._run = run
@@ -75,6 +78,7 @@ class RunLog:
         self.throttles: dict[tuple[int, str], str] = {}
         self._findings: dict[str, Finding] = {}
         self._ranks: dict[str, int] = {}
+        self.num_lines = self.generation = 0
 
     @property
     def findings(self) -> list[Finding]:
@@ -102,6 +106,7 @@ class RunLog:
     def _read_all(self, end: Cursor) -> None:
         for kept in (self.log, self.texts, self.throttles, self._findings):
             kept.clear()
+        self.generation += 1
         for entry in sorted(
             self._run.entries(*LOG_KINDS, rank=None), key=lambda entry: entry.t or 0.0
         ):
@@ -128,6 +133,7 @@ class RunLog:
             self.texts.append(_sample(record))
         elif kind in LOG_KINDS:
             self.log.append(_log_line(record, rank))
+            self.num_lines += 1
             if kind == "finding":
                 self._findings[str(record.get("id"))] = _finding(record)
 

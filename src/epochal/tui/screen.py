@@ -1,328 +1,402 @@
-"""All parts on one screen of any size from 40 by 10: what has no room is left out, never cut."""
+"""The main screen: where each panel is, and what each key does.
+
+The panels draw themselves from ``AppState``. A timer reads what was written since and draws again.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import ClassVar
 
-from epochal.store.answers import RunInfo
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal
+from textual.events import Resize
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer, Input, Tab, Tabs
+
 from epochal.store.process_action import ProcessAction
-from epochal.store.progress import progress_of
-from epochal.tui.app_state import AppState
-from epochal.tui.cells import EMPTY, Line, Span, beside, block, clip, fit, printable, spread, width
-from epochal.tui.control import filter_text
+from epochal.tui import panels
+from epochal.tui.app_state import REFRESH_EVERY_S, AppState
+from epochal.tui.charts import chart_grid, large_chart
 from epochal.tui.glyphs import Glyphs
-from epochal.tui.keys import FILTERS, HELP
-from epochal.tui.machine import gpus_of, hosts_of
-from epochal.tui.panels.charts import chart_grid, large_chart
-from epochal.tui.panels.heading import run_line, tab_line, title
-from epochal.tui.panels.machines import gpu_detail, gpu_lines, host_detail, host_lines
-from epochal.tui.panels.runs import run_list
-from epochal.tui.panels.vital_signs import vital_grid, vital_lines
-from epochal.tui.panels.words import (
-    config_lines,
-    finding_lines,
-    log_lines,
-    log_window,
-    sample_lines,
-    sample_title,
-)
-from epochal.tui.run_log import RunLog
-from epochal.tui.tips import hints, tip
-from epochal.tui.view import View
-from epochal.tui.vitals import vitals_of
+from epochal.tui.help import help_lines
+from epochal.tui.lines import printable
+from epochal.tui.run_list import run_list
+from epochal.tui.view import CHANGES, View
+from epochal.tui.widgets import Help, Line, LogLines, Panel, Question, ScrolledLines, key
 
-_SMALLEST = (40, 10)
-_SIDE_FROM, _TWO_COLUMNS_FROM = 130, 84
+TABS = ("overview", "charts", "system", "log", "text", "config")
+_FAR = 10**9
+_PAGE = 10
 _LEAST_CHART = 7
-_MOST_GPUS = 8
-_FEW_VITALS = 3
-_TIP_FROM = 20
+_RUNS_FROM, _TWO_COLUMNS_FROM, _TIP_FROM = 130, 84, 20
+_CLOCK_EVERY_S = 1.0
 _NO_RUN = "No runs here yet: they appear by themselves as soon as one is started."
+_ZOOM = Binding.Group("zoom", compact=True)
+_SERIES = Binding.Group("series", compact=True)
+_CHOOSE = Binding.Group("choose", compact=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A rectangle of cells."""
+class Overview(Container):
+    """The large chart, the figures and the words; next to each other where there is room."""
 
-    columns: int
-    rows: int
+    def __init__(self, state: AppState, glyphs: Glyphs, chart: Panel) -> None:
+        self._state, self._glyphs = state, glyphs
+        self._chart = chart
+        self._figures = Panel(self._draw_figures, id="figures")
+        self._words = Panel(lambda c, r: panels.words(state, c, r, glyphs), id="words")
+        super().__init__(self._chart, self._figures, self._words, id="overview")
+
+    def on_resize(self, event: Resize) -> None:
+        """Arrange the panels for the new size."""
+        self.redraw()
+
+    def redraw(self) -> None:
+        """Draw with the data of now; the chart gets the rows that the others leave."""
+        columns, rows = self.size
+        is_wide = columns >= _TWO_COLUMNS_FROM
+        self.set_class(is_wide, "-wide")
+        if is_wide:
+            below = min(max(rows // 3, 4), 16, rows - _LEAST_CHART)
+            self.styles.grid_columns = f"1fr {min(max(columns * 2 // 5, 40), 56) + 2}"
+            self.styles.grid_rows = f"1fr {below}"
+            self._figures.styles.height = "100%"
+            self._words.styles.height = "100%"
+        else:
+            figures = len(self._draw_figures(columns, rows))
+            left = rows - _LEAST_CHART - figures
+            self._figures.styles.height = figures
+            self._words.styles.height = left // 2 if left >= 8 else min(max(left, 0), 2)
+        for panel in (self._chart, self._figures, self._words):
+            panel.redraw()
+
+    def _draw_figures(self, columns: int, rows: int) -> Sequence[Text]:
+        if self.has_class("-wide"):
+            return panels.figures(self._state, columns, rows, self._glyphs)
+        rows = self.size.height - _LEAST_CHART
+        return panels.short_figures(self._state, columns, rows, self._glyphs)
 
 
-def compose(state: AppState, view: View, *, columns: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """The whole screen: exactly ``rows`` lines of ``columns`` cells."""
-    if columns < _SMALLEST[0] or rows < _SMALLEST[1]:
-        needed = f"{_SMALLEST[0]}x{_SMALLEST[1]} or more, please"
-        return block([(Span(needed),)], columns=columns, rows=rows)
-    top = [
-        _run_line(state, columns, glyphs),
-        tab_line(view.tab, columns=columns, right=_modes(view)),
-        *_trouble(state),
-        *_tip(state, view, rows),
+class Charts(Panel, can_focus=True):
+    """All charts in a grid, or the chosen one alone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("j", "screen.choose_series(1)", "choose", group=_CHOOSE),
+        key("k", "screen.choose_series(-1)", "choose", group=_CHOOSE),
+        key("enter", "enlarge", "enlarge", key_display="Enter"),
+        key("pagedown", f"screen.choose_series({_PAGE})", show=False),
+        key("pageup", f"screen.choose_series(-{_PAGE})", show=False),
+        key("G", f"screen.choose_series({_FAR})", show=False),
+        key("g", f"screen.choose_series(-{_FAR})", show=False),
     ]
-    bottom = _footer(state, view, columns)
-    size = Size(columns, rows - len(top) - 1)
-    body = _help(size, glyphs) if view.shows_help else _body(state, view, size, glyphs)
-    drawn = block(body, columns=columns, rows=size.rows)
-    return block([*top, *drawn, bottom], columns=columns, rows=rows)
+    is_enlarged = False
+
+    def action_enlarge(self) -> None:
+        """Show the chosen chart alone, or the grid again."""
+        self.is_enlarged = not self.is_enlarged
+        self.redraw()
 
 
-def _run_line(state: AppState, columns: int, glyphs: Glyphs) -> Line:
-    if state.run is None:
-        return (Span("epochal watch", "strong"),)
-    info = state.run.info
-    progress = progress_of(state.run, info, now=time.time())
-    return run_line(info, progress, columns=columns, glyphs=glyphs)
+class WatchScreen(Screen[None], inherit_bindings=False):
+    """The runs of a store; ``view`` is how the person at the keyboard wants charts drawn."""
 
-
-def _trouble(state: AppState) -> list[Line]:
-    """Why a run ended, and what of it could not be read."""
-    if state.run is None:
-        return []
-    info = state.run.info
-    words = [text for text in (info.status.reason, info.problem) if text]
-    return [(Span(printable(" ".join(words)), "bad"),)] if words else []
-
-
-def _tip(state: AppState, view: View, rows: int) -> list[Line]:
-    """What can be done now, where there is room for a line of it."""
-    if state.run is None or rows < _TIP_FROM:
-        return []
-    text = tip(state.run.info, view, state.run_log())
-    return [] if text is None else [(Span("tip ", "key"), Span(printable(text), "dim"))]
-
-
-def _modes(view: View) -> Line:
-    """What about the picture is not as usual."""
-    modes = [
-        (view.is_log, "log"),
-        (view.clips_outliers, "no outliers"),
-        (view.smoothing > 0, f"smooth {view.smoothing:g}"),
-        (not view.zoom.is_whole, f"zoom {1 / view.zoom.share:g}x"),
-        (view.x != "step", f"x {view.x}"),
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        key("question_mark", "help", "keys", key_display="?"),
+        key("h", "help", show=False),
+        key("q,Q", "quit", "quit", key_display="q"),
+        key("slash", "filter", "filter", key_display="/"),
+        key("c", "compare", "compare"),
+        key("C", "compare_none", show=False),
+        key("plus,equals_sign", "change('closer')", "zoom", key_display="+", group=_ZOOM),
+        key("minus", "change('wider')", "zoom", key_display="-", group=_ZOOM),
+        key("0", "change('whole')", show=False),
+        key("s", "change('smoothing')", "smooth"),
+        key("p,space", "pause", "pause", key_display="p"),
+        key("left_square_bracket", "choose_series(-1)", "-", key_display="[", group=_SERIES),
+        key("right_square_bracket", "choose_series(1)", "-", key_display="]", group=_SERIES),
+        key("l", "change('log axis')", "log"),
+        key("o", "change('outliers')", "outliers"),
+        key("x", "change('axis')", "axis"),
+        key("left", "pan(-1)", show=False),
+        key("right", "pan(1)", show=False),
+        key("up", "choose_run(-1)", show=False),
+        key("down", "choose_run(1)", show=False),
+        key("home", f"choose_run(-{_FAR})", show=False),
+        key("end", f"choose_run({_FAR})", show=False),
+        key("r", "runs", show=False),
+        key("tab", "turn(1)", show=False),
+        key("shift+tab", "turn(-1)", show=False),
+        key("escape", "undo", show=False),
+        key("X", "ask('stop')", show=False),
+        key("Z", "ask('suspend')", show=False),
+        key("ctrl+l", "redraw", show=False),
+        *(key(str(n), f"tab('{name}')", show=False) for n, name in enumerate(TABS, 1)),
     ]
-    spans: Line = tuple(Span(f" {text}", "accent") for is_on, text in modes if is_on)
-    return (*spans, Span(" held ", "shout")) if view.is_paused else spans
+    view: reactive[View] = reactive(View, init=False)
 
+    def __init__(self, state: AppState, *, glyphs: Glyphs) -> None:
+        super().__init__(classes="" if glyphs.has_braille else "-ascii")
+        self._state, self._glyphs = state, glyphs
+        self._run_filter = self._filter_before = ""
+        self._shows_runs: bool | None = None  # None: where there is room
+        self._log_lines = LogLines()
+        self._header = Panel(lambda c, r: [panels.header(state, c, glyphs)], id="header")
+        self._modes, self._trouble, self._tip = Line(id="modes"), Line(id="trouble"), Line(id="tip")
+        self._runs = Panel(self._draw_runs, id="runs")
+        self._charts = Charts(self._draw_charts, id="charts")
+        self._contents: dict[str, Overview | Panel | ScrolledLines] = {
+            "overview": Overview(state, glyphs, Panel(self._draw_large_chart, id="chart")),
+            "charts": self._charts,
+            "system": ScrolledLines(lambda c: panels.system(state, c, glyphs), id="system"),
+            "log": ScrolledLines(self._draw_log, id="log", follows_end=True),
+            "text": ScrolledLines(lambda c: panels.samples(state, c, glyphs), id="text"),
+            "config": ScrolledLines(lambda c: panels.config(state, c, glyphs), id="config"),
+        }
+        self._switcher = ContentSwitcher(*self._contents.values(), initial=TABS[0], id="contents")
+        self._tabs = Tabs(*(Tab(f"{n} {name}", id=name) for n, name in enumerate(TABS, 1)))
+        self._tabs.can_focus = False
+        self._filter_name, self._filter_problem = Line(id="filter-name"), Line(id="filter-problem")
+        self._filter = Input(id="filter", compact=True, select_on_focus=False)
+        self._place = Line(id="place")
 
-def _footer(state: AppState, view: View, columns: int) -> Line:
-    if view.typing is not None:
-        text = filter_text(view, view.typing)
-        start = Span(f"filter {view.typing.what}: ", "key")
-        note = Span(f"  {state.problem}", "bad") if state.problem else Span("")
-        return clip((start, Span(text), Span(" ", "chosen"), note), columns)
-    if view.asking is not None and state.run is not None:
-        return clip(_question(state.run.info, view.asking), columns)
-    if state.notice:
-        return clip((Span(state.notice, "accent"),), columns)
-    if state.problem:
-        return clip((Span(state.problem, "bad"),), columns)
-    place = f"run {state.place + 1} of {len(state.runs):,}" if len(state.runs) > 1 else ""
-    spans: Line = ()
-    for hint in hints(view).split("  "):
-        *keys, meaning = hint.split(" ")
-        more = (Span(" ".join(keys), "key"), Span(f" {meaning}  ", "dim"))
-        if width((*spans, *more)) + len(place) < columns:
-            spans += more
-    return spread(spans, (Span(place, "dim"),), columns)
+    def compose(self) -> ComposeResult:
+        """The header lines, the runs beside the tab's contents, the filter, the keys."""
+        yield self._header
+        yield Horizontal(self._tabs, self._modes, id="tab-line")
+        yield self._trouble
+        yield self._tip
+        yield Horizontal(self._runs, self._switcher, id="body")
+        filter_line = (self._filter_name, self._filter, self._filter_problem)
+        yield Horizontal(*filter_line, id="filter-line")
+        footer = Footer(compact=True, show_command_palette=False)
+        yield Horizontal(footer, self._place, id="bottom")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """While a filter is typed, keys are its letters; Esc still ends it."""
+        return self.focused is not self._filter or action == "undo"
 
-def _question(info: RunInfo, wish: ProcessAction) -> Line:
-    name = printable(f"{info.project}/{info.name}")
-    verb = {"stop": "Stop", "suspend": "Suspend", "continue": "Continue"}.get(wish, wish)
-    return (
-        Span(f"{verb} {name}?", "shout"),
-        Span("  y", "key"),
-        Span(" yes  "),
-        Span("any other key", "key"),
-        Span(" no"),
-    )
+    def on_mount(self) -> None:
+        """Start to read what is written from now on."""
+        self.set_interval(REFRESH_EVERY_S, self._read_news)
+        self.set_interval(_CLOCK_EVERY_S, self._draw_clock)
 
+    def on_resize(self, event: Resize) -> None:
+        """Show the list of runs where there is room for it."""
+        self._draw()
 
-def _body(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
-    side = min(max(size.columns // 6, 26), 36)
-    has_room = size.columns >= _SIDE_FROM
-    shows = has_room if view.shows_runs is None else view.shows_runs
-    if shows and not has_room:
+    @property
+    def _tab(self) -> str:
+        return self._switcher.current or TABS[0]
+
+    def _read_news(self) -> None:
+        if self.view.is_paused:
+            return
+        started = time.monotonic()
+        if self._state.refresh() or self._state.is_behind:
+            self._draw()
+            self.call_after_refresh(lambda: self._state.drew(time.monotonic() - started))
+
+    def _draw_clock(self) -> None:
+        """Draw what changes without records: the elapsed time, the time left, the state."""
+        if not self.view.is_paused and self._state.is_going:
+            self._draw_header()
+
+    def watch_view(self) -> None:
+        """Draw the charts as they are wanted from now on."""
+        self._draw()
+
+    def _draw(self) -> None:
+        """Draw everything that is on the screen."""
+        self._draw_header()
+        state, has_room = self._state, self.size.width >= _RUNS_FROM
+        self._runs.display = has_room if self._shows_runs is None else self._shows_runs
+        self._runs.set_class(has_room, "-beside")
+        self._runs.redraw()
+        self._switcher.display = has_room or not self._runs.display
+        self._contents[self._tab].redraw()
+        place = f"run {state.place + 1} of {len(state.runs):,}" if len(state.runs) > 1 else ""
+        self._place.show(Text.assemble((place, "dim")))
+
+    def _draw_header(self) -> None:
+        view = self.view
+        self._header.redraw()
+        self._trouble.show(panels.trouble(self._state))
+        tip = panels.advice(self._state, is_paused=view.is_paused)
+        self._tip.show(tip if self.size.height >= _TIP_FROM else Text())
+        modes = [(f" {mode}", "shout" if mode == "held" else "accent") for mode in view.modes]
+        self._modes.show(Text.assemble(*modes))
+
+    def _draw_runs(self, columns: int, rows: int) -> Sequence[Text]:
         return run_list(
-            state, columns=size.columns, rows=size.rows, glyphs=glyphs, filtered=view.run_filter
+            self._state, columns=columns, rows=rows, glyphs=self._glyphs, filtered=self._run_filter
         )
-    if not shows:
-        return _tab(state, view, size, glyphs)
-    listed = run_list(state, columns=side, rows=size.rows, glyphs=glyphs, filtered=view.run_filter)
-    inner = Size(size.columns - side - 3, size.rows)
-    return beside(
-        block(listed, columns=side, rows=size.rows),
-        block(_tab(state, view, inner, glyphs), columns=inner.columns, rows=inner.rows),
-        between=Span(f" {glyphs.wall} ", "dim"),
-    )
 
+    def _draw_log(self, columns: int) -> Sequence[Text]:
+        return self._log_lines.draw(self._state.run_log(), columns)
 
-def _tab(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
-    run_log = state.run_log()
-    if state.run is None or run_log is None:
-        return [EMPTY, (Span(_NO_RUN, "dim"),)]
-    if view.tab == "overview":
-        if size.columns >= _TWO_COLUMNS_FROM:
-            return _wide_overview(state, view, run_log, size, glyphs)
-        return _narrow_overview(state, view, run_log, size, glyphs)
-    if view.tab == "charts":
-        return _charts(state, view, size, glyphs)
-    if view.tab == "system":
-        return _scrolled(state, view, _system(state, run_log, size, glyphs), size)
-    if view.tab == "log":
-        lines, state.scroll_end = log_window(
-            list(run_log.log), columns=size.columns, rows=size.rows, scroll=view.scroll
+    def _draw_large_chart(self, columns: int, rows: int) -> Sequence[Text]:
+        if self._state.run is None:
+            return [Text(), Text.assemble((_NO_RUN, "dim"))]
+        return large_chart(self._state, self.view, columns=columns, rows=rows, glyphs=self._glyphs)
+
+    def _draw_charts(self, columns: int, rows: int) -> Sequence[Text]:
+        draw = large_chart if self._charts.is_enlarged else chart_grid
+        return draw(self._state, self.view, columns=columns, rows=rows, glyphs=self._glyphs)
+
+    def action_quit(self) -> None:
+        """Leave; the runs go on."""
+        self.app.exit()
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.app.push_screen(Help(lambda c, r: help_lines(c, r, glyphs=self._glyphs)))
+
+    def action_tab(self, name: str) -> None:
+        """Open a tab."""
+        self._charts.is_enlarged = False
+        self._tabs.active = self._switcher.current = name
+        self._focus_contents()
+        self._draw()
+
+    def action_turn(self, by: int) -> None:
+        """Open the next or the previous tab."""
+        self.action_tab(TABS[(TABS.index(self._tab) + by) % len(TABS)])
+
+    def _focus_contents(self) -> None:
+        """Give the keys to the contents of the tab, where they have keys of their own."""
+        contents = self._contents[self._tab]
+        self.set_focus(contents if contents.can_focus else None)
+
+    def action_runs(self) -> None:
+        """Show the list of runs, hide it, or show it where there is room."""
+        self._shows_runs = {None: True, True: False, False: None}[self._shows_runs]
+        self._draw()
+
+    def action_choose_run(self, by: int) -> None:
+        """Choose another run of the list."""
+        self._state.choose(self._state.place + by)
+        self._draw()
+
+    def action_compare(self) -> None:
+        """Draw the chosen run behind others, or no longer."""
+        self._state.compare()
+        self._draw()
+
+    def action_compare_none(self) -> None:
+        """Draw no run behind others."""
+        self._state.compared = []
+        self._draw()
+
+    def action_change(self, what: str) -> None:
+        """Change how charts are drawn."""
+        self.view = CHANGES[what](self.view)
+
+    def action_pan(self, direction: int) -> None:
+        """Move the zoomed range to the left or the right."""
+        extent = self._state.extent(self.view)
+        self.view = replace(self.view, zoom=self.view.zoom.moved(direction, extent))
+
+    def action_choose_series(self, by: int) -> None:
+        """Choose another series for the large chart."""
+        metrics = self._state.metrics(self.view.metric_filter if self._tab == "charts" else "")
+        chosen = self._state.metric(self.view.metric)
+        if metrics and chosen is not None:
+            at = metrics.index(chosen) if chosen in metrics else -by
+            name = metrics[max(0, min(at + by, len(metrics) - 1))].name
+            self.view = replace(self.view, metric=name)
+
+    def action_pause(self) -> None:
+        """Hold the picture, or catch up."""
+        if self.view.is_paused:
+            self._state.refresh()
+        self.view = replace(self.view, is_paused=not self.view.is_paused)
+
+    def action_redraw(self) -> None:
+        """Draw everything anew, whatever another program has put on the screen."""
+        self.app.refresh(layout=True)
+
+    def action_undo(self) -> None:
+        """Undo one thing, the nearest first."""
+        if self.focused is self._filter:
+            self._apply_filter(self._filter_before)
+            self._close_filter()
+        elif self._charts.is_enlarged:
+            self._charts.action_enlarge()
+        elif self._tab == "charts" and self.view.metric_filter:
+            self.view = replace(self.view, metric_filter="")
+        elif self._run_filter:
+            self._filter_runs("")
+        elif self._shows_runs:
+            self._shows_runs = None
+            self._draw()
+        else:
+            self.action_change("whole")
+
+    @property
+    def _filters_series(self) -> bool:
+        return self._tab == "charts" and not self._charts.is_enlarged
+
+    def action_filter(self) -> None:
+        """Open the line for the filter; it is applied letter by letter."""
+        what = "series" if self._filters_series else "runs"
+        self._filter_before = self.view.metric_filter if self._filters_series else self._run_filter
+        self._filter_name.show(Text.assemble((f"filter {what}: ", "key")))
+        with self._filter.prevent(Input.Changed):
+            self._filter.value = self._filter_before
+        self.add_class("-filtering")
+        self.set_focus(self._filter)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Apply what is typed so far."""
+        self._apply_filter(event.value)
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter."""
+        self._close_filter()
+
+    def _apply_filter(self, text: str) -> None:
+        if self._filters_series:
+            self._state.check_pattern(text)
+            self.view = replace(self.view, metric_filter=text, metric=None)
+        else:
+            self._filter_runs(text)
+        self._filter_problem.show(Text.assemble((printable(self._state.problem), "bad")))
+
+    def _filter_runs(self, text: str) -> None:
+        self._run_filter = text
+        self._state.filter(text)
+        self._draw()
+
+    def _close_filter(self) -> None:
+        self.remove_class("-filtering")
+        self._focus_contents()
+
+    def action_ask(self, action: ProcessAction) -> None:
+        """Ask before a run is stopped, suspended or continued."""
+        run = self._state.run
+        if run is None or not self._state.is_going:
+            return
+        again = "X" if action == "stop" else "Z"
+        action = "continue" if action == "suspend" and self._state.is_suspended else action
+        question = Text.assemble(
+            (
+                f"{action.capitalize()} {printable(run.info.project)}/{printable(run.info.name)}?",
+                "shout",
+            ),
+            ("  y", "key"),
+            " yes  ",
+            ("any other key", "key"),
+            " no",
         )
-        return lines
-    if view.tab == "text":
-        return _scrolled(state, view, _texts(run_log, size, glyphs), size)
-    run = state.run
-    lines = config_lines(run.config, run.facts, run.info, columns=size.columns)
-    return _scrolled(state, view, lines, size)
 
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self.notify(self._state.signal(action), markup=False)
 
-def _charts(state: AppState, view: View, size: Size, glyphs: Glyphs) -> list[Line]:
-    columns, rows = size.columns, size.rows
-    if view.is_enlarged:
-        metric = state.metric(view.metric)
-        return large_chart(state, view, metric, columns=columns, rows=rows, glyphs=glyphs)
-    return chart_grid(state, view, columns=columns, rows=rows, glyphs=glyphs)
-
-
-def _wide_overview(
-    state: AppState, view: View, run_log: RunLog, size: Size, glyphs: Glyphs
-) -> list[Line]:
-    """The chart, findings and log on the left; figures, machine and sample on the right."""
-    right = Size(min(max(size.columns * 2 // 5, 40), 56), size.rows)
-    left = Size(size.columns - right.columns - 3, size.rows)
-    below = min(max(size.rows // 3, 4), 16)
-    drawn = large_chart(
-        state,
-        view,
-        state.metric(view.metric),
-        columns=left.columns,
-        rows=max(left.rows - below, _LEAST_CHART),
-        glyphs=glyphs,
-    )
-    words = _words(run_log, Size(left.columns, left.rows - len(drawn)), glyphs)
-    figures = _figures(state, run_log, right, glyphs)
-    return beside(
-        block([*drawn, *words], columns=left.columns, rows=size.rows),
-        block(figures, columns=right.columns, rows=size.rows),
-        between=Span(f" {glyphs.wall} ", "dim"),
-    )
-
-
-def _figures(state: AppState, run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
-    assert state.run is not None
-    columns = size.columns
-    lines = [title("Vital signs", columns, glyphs=glyphs)]
-    lines += vital_lines(vitals_of(state.run), columns=columns, glyphs=glyphs)
-    machine = _machine(state, run_log, columns, glyphs)
-    if machine:
-        lines += [EMPTY, title("Machine", columns, glyphs=glyphs), *machine]
-    if run_log.texts and size.rows - len(lines) >= 4:
-        sample = run_log.texts[-1]
-        heading = title("Sample", columns, glyphs=glyphs, remark=sample_title(sample))
-        lines += [EMPTY, heading, *sample_lines(sample, columns=columns)]
-    return lines
-
-
-def _machine(state: AppState, run_log: RunLog, columns: int, glyphs: Glyphs) -> list[Line]:
-    assert state.run is not None
-    gpus = gpus_of(state.run, run_log.throttles)
-    lines = gpu_lines(gpus[:_MOST_GPUS], columns=columns, glyphs=glyphs)
-    if len(gpus) > _MOST_GPUS:
-        lines.append((Span(f"and {len(gpus) - _MOST_GPUS} more: see 3 system", "dim"),))
-    return lines + host_lines(hosts_of(state.run)[:2], columns=columns, glyphs=glyphs)
-
-
-def _words(run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
-    """Findings and the end of the log, in the rows there are."""
-    lines: list[Line] = []
-    findings = run_log.findings
-    if findings and size.rows >= 2:
-        num_open = sum(found.is_open for found in findings)
-        remark = f"{num_open} open" if num_open else "all ended"
-        lines.append(title("Findings", size.columns, glyphs=glyphs, remark=remark))
-        rows = max(1, size.rows // 2 - 1)
-        lines += finding_lines(findings, columns=size.columns, rows=rows, glyphs=glyphs)
-    rest = size.rows - len(lines) - 1
-    if rest >= 1 and run_log.log:
-        lines.append(title("Log", size.columns, glyphs=glyphs))
-        log = list(run_log.log)
-        lines += log_lines(log, columns=size.columns, rows=rest)
-    return lines
-
-
-def _narrow_overview(
-    state: AppState, view: View, run_log: RunLog, size: Size, glyphs: Glyphs
-) -> list[Line]:
-    """Everything below each other; the chart gets what the figures leave."""
-    assert state.run is not None
-    columns = size.columns
-    vitals = vitals_of(state.run)
-    is_tall = size.rows >= _LEAST_CHART + len(vitals) + 12
-    draw = vital_lines if is_tall or len(vitals) <= _FEW_VITALS else vital_grid
-    figures = draw(vitals, columns=columns, glyphs=glyphs)
-    machine = _machine(state, run_log, columns, glyphs)
-    left = size.rows - _LEAST_CHART - len(figures)
-    machine = machine[: max(left - 1, 0)]
-    left -= len(machine)
-    words: list[Line] = []
-    if left >= 8:
-        words = _words(run_log, Size(columns, left // 2), glyphs)
-    elif left >= 1:
-        words = finding_lines(run_log.findings, columns=columns, rows=1, glyphs=glyphs)
-        words += log_lines(list(run_log.log), columns=columns, rows=min(left, 2) - len(words))
-    rows = size.rows - len(figures) - len(machine) - len(words)
-    metric = state.metric(view.metric)
-    drawn = large_chart(state, view, metric, columns=columns, rows=rows, glyphs=glyphs)
-    return [*drawn, *figures, *machine, *words]
-
-
-def _system(state: AppState, run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
-    assert state.run is not None
-    parts = [
-        gpu_detail(gpu, columns=size.columns, glyphs=glyphs)
-        for gpu in gpus_of(state.run, run_log.throttles)
-    ]
-    parts += [
-        host_detail(host, columns=size.columns, glyphs=glyphs) for host in hosts_of(state.run)
-    ]
-    if not parts:
-        return [(Span("This run measured no machine.", "dim"),)]
-    return [line for part in parts for line in (*part, EMPTY)]
-
-
-def _texts(run_log: RunLog, size: Size, glyphs: Glyphs) -> list[Line]:
-    """The samples, the newest first."""
-    lines: list[Line] = []
-    for sample in reversed(run_log.texts):
-        lines.append(title(sample_title(sample), size.columns, glyphs=glyphs))
-        lines += [*sample_lines(sample, columns=size.columns), EMPTY]
-    return lines or [(Span("This run logged no text.", "dim"),)]
-
-
-def _scrolled(state: AppState, view: View, lines: Sequence[Line], size: Size) -> list[Line]:
-    state.scroll_end = max(len(lines) - size.rows, 0)
-    first = min(view.scroll, state.scroll_end)
-    return list(lines[first : first + size.rows])
-
-
-def _help(size: Size, glyphs: Glyphs) -> list[Line]:
-    lines: list[Line] = []
-    keys = max(len(one) for _, one, _ in HELP)
-    has_titles = size.rows >= len(HELP) + 6
-    part = ""
-    for name, key, meaning in HELP:
-        if has_titles and name != part:
-            lines += [EMPTY] if part else []
-            lines.append(title(name, size.columns, glyphs=glyphs))
-            part = name
-        lines.append(fit((Span(f"{key:<{keys}}  ", "key"), Span(meaning)), size.columns))
-    if len(lines) + len(FILTERS) < size.rows:
-        lines += [EMPTY, *((Span(text, "dim"),) for text in FILTERS)]
-    return lines
+        self.app.push_screen(Question(question, again=again), answered)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 
-from epochal.tui.cells import Line, Span
 from epochal.tui.glyphs import Glyphs
 
 RECENT = 240
@@ -44,18 +44,20 @@ def sparkline(values: NDArray[np.float64], columns: int, *, glyphs: Glyphs) -> s
     return "".join(text)
 
 
-def meter(share: float, columns: int, *, glyphs: Glyphs, warns: bool = False) -> Line:
+def meter(share: float, columns: int, *, glyphs: Glyphs, warns: bool = False) -> Text:
     """How full something is, from 0 to 1; with ``warns`` it turns yellow, then red towards 1."""
     share = min(max(share, 0.0), 1.0)
     filled = round(share * columns)
     style = "accent"
     if warns and share >= _HIGH_FROM:
         style = "bad" if share >= _FULL_FROM else "warn"
-    return (Span(glyphs.filled * filled, style), Span(glyphs.empty * (columns - filled), "dim"))
+    return Text.assemble(
+        (glyphs.filled * filled, style), (glyphs.empty * (columns - filled), "dim")
+    )
 
 
-def progress_bar(share: float, columns: int, *, glyphs: Glyphs, style: str = "accent") -> Line:
+def progress_bar(share: float, columns: int, *, glyphs: Glyphs, style: str = "accent") -> Text:
     """How much of a run is done, from 0 to 1."""
     filled = round(min(max(share, 0.0), 1.0) * columns)
-    rest = columns - filled
-    return (Span(glyphs.progress * filled, style), Span(glyphs.progress_left * rest, "dim"))
+    rest = glyphs.progress_left * (columns - filled)
+    return Text.assemble((glyphs.progress * filled, style), (rest, "dim"))

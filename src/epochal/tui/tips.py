@@ -1,40 +1,22 @@
-"""What to press or to type next: for the tab that is open, and for how the run stands."""
+"""What to do next, for the state of the run."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from epochal.settings import read_setting
 from epochal.store.answers import RunInfo
 from epochal.tui.run_log import RunLog
-from epochal.tui.view import Tab, View
 
-_ALWAYS = "? keys  q quit"
-_HINTS: Mapping[Tab, str] = {
-    "overview": "/ filter  c compare  + - zoom  s smooth  p pause  [ ] series  l log",
-    "charts": "/ filter  j k choose  Enter enlarge  s smooth  + - zoom  x axis",
-    "system": "j k scroll  g G ends  p pause  / filter",
-    "log": "j k scroll  g G ends  p pause  / filter",
-    "text": "j k scroll  g G ends  p pause  / filter",
-    "config": "j k scroll  g G ends  / filter  c compare",
-}
-_ENLARGED = "Esc back  [ ] series  s smooth  + - zoom  l log  o outliers  x axis"
 _ENDED_EARLY = ("failed", "crashed", "interrupted", "terminated")
 
 
-def hints(view: View) -> str:
-    """Keys that make sense where one is, two blanks between them."""
-    here = _ENLARGED if view.is_enlarged else _HINTS[view.tab]
-    return f"{_ALWAYS}  {here}"
-
-
-def tip(info: RunInfo, view: View, run_log: RunLog | None) -> str | None:
+def tip(info: RunInfo, run_log: RunLog | None, *, is_paused: bool = False) -> str | None:
     """One sentence about what can be done now; None when there is nothing to be done."""
     name = _named(info)
-    if view.is_paused:
+    if is_paused:
         return "the picture is held, the run goes on: p shows what has come since"
     if info.status.state in _ENDED_EARLY and info.tracker is None:
         return f"epochal resume {name}  prints the command that goes on with it"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.text import Text
 
 from epochal.format import format_count, format_duration
 from epochal.series.overfit import gap_grade, gap_percent
 from epochal.series.window import LossTrend
 from epochal.store.answers import Metric, Series
 from epochal.store.store import RunView
+from epochal.tui.glyphs import Glyphs
+from epochal.tui.lines import clip_text, fit
 from epochal.tui.scale import short_number
+from epochal.tui.spark import sparkline
 
 _LOOKED_BACK = 150
 _LEAST_FOR_A_TREND = 3
@@ -22,6 +26,8 @@ _SOL = "train/sol"
 _DURATION = "train/duration_ms"
 _MACHINE = ("gpu/", "system/", "memory/", "resources/", "abs_max/")
 _MOST_OTHERS = 8
+_LABEL, _FIGURE = 9, 9
+_LONGEST_SPARK, _SHORTEST_SPARK = 40, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +57,19 @@ def vitals_of(run: RunView) -> list[Vital]:
         shown = {metric.name for metric in roles.values()}
         found += _others(run, shown)
     return found
+
+
+def vital_lines(vitals: Sequence[Vital], *, columns: int, glyphs: Glyphs) -> list[Text]:
+    """One line for each: the figure, its direction, its recent values, a remark."""
+    longest = max((len(vital.label) for vital in vitals), default=0)
+    label = max(min(longest, columns // 3), min(_LABEL, longest))
+    return [_vital_line(vital, label, columns=columns, glyphs=glyphs) for vital in vitals]
+
+
+def vital_grid(vitals: Sequence[Vital], *, columns: int, glyphs: Glyphs) -> list[Text]:
+    """Two next to each other, for little room; remarks where the recent values would be."""
+    cells = vital_lines(vitals, columns=(columns - 2) // 2, glyphs=glyphs)
+    return [Text("  ").join(cells[at : at + 2]) for at in range(0, len(cells), 2)]
 
 
 def overfit_gap(train: Series, evaluated: Series) -> float | None:
@@ -105,6 +124,23 @@ def _others(run: RunView, shown: set[str]) -> list[Vital]:
     return [
         _figure(m.name, s, remark=_best(s)) for m in names[:_MOST_OTHERS] if (s := _series(run, m))
     ]
+
+
+def _vital_line(vital: Vital, label: int, *, columns: int, glyphs: Glyphs) -> Text:
+    arrow = {-1: glyphs.down, 0: glyphs.level, 1: glyphs.up}.get(vital.trend or 0, " ")
+    style = "dim" if not vital.trend else "good" if vital.trend_is_good else "bad"
+    line = Text.assemble(
+        (f"{clip_text(vital.label, label):<{label}} ", "dim"),
+        (f"{arrow if vital.trend is not None else ' '} ", style),
+        (f"{vital.text:<{_FIGURE}} ", vital.style),
+    )
+    room = columns - line.cell_len
+    remark = next((one for one in (vital.remark, vital.brief) if len(one) <= room), "")
+    spark = min(room - len(remark) - (1 if remark else 0), _LONGEST_SPARK)
+    if spark >= _SHORTEST_SPARK:
+        drawn = sparkline(vital.values, spark, glyphs=glyphs)
+        line.append(f"{drawn:<{spark}}", "accent").append(" " if remark else "")
+    return fit(line.append(remark, vital.remark_style), columns)
 
 
 def _figure(

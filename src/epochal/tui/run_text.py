@@ -1,4 +1,4 @@
-"""What runs said: findings, the log, text samples, what they were configured with."""
+"""The texts of a run as lines: findings, log, samples, configuration."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from rich.text import Text
+
 from epochal.format import format_number
 from epochal.store.answers import RunInfo
-from epochal.tui.cells import Line, Span, clip, printable, spread, wrap
 from epochal.tui.glyphs import Glyphs
+from epochal.tui.lines import clip, printable, spread, wrap
 from epochal.tui.run_log import Finding, LogLine, Sample
 
 _FACTS = ("id", "folder", "host", "command", "python", "git", "tags", "notes", "problem")
@@ -18,46 +20,29 @@ _LONGEST_KEY = 32
 
 def finding_lines(
     findings: Sequence[Finding], *, columns: int, rows: int, glyphs: Glyphs
-) -> list[Line]:
+) -> list[Text]:
     """The gravest findings, with their advice where there is room for all of it."""
     whole = [line for found in findings for line in _whole_finding(found, columns, glyphs=glyphs)]
     if len(whole) <= rows:
         return whole
-    short: list[Line] = [
-        (Span(f"{_finding_mark(found, glyphs)} {printable(found.sentence)}", found.style),)
+    short = [
+        Text.assemble((f"{_mark(found, glyphs)} {printable(found.sentence)}", found.style))
         for found in findings[:rows]
     ]
     left_out = len(findings) - len(short)
     if short and left_out:
-        short[-1] = spread(short[-1], (Span(f" +{left_out} more", "dim"),), columns)
+        short[-1] = spread(short[-1], Text.assemble((f" +{left_out} more", "dim")), columns)
     return [clip(one, columns) for one in short]
 
 
-def log_lines(log: Sequence[LogLine], *, columns: int, rows: int) -> list[Line]:
+def log_lines(log: Sequence[LogLine], *, columns: int, rows: int) -> list[Text]:
     """The newest lines of the log, each cut to one."""
     return [_short_line(entry, columns) for entry in log[-rows:]] if rows > 0 else []
 
 
-def log_window(
-    log: Sequence[LogLine], *, columns: int, rows: int, scroll: int = 0
-) -> tuple[list[Line], int | None]:
-    """The log wrapped, ``scroll`` lines above its end, and how far one can scroll.
-
-    That is None while the first line has not been reached: the log is wrapped no further.
-    """
-    lines: list[Line] = []
-    for entry in reversed(log):
-        lines.extend(reversed(_wrapped_line(entry, columns)))
-        if len(lines) > rows + scroll:
-            return list(reversed(lines[scroll : scroll + rows])), None
-    end = max(len(lines) - rows, 0)
-    first = min(scroll, end)
-    return list(reversed(lines[first : first + rows])), end
-
-
-def sample_lines(sample: Sample, *, columns: int) -> list[Line]:
+def sample_lines(sample: Sample, *, columns: int) -> list[Text]:
     """A text sample, wrapped."""
-    return [(Span(text),) for text in wrap(sample.text.rstrip(), columns)]
+    return [Text(text) for text in wrap(sample.text.rstrip(), columns)]
 
 
 def sample_title(sample: Sample) -> str:
@@ -68,7 +53,7 @@ def sample_title(sample: Sample) -> str:
 
 def config_lines(
     config: Mapping[str, Any], facts: Mapping[str, Any], info: RunInfo, *, columns: int
-) -> list[Line]:
+) -> list[Text]:
     """How a run was configured and started, one value on a line."""
     said = {**facts, "folder": info.folder, "tags": ", ".join(info.tags), "notes": info.notes}
     said["problem"] = info.problem
@@ -78,41 +63,42 @@ def config_lines(
         *((name, _value(said[name])) for name in _FACTS if said.get(name)),
     ]
     longest = min(max((len(key) for key, _ in pairs), default=0), _LONGEST_KEY)
-    lines: list[Line] = []
+    lines = []
     for key, value in pairs:
         wrapped = wrap(value, max(columns - longest - 2, 10))
-        lines.append((Span(f"{printable(key):<{longest}}  ", "dim"), Span(wrapped[0])))
-        lines += [(Span(" " * (longest + 2)), Span(more)) for more in wrapped[1:]]
+        lines.append(Text.assemble((f"{printable(key):<{longest}}  ", "dim"), wrapped[0]))
+        lines += [Text(" " * (longest + 2) + more) for more in wrapped[1:]]
     return lines
 
 
-def _whole_finding(found: Finding, columns: int, *, glyphs: Glyphs) -> Iterator[Line]:
+def _whole_finding(found: Finding, columns: int, *, glyphs: Glyphs) -> Iterator[Text]:
     first, *more = wrap(found.sentence, columns - 2)
-    yield (Span(f"{_finding_mark(found, glyphs)} {first}", found.style),)
+    yield Text.assemble((f"{_mark(found, glyphs)} {first}", found.style))
     for text in more:
-        yield (Span(f"  {text}", found.style),)
+        yield Text.assemble((f"  {text}", found.style))
     if found.is_open and found.advice:
         for text in wrap(found.advice, columns - 2):
-            yield (Span(f"  {text}", "dim"),)
+            yield Text.assemble((f"  {text}", "dim"))
 
 
-def _finding_mark(found: Finding, glyphs: Glyphs) -> str:
+def _mark(found: Finding, glyphs: Glyphs) -> str:
     return glyphs.pointer if found.is_open else glyphs.ended
 
 
-def _short_line(entry: LogLine, columns: int) -> Line:
-    words = printable(" ".join(entry.text.split()))
-    return clip((Span(_said_by(entry), "dim"), Span(words, entry.style)), columns)
-
-
-def _wrapped_line(entry: LogLine, columns: int) -> list[Line]:
+def wrapped_entry(entry: LogLine, columns: int) -> list[Text]:
+    """One entry of the log in as many lines as it takes."""
     start = _said_by(entry)
     first, *more = wrap(entry.text, max(columns - len(start), 8))
-    indent = Span(" " * len(start))
+    indent = " " * len(start)
     return [
-        (Span(start, "dim"), Span(first, entry.style)),
-        *((indent, Span(text, entry.style)) for text in more),
+        Text.assemble((start, "dim"), (first, entry.style)),
+        *(Text.assemble(indent, (text, entry.style)) for text in more),
     ]
+
+
+def _short_line(entry: LogLine, columns: int) -> Text:
+    words = printable(" ".join(entry.text.split()))
+    return clip(Text.assemble((_said_by(entry), "dim"), (words, entry.style)), columns)
 
 
 def _said_by(entry: LogLine) -> str:

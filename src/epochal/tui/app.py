@@ -1,0 +1,59 @@
+"""``epochal watch`` as a Textual app; Textual owns the terminal, the layout and the keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from epochal.tui.app_state import AppState
+from epochal.tui.glyphs import Glyphs
+from epochal.tui.screen import WatchScreen
+from epochal.tui.styles import THEME
+
+_CHECK_TERMINAL_EVERY_S = 2.0
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+class WatchApp(App[None]):
+    """Shows the runs of a store until ``q``, Ctrl-C or a signal."""
+
+    CSS_PATH = "watch.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "suspend_process", show=False),
+        Binding("ctrl+c", "interrupt", show=False, priority=True),
+    ]
+
+    def __init__(self, state: AppState, *, glyphs: Glyphs) -> None:
+        super().__init__(ansi_color=True)
+        self.theme = "ansi-dark"
+        self.console.push_theme(THEME)
+        self._state, self._glyphs = state, glyphs
+
+    def get_default_screen(self) -> Screen[None]:
+        """The main screen."""
+        return WatchScreen(self._state, glyphs=self._glyphs)
+
+    def on_mount(self) -> None:
+        """Give the terminal back on signals that end the process."""
+        for number in _ENDING:
+            asyncio.get_running_loop().add_signal_handler(number, self._end, number)
+        self.set_interval(_CHECK_TERMINAL_EVERY_S, self._check_terminal)
+
+    def action_interrupt(self) -> None:
+        """End as Ctrl-C ends a program."""
+        self._end(signal.SIGINT)
+
+    def _check_terminal(self) -> None:
+        """End when the terminal has gone and no signal said so."""
+        if not self.is_headless and not os.isatty(0):
+            self._end(signal.SIGHUP)
+
+    def _end(self, number: int) -> None:
+        self.exit(return_code=128 + number)

@@ -1,0 +1,86 @@
+"""The app without a terminal: keys in, the text on the screen out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from textual.pilot import Pilot
+
+from epochal.tui.app import WatchApp
+from epochal.tui.app_state import REFRESH_EVERY_S, AppState
+from epochal.tui.glyphs import UNICODE, Glyphs
+from epochal.tui.screen import WatchScreen
+from epochal.tui.view import View
+
+
+class Screen:
+    """A running app and its screen."""
+
+    def __init__(self, app: WatchApp, pilot: Pilot[None], loop: asyncio.AbstractEventLoop) -> None:
+        self.app = app
+        self._pilot = pilot
+        self._loop = loop
+
+    @property
+    def text(self) -> str:
+        width, height = self.app.size
+        strips = self.app.screen._compositor.render_strips()
+        assert [strip.cell_length for strip in strips] == [width] * height
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def view(self) -> View:
+        main = self.app.screen_stack[0]
+        assert isinstance(main, WatchScreen)
+        return main.view
+
+    def press(self, *keys: str) -> Screen:
+        self._loop.run_until_complete(self._pilot.press(*keys))
+        # The footer is composed anew after the focus has moved: one more round of messages.
+        self._loop.run_until_complete(self._pilot.pause())
+        return self
+
+    def resize(self, columns: int, rows: int) -> Screen:
+        self._loop.run_until_complete(self._pilot.resize_terminal(columns, rows))
+        return self.press()
+
+    def wait_for_news(self) -> Screen:
+        self._loop.run_until_complete(self._pilot.pause(2 * REFRESH_EVERY_S))
+        return self.press()
+
+
+@contextmanager
+def watching(
+    state: AppState, *, size: str = "100x30", glyphs: Glyphs = UNICODE
+) -> Iterator[Screen]:
+    """An app of this size, until the end of the block."""
+    columns, rows = map(int, size.split("x"))
+    app = WatchApp(state, glyphs=glyphs)
+    loop = asyncio.new_event_loop()
+    started, ended = loop.create_future(), loop.create_future()
+
+    async def run() -> None:
+        async with app.run_test(size=(columns, rows), notifications=True) as pilot:
+            started.set_result(pilot)
+            await ended
+
+    running = loop.create_task(run())
+    try:
+        yield Screen(app, loop.run_until_complete(started), loop).press()
+    finally:
+        ended.set_result(None)
+        loop.run_until_complete(running)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def shown(state: AppState, *keys: str, size: str = "100x30") -> str:
+    """The text on the screen after some keys."""
+    with watching(state, size=size) as screen:
+        return screen.press(*keys).text
