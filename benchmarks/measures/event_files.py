@@ -31,7 +31,7 @@ begun, cpu = time.perf_counter(), time.process_time()
 print(json.dumps([count, total, time.perf_counter() - begun, time.process_time() - cpu]))
 """
 OUR_READING = """
-from epochal.imports.foreign import open_foreign
+from epochal.imports.registry import open_foreign
 from epochal.imports.gathered import columns_of
 (run,) = open_foreign(sys.argv[1]).runs()
 columns = columns_of(run)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from epochal.errors import FormatError, UsageError
-from epochal.imports.foreign import FORMATS, Foreign, open_foreign
+from epochal.guard import Guard
+from epochal.imports.foreign import Foreign
 from epochal.imports.gathered import Gathered
+from epochal.imports.registry import all_importers, open_foreign, own_formats
 from epochal.journal.line import encode
 from epochal.records import Record
 from tests.imports.samples import SAMPLES, opened
 
-by_format = pytest.mark.parametrize("name", FORMATS)
+by_format = pytest.mark.parametrize("name", own_formats())
 damage = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
@@ -43,7 +44,7 @@ def counted(records: list[Record]) -> Counter[str]:
 @by_format
 def test_a_source_is_known_by_what_it_holds(name: str, tmp_path: Path) -> None:
     path = SAMPLES[name](tmp_path).source
-    found = {one for one in FORMATS if import_module(FORMATS[one]).find(path) is not None}
+    found = {one.name for one in all_importers(Guard()) if one.find(path) is not None}
     assert found == {name}
     assert opened(path).label
     assert everything(opened(path))

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from epochal.imports.foreign import Foreign, open_foreign
+from epochal.imports.foreign import Foreign
 from epochal.imports.gathered import Gathered
+from epochal.imports.registry import open_foreign
 from epochal.records import Record
 
 GOLDEN = Path(__file__).with_name("golden")

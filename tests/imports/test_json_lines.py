@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from epochal.imports.foreign import open_foreign
+from epochal.imports.registry import open_foreign
 from epochal.records import Record
 from tests.imports.samples import opened, records_in, values_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.imports.tensorboard import find
+from epochal.imports.formats.tensorboard import find
 from epochal.records import Record
 from tests.imports.event_files import event, field, frame, scalar, write_events
 from tests.imports.samples import TENSORBOARD, opened, records_in, values_of

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.imports.wandb_offline import find
+from epochal.imports.formats.wandb import find
 from epochal.records import Record
 from tests.imports.event_files import field, leveldb
 from tests.imports.samples import WANDB, opened, records_in, values_of

@@ -13,8 +13,7 @@ from epochal.errors import InternalError
 from epochal.exports.export import FORMATS as EXPORTS
 from epochal.exports.export import PICTURES
 from epochal.guard import Guard
-from epochal.imports.foreign import FORMATS as IMPORTS
-from epochal.imports.foreign import importer_member, open_all_foreign, open_foreign
+from epochal.imports.registry import importer_member, open_all_foreign, open_foreign, own_formats
 from epochal.store.local import LocalStore
 from tests.conftest import StartRun
 from tests.imports.samples import SAMPLES
@@ -30,7 +29,7 @@ def no_more_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @every_fault
-@pytest.mark.parametrize("name", IMPORTS)
+@pytest.mark.parametrize("name", own_formats())
 def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     name: str,
     fault: Callable[..., Any],
@@ -44,7 +43,7 @@ def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
     folder = tmp_path / "runs" / "others"
     folder.mkdir()
     SAMPLES[other](folder)
-    monkeypatch.setattr(f"{IMPORTS[name]}.find", fault)
+    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", fault)
     guard = Guard()
     found = open_all_foreign(folder, guard=guard)
     # Tables are not looked for beside the files of a tracker.
@@ -56,7 +55,7 @@ def test_an_importer_that_fails_leaves_the_others_and_our_own_runs(
 
 
 @every_fault
-@pytest.mark.parametrize("name", IMPORTS)
+@pytest.mark.parametrize("name", own_formats())
 def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
     name: str,
     fault: Callable[..., Any],
@@ -65,7 +64,7 @@ def test_a_file_of_an_importer_that_fails_is_one_run_with_a_problem(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = SAMPLES[name](tmp_path).source
-    monkeypatch.setattr(f"{IMPORTS[name]}.find", fault)
+    monkeypatch.setattr(f"epochal.imports.formats.{name}.find", fault)
     if open_all_foreign_or_none(source):
         return  # a table or lines to the next importer
     with pytest.raises(InternalError, match=f"importer {name} failed.*please report it"):

@@ -11,7 +11,7 @@ import pytest
 import epochal
 from epochal.cli.main import main
 from epochal.errors import UsageError
-from epochal.imports.foreign import open_foreign
+from epochal.imports.registry import open_foreign
 from epochal.journal.layout import RunFolder
 from epochal.store.local import LocalStore, load_run
 from tests.imports.samples import csv_table, json_lines, mlflow, tensorboard, trackio, wandb

@@ -11,7 +11,8 @@ from epochal.cli.output import complain, remark, say, say_json
 from epochal.errors import InternalError, UsageError
 from epochal.guard import Guard
 from epochal.imports.copying import Copied, copy_run
-from epochal.imports.foreign import Foreign, ForeignRun, open_foreign
+from epochal.imports.foreign import Foreign, ForeignRun
+from epochal.imports.registry import open_foreign
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

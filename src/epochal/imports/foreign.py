@@ -1,11 +1,6 @@
 """What another tracker's files are to us: runs that can be read, and read on while they grow.
 
-A member is a module of this folder with one function and a line in ``FORMATS``::
-
-    def find(path: Path, bounds: SearchBounds | None = None) -> Foreign | None
-
-It gives the runs in a file or folder, None if it is not it. ``bounds`` say which links are followed
-below a folder: without them those that stay within it.
+An importer is one file in ``formats/``, with a function ``find``; see ``registry.py``.
 
 Nothing here writes to the files it reads, and nothing is read before it is asked for.
 
@@ -27,8 +22,7 @@ Nothing here writes to the files it reads, and nothing is read before it is aske
 from __future__ import annotations
 
 import hashlib
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -36,9 +30,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import EpochalError, FormatError, InternalError, UsageError
-from epochal.guard import Guard
-from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
 
@@ -137,94 +128,6 @@ class Foreign(Protocol):
 
     def runs(self) -> Sequence[ForeignRun]:
         """Every run that is there now."""
-
-
-# The name of a format, and its module: tried in this order, loaded when tried.
-FORMATS: Mapping[str, str] = {
-    "wandb": "epochal.imports.wandb_offline",
-    "tensorboard": "epochal.imports.tensorboard",
-    "mlflow": "epochal.imports.mlflow_sqlite",
-    "trackio": "epochal.imports.trackio_sqlite",
-    "training_json": "epochal.imports.training_json",
-    "json_lines": "epochal.imports.json_lines",
-    "csv": "epochal.imports.csv_table",
-}
-
-# Formats that any program writes for any purpose: beside a tracker's own files they are not runs.
-ANYBODYS = frozenset({"json_lines", "csv"})
-
-
-Find = Callable[[Path, SearchBounds | None], Foreign | None]
-
-
-def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
-    """The runs that another tracker left in a file or folder; None when there are none of any.
-
-    Links that lead out of the folder are followed with ``follow_links`` only. Raises
-    ``UsageError`` where there is neither, ``FormatError`` for a file that is clearly a tracker's
-    and cannot be read, ``InternalError`` where an importer failed and no other knows the file.
-    """
-    place = Path(path).expanduser().absolute()
-    if not place.exists():
-        raise UsageError(f"there is no file or folder {str(path)!r}.")
-    bounds = SearchBounds(place, follow_links=follow_links)
-    fault: InternalError | None = None
-    for name in FORMATS:
-        try:
-            found = _found(name, place, bounds, Guard())
-        except InternalError as error:
-            fault = fault or error
-            continue
-        if found is not None:
-            return found
-    if fault is not None:
-        raise fault
-    return None
-
-
-def open_all_foreign(
-    path: str | Path,
-    *,
-    without: Set[str] = frozenset(),
-    bounds: SearchBounds | None = None,
-    guard: Guard | None = None,
-) -> Sequence[Foreign]:
-    """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
-
-    Formats named in ``without`` are not tried. Raises like ``open_foreign``, after all were.
-    """
-    place = Path(path).expanduser().absolute()
-    found: list[Foreign] = []
-    fault: EpochalError | None = None
-    guard = Guard() if guard is None else guard
-    for name in FORMATS:
-        if name in without or (found and name in ANYBODYS):
-            continue
-        try:
-            source = _found(name, place, bounds, guard)
-        except (FormatError, InternalError) as error:
-            fault = fault or error
-            continue
-        if source is not None:
-            found.append(source)
-    if fault is not None and not found:
-        raise fault
-    return found
-
-
-def importer_member(name: str) -> str:
-    """What the importer of a format is called as a member of the fault boundary."""
-    return f"importer {name}"
-
-
-def _found(name: str, place: Path, bounds: SearchBounds | None, guard: Guard) -> Foreign | None:
-    """What one importer finds; a fault of it is an ``InternalError``, which leaves the others."""
-
-    def find() -> Foreign | None:
-        search: Find = importlib.import_module(FORMATS[name]).find
-        return search(place, bounds)
-
-    return guard.explained(importer_member(name), find)
 
 
 def stable_id(*parts: object) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 from epochal.errors import FormatError, InternalError
 from epochal.guard import Guard
 from epochal.imports.foreign import (
-    ANYBODYS,
     Batch,
     Extent,
     Foreign,
@@ -19,9 +18,9 @@ from epochal.imports.foreign import (
     Identity,
     file_extent,
     file_signature,
-    open_all_foreign,
     stable_id,
 )
+from epochal.imports.registry import all_importers, open_all_foreign
 from epochal.journal.search_bounds import SearchBounds
 from epochal.store.survey import contents
 
@@ -85,13 +84,17 @@ class ForeignPlaces:
             return
         # What is found at a place may lie in folders below it; the others are looked into as well.
         holders = {folder for _, run, _ in found for folder in (run.path, *run.path.parents)}
-        without = without | _DEEP | (ANYBODYS if found else frozenset())
+        without = without | _DEEP | (self._general() if found else frozenset())
         there = contents(path, self._bounds)
         # A link that stays within the searched folders leads to what is found under its own name.
         links = frozenset() if self._bounds.follow_links else there.links
         for folder in sorted(there.folders):
             if folder not in holders and folder not in links:
                 yield from self._below(folder, depth=depth + 1, without=without)
+
+    def _general(self) -> frozenset[str]:
+        importers = all_importers(self._guard)
+        return frozenset(one.name for one in importers if one.is_general)
 
     def _at(self, path: Path, without: Set[str]) -> Sequence[Place]:
         """The sources in one place; the same objects as before for what was there before."""

@@ -32,6 +32,7 @@ from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
+ORDER = 20
 MARK = "tfevents"
 _FILE_NAME = re.compile(r"tfevents\.(?P<seconds>\d+)\.(?P<host>.+?)(?:\.\d+)*(?:\..*)?$")
 _TIME_NAME = re.compile(r"\d{9,11}(\.\d+)?")

@@ -27,6 +27,8 @@ from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
+ORDER = 70
+IS_GENERAL = True
 _SUFFIXES = frozenset({".csv", ".tsv"})
 _PATTERNS = ("*.csv", "*.tsv", "*/metrics.csv")
 _SEPARATORS = ",;\t|"

@@ -12,6 +12,8 @@ from epochal.imports.values import json_value
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 
+ORDER = 60
+IS_GENERAL = True
 _SUFFIXES = frozenset({".jsonl", ".ndjson", ".json", ".log"})
 _PATTERNS = ("*.jsonl", "*.ndjson")
 _PEEK_BYTES = 1024 * 1024

@@ -19,6 +19,7 @@ from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
+ORDER = 40
 _METRICS = {"id", "timestamp", "run_name", "step", "metrics"}
 _BATCH_ROWS = 8192
 _TYPE = "_type"

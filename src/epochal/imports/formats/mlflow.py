@@ -20,6 +20,7 @@ from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
+ORDER = 30
 _NAMES = ("mlflow.db", "mlruns.db")
 _TABLES = {
     "experiments": {"experiment_id", "name"},

@@ -17,6 +17,7 @@ from epochal.imports.text_file import TextFile, files_in
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 
+ORDER = 45
 _PATTERNS = ("training.json", "*/training.json", "log-*.json", "*/log-*.json")
 _PEEK_BYTES = 4096
 _OBJECT = re.compile(r"[\s,\[\]]*(?=\{)")

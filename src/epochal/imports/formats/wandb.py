@@ -34,6 +34,8 @@ from epochal.journal.regular_file import read_regular, regular_only
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Record
 
+# First: a W&B folder may hold event files of TensorBoard.
+ORDER = 10
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
 _BATCH_RECORDS = 8192
 _OWN = "_wandb"

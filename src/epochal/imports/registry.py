@@ -1,0 +1,180 @@
+"""Every importer there is, those in ``imports/formats/`` and of other packages, and what they find.
+
+An importer is a module. Its file in ``formats/`` has the name of the format. A package adds
+importers with entry points of the group ``epochal.importers``, each the name of such a module::
+
+    def find(path: Path, bounds: SearchBounds | None = None) -> Foreign | None
+
+``find`` gives the runs in a file or folder, None if it is not of this format. ``bounds`` say which
+links are followed below a folder: without them those that stay within it. Two more names may stand
+in the module: ``ORDER``, a number (the smallest is tried first), and ``IS_GENERAL``, True for files
+that any program writes for any purpose. Beside a tracker's own files those are not runs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence, Set
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+from epochal.errors import EpochalError, FormatError, InternalError, UsageError
+from epochal.guard import Guard
+from epochal.imports import formats
+from epochal.imports.foreign import Foreign
+from epochal.journal.search_bounds import SearchBounds
+from epochal.plugins import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+ENTRY_POINTS = "epochal.importers"
+# After the trackers' own files that Epochal knows, before the general ones.
+_DEFAULT_ORDER = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """Reads one format."""
+
+    name: str
+    module: ModuleType
+
+    @property
+    def order(self) -> int:
+        """Which importers it is tried before."""
+        return int(getattr(self.module, "ORDER", _DEFAULT_ORDER))
+
+    @property
+    def is_general(self) -> bool:
+        """Whether any program writes such files for any purpose."""
+        return bool(getattr(self.module, "IS_GENERAL", False))
+
+    def find(self, path: Path, bounds: SearchBounds | None = None) -> Foreign | None:
+        """The runs in a file or folder, None if it is not of this format."""
+        return cast("Foreign | None", self.module.find(path, bounds))
+
+
+@cache
+def own_formats() -> tuple[str, ...]:
+    """The names of the formats that Epochal reads itself."""
+    return tuple(module.name for module in pkgutil.iter_modules(formats.__path__))
+
+
+def all_importers(guard: Guard) -> Sequence[Importer]:
+    """Every importer, in the order they are tried.
+
+    One that cannot be loaded is a fault, and left out; after a few faults it is not loaded again.
+    """
+    found = []
+    for name, load in _loaders():
+        member = f"loading of importer {name}"
+        if not guard.is_disabled(member):
+            importer = guard.run(member, load)
+            if importer is not None:
+                found.append(importer)
+    return sorted(found, key=lambda importer: (importer.order, importer.name))
+
+
+def importer_member(name: str) -> str:
+    """What the importer of a format is called as a member of the fault boundary."""
+    return f"importer {name}"
+
+
+def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
+    """The runs that another tracker left in a file or folder; None when there are none of any.
+
+    Links that lead out of the folder are followed with ``follow_links`` only. Raises
+    ``UsageError`` where there is neither, ``FormatError`` for a file that is clearly a tracker's
+    and cannot be read, ``InternalError`` where an importer failed and no other knows the file.
+    """
+    place = Path(path).expanduser().absolute()
+    if not place.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
+    bounds = SearchBounds(place, follow_links=follow_links)
+    guard = Guard()
+    fault: InternalError | None = None
+    importers = all_importers(guard)
+    for left_out in guard.faults.values():
+        fault = fault or InternalError(f"{left_out.member} failed: {left_out.error}.")
+    for importer in importers:
+        try:
+            found = _found(importer, place, bounds, guard)
+        except InternalError as error:
+            fault = fault or error
+            continue
+        if found is not None:
+            return found
+    if fault is not None:
+        raise fault
+    return None
+
+
+def open_all_foreign(
+    path: str | Path,
+    *,
+    without: Set[str] = frozenset(),
+    bounds: SearchBounds | None = None,
+    guard: Guard | None = None,
+) -> Sequence[Foreign]:
+    """Every tracker's runs in a file or folder; tables and lines where no tracker left anything.
+
+    Formats named in ``without`` are not tried. Raises like ``open_foreign``, after all were, but
+    not for an importer that cannot be loaded: that is a fault in ``guard``.
+    """
+    place = Path(path).expanduser().absolute()
+    found: list[Foreign] = []
+    fault: EpochalError | None = None
+    guard = Guard() if guard is None else guard
+    for importer in all_importers(guard):
+        if importer.name in without or (found and importer.is_general):
+            continue
+        try:
+            source = _found(importer, place, bounds, guard)
+        except (FormatError, InternalError) as error:
+            fault = fault or error
+            continue
+        if source is not None:
+            found.append(source)
+    if fault is not None and not found:
+        raise fault
+    return found
+
+
+def _found(
+    importer: Importer, place: Path, bounds: SearchBounds | None, guard: Guard
+) -> Foreign | None:
+    """What one importer finds; a fault of it is an ``InternalError``, which leaves the others."""
+    return guard.explained(importer_member(importer.name), importer.find, place, bounds)
+
+
+def _loaders() -> Iterator[tuple[str, Callable[[], Importer]]]:
+    for name in own_formats():
+        yield name, partial(_load_own, name)
+    for entry_point in _entry_points():
+        yield entry_point.name, partial(_load, entry_point)
+
+
+@cache
+def _entry_points() -> tuple[EntryPoint, ...]:
+    return entry_points(ENTRY_POINTS)
+
+
+def _load_own(name: str) -> Importer:
+    return Importer(name, importlib.import_module(f"{formats.__name__}.{name}"))
+
+
+def _load(entry_point: EntryPoint) -> Importer:
+    module = entry_point.load()
+    where = f"entry point {entry_point.name} = {entry_point.value} of {ENTRY_POINTS}"
+    if not isinstance(module, ModuleType) or not callable(getattr(module, "find", None)):
+        raise TypeError(f"{where} is not a module with a function find")
+    if entry_point.name in own_formats():
+        raise ValueError(f"{where} has the name of another importer")
+    importer = Importer(entry_point.name, module)
+    _ = importer.order, importer.is_general  # what is no number is a fault here, not later
+    return importer
