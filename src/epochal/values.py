@@ -16,11 +16,11 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from importlib import import_module
 from typing import Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
+from epochal.torch_hooks import torch_hooks
 
 Number = float | int | bool
 
@@ -69,12 +69,8 @@ class DeviceReader(Protocol):
 def open_device_reader(
     then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
 ) -> DeviceReader:
-    """A reader that gives finished records to ``then``, and says to ``lost`` what never came.
-
-    Looked up by name when the first such tensor is logged: it lives with the rest of what needs
-    torch, which this floor knows nothing of.
-    """
-    reader: DeviceReader = import_module("epochal.torch.scalars").CudaReader(then, lost)
+    """A reader that gives finished records to ``then``, and says to ``lost`` what never came."""
+    reader: DeviceReader = torch_hooks().open_reader(then, lost)
     return reader
 
 

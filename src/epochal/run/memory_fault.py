@@ -1,15 +1,12 @@
-"""Has an out-of-memory error explained in the run before it goes on.
-
-What explains it lives with the rest of what needs torch, and is asked by name only where torch is
-in use: this floor knows nothing of it.
-"""
+"""Has an out-of-memory error explained in the run before it goes on."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from types import TracebackType
 from typing import Any
+
+from epochal.torch_hooks import torch_hooks
 
 
 def explain_out_of_memory(
@@ -17,8 +14,7 @@ def explain_out_of_memory(
 ) -> None:
     """Write what memory was used for, if an error is one of too little memory; once for each."""
     if "torch" in sys.modules and not run.finished:
-        explain = import_module("epochal.torch.memory.out_of_memory").explain
-        explain(run, error, model=model, optimizer=optimizer)
+        torch_hooks().explain_out_of_memory(run, error, model=model, optimizer=optimizer)
 
 
 class MemoryGuard:

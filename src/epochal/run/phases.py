@@ -18,7 +18,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from time import perf_counter_ns, time
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -28,6 +27,7 @@ from epochal.journal.line import now
 from epochal.records import Record
 from epochal.run.span_limit import SpanLimit
 from epochal.run.typed import checked_name
+from epochal.torch_hooks import torch_hooks
 
 RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 # Fifty steps of a large model may be half an hour; the page is not to wait that long.
@@ -337,12 +337,8 @@ def _ratio(name: str, times: DeviceTimes) -> float:
 
 
 def _open_clock() -> DeviceClock | None:
-    """The clock of the GPU this process uses; None while it uses none.
-
-    Looked up by name: it lives with the rest of what needs torch, which this floor knows nothing
-    of, and is asked only where torch is in use.
-    """
+    """The clock of the GPU this process uses; None while it uses none."""
     if "torch" not in sys.modules:
         return None
-    clock: DeviceClock | None = import_module("epochal.torch.phase_events").open_clock()
+    clock: DeviceClock | None = torch_hooks().open_clock()
     return clock

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -53,6 +52,7 @@ from epochal.run.recording import RecordingRun
 from epochal.run.resume import ResumeMark
 from epochal.run.speed_limit import SpeedLimit
 from epochal.settings import Settings, file_environment, settings_environment
+from epochal.torch_hooks import torch_hooks
 from epochal.values import plain_json
 
 
@@ -118,9 +118,8 @@ class Run(RecordingRun):
             writer.on_tick = self._on_tick.call_each
         call_in_children(self)
         if "torch" in sys.modules:
-            # By name: this floor knows nothing of torch, and asks only where torch is in use.
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
-            import_module("epochal.torch.compiled").exclude_from_compile(*hot)
+            torch_hooks().exclude_from_compile(*hot)
 
     def __repr__(self) -> str:
         return f"<epochal run {self.project}/{self.name} at {self.dir}>"

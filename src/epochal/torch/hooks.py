@@ -1,0 +1,49 @@
+"""Registers with the run what it calls where torch is in use.
+
+Each part is imported when it is first called: a run that only logs needs none of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from epochal.torch.compiled import exclude_from_compile
+from epochal.torch_hooks import TorchHooks, register_torch
+
+if TYPE_CHECKING:
+    from epochal.run.run import Run
+    from epochal.torch.phase_events import CudaPhases
+    from epochal.torch.scalars import CudaReader
+
+
+def _open_reader(
+    then: Callable[[dict[str, Any]], None], lost: Callable[[int, str], None]
+) -> CudaReader:
+    from epochal.torch.scalars import CudaReader
+
+    return CudaReader(then, lost)
+
+
+def _open_clock() -> CudaPhases | None:
+    from epochal.torch.phase_events import open_clock
+
+    return open_clock()
+
+
+def _explain_out_of_memory(
+    run: Run, error: BaseException, *, model: Any = None, optimizer: Any = None
+) -> None:
+    from epochal.torch.memory.out_of_memory import explain
+
+    explain(run, error, model=model, optimizer=optimizer)
+
+
+register_torch(
+    TorchHooks(
+        open_reader=_open_reader,
+        open_clock=_open_clock,
+        exclude_from_compile=exclude_from_compile,
+        explain_out_of_memory=_explain_out_of_memory,
+    )
+)
