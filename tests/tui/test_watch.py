@@ -35,7 +35,8 @@ class Screen:
     def _tmux(self, *arguments: str) -> str:
         done = subprocess.run(
             ["tmux", "-u", "-L", self._name, *arguments],
-            env={**os.environ, "LC_ALL": "C.UTF-8"},
+            # A size that a shell exported must not go before that of the terminal.
+            env={**os.environ, "LC_ALL": "C.UTF-8", "COLUMNS": "120", "LINES": "50"},
             capture_output=True,
             text=True,
             check=True,

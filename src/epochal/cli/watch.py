@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 import time
@@ -83,6 +84,9 @@ def _print_once(state: AppState, glyphs: Glyphs) -> int:
 def _watch(state: AppState, glyphs: Glyphs) -> int:
     from epochal.tui.app import WatchApp
 
+    # An exported size would go before that of the terminal, and never change with it.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
     app = WatchApp(state, glyphs=glyphs)
     # Without mouse support the terminal's own selection of text keeps working.
     app.run(mouse=False)
