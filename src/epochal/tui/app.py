@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.theme import Theme
 
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import Glyphs
@@ -18,6 +19,23 @@ from epochal.tui.styles import THEME
 
 _CHECK_TERMINAL_EVERY_S = 2.0
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+# Textual's own widgets in the colours of the terminal, whichever scheme it has.
+_TERMINAL_THEME = Theme(
+    name="terminal",
+    primary="ansi_blue",
+    secondary="ansi_cyan",
+    warning="ansi_yellow",
+    error="ansi_red",
+    success="ansi_green",
+    accent="ansi_cyan",
+    foreground="ansi_default",
+    background="ansi_default",
+    surface="ansi_default",
+    panel="ansi_default",
+    boost="ansi_default",
+)
 
 
 class WatchApp(App[None]):
@@ -32,7 +50,8 @@ class WatchApp(App[None]):
 
     def __init__(self, state: AppState, *, glyphs: Glyphs) -> None:
         super().__init__(ansi_color=True)
-        self.theme = "ansi-dark"
+        self.register_theme(_TERMINAL_THEME)
+        self.theme = _TERMINAL_THEME.name
         self.console.push_theme(THEME)
         self._state, self._glyphs = state, glyphs
 
