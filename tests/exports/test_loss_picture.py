@@ -1,19 +1,18 @@
 from __future__ import annotations
 
 import io
-import struct
+import sys
 import xml.etree.ElementTree as ET
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from epochal.cli.main import main
 from epochal.exports import png, svg
-from epochal.exports.letters import letters
 from epochal.exports.loss_picture import HEIGHT, WIDTH, Dot, Stroke, Words, centred_mean, draw
 from epochal.store.local import LocalStore
 from tests.store.journals import Journal
@@ -39,20 +38,9 @@ def drawn(root: Path, *keys: str) -> list[Stroke | Dot | Words]:
 def pixels(root: Path) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
     out = io.BytesIO()
     png.write([LocalStore(root).run("x")], out)
-    data, at, body = out.getvalue(), 8, b""
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    while at < len(data):
-        (length,) = struct.unpack(">I", data[at : at + 4])
-        name, chunk = data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
-        assert struct.unpack(">I", data[at + 8 + length : at + 12 + length])[0] == zlib.crc32(
-            name + chunk
-        )
-        if name == b"IHDR":
-            width, height = struct.unpack(">II", chunk[:8])
-        body += chunk if name == b"IDAT" else b""
-        at += 12 + length
-    rows = np.frombuffer(zlib.decompress(body), dtype=np.uint8).reshape(height, 1 + 3 * width)
-    return rows[:, 1:].reshape(height, width, 3)
+    with Image.open(out) as picture:
+        assert picture.format == "PNG"
+        return np.asarray(picture)
 
 
 def test_what_was_logged_is_pale_its_mean_is_not_and_evaluations_are_dots(tmp_path: Path) -> None:
@@ -130,11 +118,25 @@ def test_a_run_with_hardly_a_loss_is_a_picture_all_the_same(tmp_path: Path, step
     assert pixels(tmp_path).min() < 255
 
 
-def test_letters_are_told_apart_and_unknown_ones_keep_their_room() -> None:
-    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:-+_=/%()#@…"
-    assert len({letters(letter).tobytes() for letter in alphabet}) == len(alphabet)
-    assert letters("é").shape == letters("e").shape == (7, 5)
-    assert letters("").shape == (7, 0)
+def test_a_name_of_several_lines_is_on_one_line(tmp_path: Path) -> None:
+    training(tmp_path, "x\ny")
+    out = io.BytesIO()
+    png.write(LocalStore(tmp_path).runs(), out)
+    words = [shape.text for shape in draw(LocalStore(tmp_path).runs()) if isinstance(shape, Words)]
+    assert any("x\\ny" in text for text in words)
+
+
+def test_without_pillow_the_command_says_what_to_install(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training(tmp_path)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    target = tmp_path / "loss.png"
+    assert main(["export", "x", "-o", str(target), "--dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("epochal: png pictures need the package 'pillow'")
+    assert "pip install 'epochal[png]'" in said
+    assert not target.exists()
 
 
 def test_the_command_takes_the_format_from_the_name_of_the_file(

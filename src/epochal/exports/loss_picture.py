@@ -142,7 +142,7 @@ def _course(run: RunView, axis: str, colour: Colour) -> _Course:
         metric = run.role(role)
         fits = metric is not None and metric.axis == axis and 0 in metric.ranks
         found.append(run.series(metric.name, axis=metric.axis) if metric and fits else None)
-    name = f"{run.info.project}/{run.info.name}"
+    name = _printable(f"{run.info.project}/{run.info.name}")
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return _Course(short, colour, *found)
 
@@ -265,3 +265,7 @@ def _ticks(low: float, high: float, count: int) -> list[float]:
     step = next(round_ * power for round_ in _ROUND if round_ * power >= span * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [round(number * step, 12) for number in range(first, last + 1)]
+
+
+def _printable(text: str) -> str:
+    return text if text.isprintable() else repr(text)[1:-1]

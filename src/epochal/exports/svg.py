@@ -43,7 +43,7 @@ def _elements(shape: Shape) -> Iterator[str]:
     if isinstance(shape, Words):
         yield (
             f'<text x="{shape.x:.1f}" y="{shape.y:.1f}" text-anchor="{shape.anchor}"'
-            f' fill="{shape.colour}">{escape(_printable(shape.text))}</text>'
+            f' fill="{shape.colour}">{escape(shape.text)}</text>'
         )
     elif isinstance(shape, Dot):
         yield (
@@ -72,7 +72,3 @@ def _polylines(stroke: Stroke) -> Iterator[str]:
             f' stroke-width="{stroke.width:g}" stroke-opacity="{stroke.opacity:g}"'
             f' stroke-linejoin="round"{clip}/>'
         )
-
-
-def _printable(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
