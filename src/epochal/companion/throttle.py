@@ -21,7 +21,7 @@ class ThrottleChange(NamedTuple):
 
 
 class ThrottleWatch:
-    """One GPU's throttling; what is graver is told at once, what is less grave when it lasts."""
+    """One GPU's throttling; a worse cause is recorded at once, a milder one when it lasts."""
 
     def __init__(self) -> None:
         self._said = NO_CAP

@@ -89,7 +89,7 @@ class Health:
         return self.context.phase
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
-        """Take in one record; returns the findings that it opened, closed or made graver."""
+        """Take in one record; returns the findings that it opened, closed or made more severe."""
         kind = str(record.get("log"))
         if not self.guard.run(
             _RATE_LIMITER, self._rate_limiter.accept, record, kind, rank, default=True

@@ -90,7 +90,7 @@ def evidence_text(name: str, value: float | str) -> str:
 
 
 def dedup_key(record: Record) -> tuple[str, str, str, str]:
-    """What makes a finding another one than was told: that it closed, grew graver or went on."""
+    """What makes a finding new to its readers: it closed, became more severe or went on."""
     steps = record.get("steps")
     until = steps[-1] if isinstance(steps, (list, tuple)) and steps else None
     return str(record.get("id")), str(record.get("state")), str(record.get("severity")), str(until)
@@ -102,7 +102,7 @@ def finding_id(rule: str, subject: str, opened: float) -> str:
 
 
 def is_graver(severity: Severity, than: Severity) -> bool:
-    """Whether the first severity is graver than the second."""
+    """Whether the first severity is more severe than the second."""
     return SEVERITIES.index(severity) > SEVERITIES.index(than)
 
 

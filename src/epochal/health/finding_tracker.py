@@ -1,4 +1,4 @@
-"""Turns one rule's verdicts on one subject into a finding that opens, grows graver and closes."""
+"""Turns one rule's verdicts on one subject into a finding that opens, worsens and closes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FindingTracker:
         self._closed_at: int | None = None
 
     def update(self, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
-        """Take in a verdict; what it returns was just opened, closed or made graver."""
+        """Take in a verdict; what it returns was just opened, closed or made more severe."""
         if not verdict.active:
             return self._hear_clear(t)
         self._clear = 0

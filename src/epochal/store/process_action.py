@@ -105,7 +105,7 @@ def _send(name: str, process: Mapping[str, Any], wish: ProcessAction, *, was_ali
     try:
         send_signal(process, _SIGNALS[wish])
         if is_held:
-            send_signal(process, _SIGNALS["continue"])  # held processes heed nothing else
+            send_signal(process, _SIGNALS["continue"])  # a stopped process handles no other signal
     except ProcessOutOfReachError as error:
         # A launcher that was told of a kill ends its training as well, and may be the first.
         is_fulfilled = wish in _ENDS and was_alive and liveness(process) == "dead"
