@@ -43,7 +43,7 @@ _SLOW = (
     *("health/test_real_models.py", "health/test_sieve.py", "run/test_exit_hooks.py"),
     *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
     *("server/test_cursor.py", "store/test_damaged_files.py", "store/test_sealed.py"),
-    *("test_monitor_models.py", "tui/test_screen.py"),
+    *("test_monitor_models.py", "tui/test_app.py", "tui/test_app_keys.py"),
 )
 _STARTS_PROCESSES = ("subprocess", "multiprocessing")
 
