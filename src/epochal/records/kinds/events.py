@@ -110,7 +110,7 @@ EVENTS = (
     Event(
         "gpu-throttle",
         "companion",
-        "what holds a GPU back has changed: graver at once, less grave after a minute",
+        "what holds a GPU back has changed: a worse cause at once, a milder one after a minute",
         (*counts("id"), *texts("throttle", "was")),
     ),
     Event(
