@@ -42,8 +42,9 @@ _SLOW = (
     *("health/test_any_records.py", "health/test_consequences.py", "health/test_rate_jump.py"),
     *("health/test_real_models.py", "health/test_rate_limiter.py", "run/test_exit_hooks.py"),
     *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
-    *("server/test_cursor.py", "store/test_damaged_files.py", "store/test_sealed.py"),
-    *("test_monitor_models.py", "tui/test_app.py", "tui/test_app_keys.py"),
+    *("server/test_cursor.py", "store/local/test_damaged_files.py"),
+    *("store/local/test_sealed.py", "test_monitor_models.py", "tui/test_app.py"),
+    "tui/test_app_keys.py",
 )
 _STARTS_PROCESSES = ("subprocess", "multiprocessing")
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 import epochal
 from epochal.health.finding import Finding
 from epochal.run.run import Run
-from epochal.store.local import load_run
+from epochal.store.local.store import load_run
 from epochal.torch import watch
 
 VOCABULARY, CONTEXT, WIDTH, BATCH = 16, 24, 32, 16

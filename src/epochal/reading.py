@@ -20,7 +20,7 @@ from epochal.series.reduce import Summary
 from epochal.settings import read_settings
 from epochal.store.along import X, place
 from epochal.store.answers import Metric, RunInfo, Series
-from epochal.store.local import LocalStore, load_run, open_store
+from epochal.store.local.store import LocalStore, load_run, open_store
 from epochal.store.store import RunView
 
 

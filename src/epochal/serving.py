@@ -111,7 +111,7 @@ def serve(
     from epochal.server.app import create_app
     from epochal.server.process import run_server
     from epochal.settings import cache_folder
-    from epochal.store.local import LocalStore
+    from epochal.store.local.store import LocalStore
 
     assert server.listening is not None
     rules = reader_rules()

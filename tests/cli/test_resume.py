@@ -11,7 +11,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.process import process_identity
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.torch.checkpoint.manifest import Manifest, write_manifest
 from tests.store.journals import Journal
 

@@ -13,8 +13,8 @@ import pytest
 from epochal.cli.kept_output import KeptOutput
 from epochal.cli.main import main
 from epochal.journal.layout import RunFolder
-from epochal.store.local import LocalStore
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 Capture = pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ import pytest
 
 from epochal.cli.main import main
 from epochal.journal.process import process_identity
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.doubles.scripts import start_script
 from tests.store.journals import Journal
 

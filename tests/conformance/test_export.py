@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from epochal.exports.export import FORMATS, export_named
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from epochal.errors import MetricNotFoundError, RunNotFoundError, UsageError
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.store.store import Store
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal_all

@@ -15,7 +15,7 @@ import pytest
 from epochal.errors import UsageError
 from epochal.exports.archive import write, write_archive
 from epochal.page.loader import load_page
-from epochal.store.local import LocalStore, load_run
+from epochal.store.local.store import LocalStore, load_run
 from tests.store.journals import Journal
 
 # Each would end the script, the string or the element it is in, where text is put together.

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 
 from epochal.exports import log
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 

@@ -14,7 +14,7 @@ from PIL import Image
 from epochal.cli.main import main
 from epochal.exports import png, svg
 from epochal.exports.loss_picture import HEIGHT, WIDTH, Dot, Stroke, Words, centred_mean, draw
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from epochal.exports.plain import write
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 

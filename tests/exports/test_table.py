@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from epochal.exports import table
 from epochal.exports.table import write_epoch_table
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 RESOURCES = ["cpu_pct", "ram_used", "gpu_pct", "vram_alloc", "vram_spill"]

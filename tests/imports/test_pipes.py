@@ -12,7 +12,7 @@ import pytest
 
 from epochal.errors import FormatError
 from epochal.imports.sqlite_file import SqliteFile
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.imports.samples import tensorboard
 
 _NAMES = (

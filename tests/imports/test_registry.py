@@ -12,7 +12,7 @@ from epochal.errors import InternalError
 from epochal.guard import Guard
 from epochal.imports import formats, registry
 from epochal.imports.registry import all_importers, open_all_foreign, open_foreign, own_formats
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.imports.samples import SAMPLES
 
 IMPORTER = """

@@ -14,7 +14,7 @@ from epochal.exports.export import FORMATS as EXPORTS
 from epochal.exports.export import PICTURES
 from epochal.guard import Guard
 from epochal.imports.registry import importer_member, open_all_foreign, open_foreign, own_formats
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.conftest import StartRun
 from tests.imports.samples import SAMPLES
 from tests.members.faults import RAISING

@@ -13,8 +13,8 @@ from starlette.routing import Route
 import epochal
 from epochal.health.registry import RULES
 from epochal.server.endpoints import routes
-from epochal.store import local_run
-from epochal.store.diagnosis import Diagnosis
+from epochal.store.local import run as local_run
+from epochal.store.local.findings import Diagnosis
 from tests.members.faults import RAISING, hanging
 from tests.server.live import Server, serving
 

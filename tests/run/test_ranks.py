@@ -11,7 +11,7 @@ import pytest
 from epochal.journal.layout import RunFolder
 from epochal.journal.process import process_identity
 from epochal.run import ranks
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.doubles.journals import of_kind, records, steps
 from tests.doubles.scripts import run_folder, run_script, start_script
 
@@ -149,7 +149,7 @@ def test_a_rank_without_rank_0_writes_aside_and_moves_over_later(tmp_path: Path)
 
 ALONE = """
 from epochal.run import ranks
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 ranks.find.__kwdefaults__["wait_s"] = 0.1
 run = start(config={"lr": 0.1})
 run.log({"loss": run.rank}, step=7)

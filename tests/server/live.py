@@ -23,7 +23,7 @@ from epochal.server.app import create_app
 from epochal.server.process import MAX_HEADER_BYTES
 from epochal.server.protocol import BoundedProtocol, bounded_protocol
 from epochal.server.state import ExportFormat
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.store.store import Store
 
 WAIT_S = 20.0

@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any, cast
 
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.store.store import RunView
 
 WAIT_S = 60.0

@@ -8,7 +8,7 @@ import pytest
 
 from epochal.server import rows
 from epochal.server.reader import reading_failure
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from tests.server.live import Server
 from tests.store.journals import Journal
 

@@ -6,7 +6,7 @@ import pytest
 
 from epochal.errors import UsageError
 from epochal.store.along import X, place
-from epochal.store.local import load_run
+from epochal.store.local.store import load_run
 from tests.store.journals import Journal
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import epochal
 from epochal.cli.main import main
-from epochal.store.local import LocalStore, load_run
+from epochal.store.local.store import LocalStore, load_run
 from tests.store.journals import Journal, settle
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.torch.checkpoint.state import load_state, save_state
 from epochal.torch.checkpoint.training_state import TrainingState
 from epochal.torch.clip import ClipStats

@@ -15,7 +15,7 @@ from epochal.errors import UsageError
 from epochal.journal.reader import read_journal
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
-from epochal.store.local import load_run
+from epochal.store.local.store import load_run
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun

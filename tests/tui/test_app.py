@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from epochal.recipes.demo.every_kind.write import write_every_kind
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
 from epochal.tui.snapshot import snapshot

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.tui.app_state import AppState
 from tests.store.journals import Journal
 

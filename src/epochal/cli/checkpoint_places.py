@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.cli.options import options_of
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, list_manifests, pointed
 
 # Settings by which programs are told where to save.

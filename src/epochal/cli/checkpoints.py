@@ -14,7 +14,7 @@ from epochal.cli.output import remark, say, say_json
 from epochal.cli.table import table, terminal_columns
 from epochal.errors import FormatError
 from epochal.format import UNKNOWN, format_bytes, format_number
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
 from epochal.store.status import format_age
 from epochal.torch.checkpoint.manifest import FOLDER, Manifest, Pointer, pointed, problem_of, scan
 

@@ -22,8 +22,8 @@ from epochal.settings import cache_folder, read_settings
 
 if TYPE_CHECKING:
     from epochal.health.rule_settings import RuleSettings
-    from epochal.store.local import LocalStore
-    from epochal.store.local_run import LocalRun
+    from epochal.store.local.run import LocalRun
+    from epochal.store.local.store import LocalStore
 
 
 class Command(Protocol):
@@ -67,7 +67,7 @@ def store_of(args: argparse.Namespace) -> LocalStore:
 
 def store_at(folder: Path, args: argparse.Namespace) -> LocalStore:
     """The store over a folder of runs."""
-    from epochal.store.local import LocalStore
+    from epochal.store.local.store import LocalStore
 
     return LocalStore(
         folder, cache=cache_folder(), follow_links=follows_links(args), rules=rules_now()

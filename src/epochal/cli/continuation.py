@@ -18,7 +18,7 @@ from epochal.errors import EpochalError
 from epochal.journal.layout import slugify
 from epochal.redact import REDACTED
 from epochal.run.provenance import describe_git
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
 from epochal.torch.checkpoint.drift import ABSENT, Drift, config_drift
 from epochal.torch.checkpoint.manifest import Manifest, problem_of

@@ -16,7 +16,7 @@ from epochal.errors import UsageError
 from epochal.exports.export import FORMATS, PICTURES, export_named, new_file, picture_named
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
 from epochal.store.store import RunView
 
 _TABLE = "csv"

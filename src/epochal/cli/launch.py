@@ -23,8 +23,8 @@ from epochal.format import format_duration
 from epochal.journal.layout import RunFolder
 from epochal.run.capture import Tee
 from epochal.settings import Announcement, launch_variable, read_announcements
-from epochal.store.local import LocalStore
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
 
 _LOOK_EVERY_S = 0.2
 _CHUNK_BYTES = 65536

@@ -14,7 +14,7 @@ from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.format import UNKNOWN, format_number
 from epochal.store.answers import RunInfo
-from epochal.store.local import LocalStore, open_store
+from epochal.store.local.store import LocalStore, open_store
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from epochal.format import format_bytes
 from epochal.journal.layout import RunFolder
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
-from epochal.store.local_run import LocalRun
+from epochal.store.local.run import LocalRun
 
 
 @dataclass(slots=True)

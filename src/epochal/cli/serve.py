@@ -117,7 +117,7 @@ def _folders(args: argparse.Namespace) -> list[Path]:
         if not folder.is_dir():
             remark(f"There is no folder {str(folder)!r} yet; its runs will appear by themselves.")
         return [folder]
-    from epochal.store.local import check_place
+    from epochal.store.local.store import check_place
 
     for folder in args.folders:
         check_place(folder)

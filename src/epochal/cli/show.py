@@ -14,7 +14,7 @@ from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
 from epochal.store.answers import Entry, RunInfo, Series
-from epochal.store.metric_order import in_order
+from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48

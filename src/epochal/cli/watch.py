@@ -14,7 +14,7 @@ from epochal.cli.command import follows_links, rules_now, store_of
 from epochal.cli.output import say_lines
 
 if TYPE_CHECKING:
-    from epochal.store.local import LocalStore
+    from epochal.store.local.store import LocalStore
     from epochal.tui.app_state import AppState
     from epochal.tui.glyphs import Glyphs
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
     """The runs that are meant, and the one among them that was named."""
-    from epochal.store.local import open_store
+    from epochal.store.local.store import open_store
 
     if args.what is None:
         return store_of(args), None

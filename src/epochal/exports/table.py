@@ -16,7 +16,7 @@ import numpy as np
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
 from epochal.exports.export import Rows, new_file, rows_of
 from epochal.store.answers import Series
-from epochal.store.metric_order import in_order
+from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
 # Column, and the field of an epoch's resources that fills it.

@@ -12,8 +12,7 @@ from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric
-from epochal.store.metric_order import in_order
-from epochal.store.naming import no_metric
+from epochal.store.metrics import in_order, no_metric
 from epochal.store.store import RunView
 
 # Stands for what a run does not have, where None is a value that it may have.

@@ -1,0 +1,1 @@
+"""The engine over run folders and other trackers' files on this machine's file systems."""

@@ -1,0 +1,250 @@
+"""What a store keeps so that it is not read twice: series and journals in memory, copies on disk.
+
+Runs are read by several threads: each class in this file holds a short lock of its own.
+
+Copies on disk are segments of large unsealed parts. They are in the user's cache folder, never in a
+run's own. Each is named after size and time of the journal part it was made of, so that one of an
+older state is never taken for the part as it is. ``python -m epochal.store.local.cache`` makes them
+in a process of its own, because that takes seconds and would hold up every answer meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from epochal.errors import EpochalError
+from epochal.guard import Guard
+from epochal.health.rule_settings import RuleSettings
+from epochal.journal.layout import PartName, RunFolder, parse_part_name
+from epochal.store.answers import Series
+from epochal.store.local.columns import SeriesKey
+from epochal.store.local.listing import FoundPart
+from epochal.store.local.sealed import OpenSegments
+
+SERIES_BYTES = 512 * 1024 * 1024
+JOURNAL_BYTES = 512 * 1024 * 1024
+# A list of ten thousand small runs asks each of them once, and that is no reason to keep them all.
+JOURNAL_RUNS = 256
+# Runs that are being written do not let go: so many are asked to before it is left for later.
+_ASKED_TO_LET_GO = 8
+
+_Key = tuple[int, SeriesKey, int]
+LARGE_BYTES = 8 * 1024 * 1024
+# A part that nobody wrote to for this long is copied even when it may still grow.
+QUIET_S = 60.0
+# Copies that nobody asked for in this time are deleted when another is made.
+KEEP_S = 30 * 86400.0
+
+
+class Releasable(Protocol):
+    """A run that has parts of its journal in memory."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How much they take."""
+
+    def release(self) -> bool:
+        """Let go of them without waiting; False when they are still in use."""
+
+
+class HeldSeries:
+    """Series that were asked for, the ones asked last, up to a number of bytes."""
+
+    def __init__(self, limit_bytes: int = SERIES_BYTES) -> None:
+        self._limit = limit_bytes
+        self._size = 0
+        self._lock = threading.Lock()
+        self._series: OrderedDict[_Key, Series] = OrderedDict()
+        self._of: dict[int, set[_Key]] = {}
+
+    def get(self, owner: int, key: SeriesKey, rank: int) -> Series | None:
+        """A series, if it is still held."""
+        with self._lock:
+            series = self._series.get((owner, key, rank))
+            if series is not None:
+                self._series.move_to_end((owner, key, rank))
+            return series
+
+    def put(self, series: Series, owner: int, key: SeriesKey, rank: int) -> None:
+        """Hold a series; others go when there is not enough room."""
+        with self._lock:
+            self._series[owner, key, rank] = series
+            self._of.setdefault(owner, set()).add((owner, key, rank))
+            self._size += _bytes(series)
+            while self._size > self._limit and len(self._series) > 1:
+                self._let_go(next(iter(self._series)))
+
+    def drop(self, owner: int) -> None:
+        """Let go of every series of one owner."""
+        with self._lock:
+            for key in list(self._of.get(owner, ())):
+                self._let_go(key)
+
+    def _let_go(self, key: _Key) -> None:
+        self._size -= _bytes(self._series.pop(key))
+        keys = self._of[key[0]]
+        keys.discard(key)
+        if not keys:
+            del self._of[key[0]]
+
+
+class LoadedRuns:
+    """Runs with journals in memory: where they are too many, those used longest ago let go."""
+
+    def __init__(self, limit_bytes: int = JOURNAL_BYTES, most: int = JOURNAL_RUNS) -> None:
+        self._limit = limit_bytes
+        self._most = most
+        self._size = 0
+        # Entered again when a run that lets go is forgotten meanwhile.
+        self._lock = threading.RLock()
+        self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
+
+    def grown(self, run: Releasable) -> None:
+        """A run has read something; others let go of what they hold where it is too much."""
+        with self._lock:
+            self.forget(run)
+            self._runs[id(run)] = (run, run.held_bytes)
+            self._size += run.held_bytes
+            for _ in range(_ASKED_TO_LET_GO):
+                is_too_much = self._size > self._limit or len(self._runs) > self._most
+                if not is_too_much or len(self._runs) == 1:
+                    return
+                key, (other, _) = next(iter(self._runs.items()))
+                if other is not run and other.release():
+                    self._size -= self._runs.pop(key)[1]
+                else:
+                    self._runs.move_to_end(key)
+
+    def used(self, run: Releasable) -> None:
+        """A run was asked just now."""
+        with self._lock:
+            if id(run) in self._runs:
+                self._runs.move_to_end(id(run))
+
+    def forget(self, run: Releasable) -> None:
+        """A run holds nothing any more."""
+        with self._lock:
+            known = self._runs.pop(id(run), None)
+            if known is not None:
+                self._size -= known[1]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBudget:
+    """All that is kept, for all runs of a store."""
+
+    series: HeldSeries = field(default_factory=HeldSeries)
+    segments: OpenSegments = field(default_factory=OpenSegments)
+    loaded: LoadedRuns = field(default_factory=LoadedRuns)
+    cached: CachedSegments | None = None
+    # The faults of runs in lists, by the place of each run.
+    guard: Guard = field(default_factory=Guard)
+    # How rules judge runs that do not say it themselves.
+    rules: RuleSettings = field(default_factory=RuleSettings)
+
+
+def _bytes(series: Series) -> int:
+    exact = 0 if series.exact is None else series.exact.nbytes
+    return series.steps.nbytes + series.times.nbytes + series.values.nbytes + exact
+
+
+class CachedSegments:
+    """Finds copies, and with ``build`` has missing ones made, one at a time."""
+
+    def __init__(self, folder: Path, *, build: bool = False) -> None:
+        self._folder = folder / "segments"
+        self._build = build
+        self._builder: subprocess.Popen[bytes] | None = None
+        self._tried: set[Path] = set()
+        self._lock = threading.Lock()
+
+    def find(self, found: FoundPart, name: PartName) -> Path | None:
+        """The copy of a large part as it is now; one that is missing is made for the next time."""
+        if found.stat.size < LARGE_BYTES:
+            return None
+        if time.time() - found.stat.mtime_ns / 1e9 < QUIET_S:
+            return None
+        path = self._path(found, name)
+        with contextlib.suppress(OSError):
+            os.utime(path)  # it is in use
+        if path.exists():
+            return path
+        if self._build:
+            with self._lock:
+                self._start(found, path)
+        return None
+
+    def close(self) -> None:
+        """Stop making copies."""
+        if self._builder is not None and self._builder.poll() is None:
+            self._builder.terminate()
+            self._builder.wait()
+        self._builder = None
+
+    def _path(self, found: FoundPart, name: PartName) -> Path:
+        said = f"{found.path} {found.stat.size} {found.stat.mtime_ns}"
+        digest = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        # A rank's part written aside has another attempt than in its run: the file's name counts.
+        return self._folder / digest / f"{found.path.stem}.parquet"
+
+    def _start(self, found: FoundPart, target: Path) -> None:
+        if target in self._tried or (self._builder is not None and self._builder.poll() is None):
+            return
+        self._tried.add(target)
+        command = [
+            sys.executable,
+            "-m",
+            "epochal.store.local.cache",
+            str(found.path),
+            str(target.parent),
+        ]
+        with contextlib.suppress(OSError):  # no process to spare: the journal itself is read
+            self._builder = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+
+def make_copy(journal: Path, target: Path) -> None:
+    """Seal a copy of one journal part into a folder, and delete copies nobody uses any more."""
+    from epochal.segments.seal import seal_part
+
+    name = parse_part_name(journal.name, ".jsonl")
+    if name is None:
+        raise EpochalError(f"{journal} is not a part of a journal.")
+    seal_part(RunFolder(journal.parent.parent), name, into=target)
+    for folder in target.parent.iterdir():
+        used = [path.stat().st_mtime for path in folder.glob("*.parquet")]
+        if used and time.time() - max(used) > KEEP_S:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Make one copy: JOURNAL-PART FOLDER."""
+    journal, target = map(Path, arguments)
+    try:
+        make_copy(journal, target)
+    except (EpochalError, OSError) as error:
+        shutil.rmtree(target, ignore_errors=True)
+        sys.stderr.write(f"epochal: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

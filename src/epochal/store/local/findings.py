@@ -1,0 +1,266 @@
+"""Works out findings where nobody did while the run was written: no companion, or a killed one.
+
+An attempt whose findings' file was finished, or is being written, is covered by it. Any other is
+read through the health rules; their findings have the ids they would have had, so those that were
+written before a companion died are not told twice. How the run ended is no rule's to know while it
+goes on, and is added here for every run that did not end well.
+
+A rule that fails or hangs costs its own findings only; ``guard`` says which did.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
+from epochal.health import diagnosis
+from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
+from epochal.health.finding import Finding, dedup_key
+from epochal.health.rule_settings import RuleSettings
+from epochal.health.rules.alert_failed import AlertFailed
+from epochal.health.rules.out_of_memory import EVENT as OUT_OF_MEMORY
+from epochal.journal.layout import FINDINGS, LOOP
+from epochal.records import Position, Record, moment_of
+from epochal.store.answers import Entry, Status
+from epochal.store.finding_counts import FindingCounts, count, latest_findings
+from epochal.store.local.columns import SeriesKey
+from epochal.store.local.entries import by_time, entries_of
+from epochal.store.local.part import Part
+from epochal.store.local.state import RunState
+
+# About a second's reading: a server answers other questions as well.
+RECORDS_A_LOOK = 50_000
+_WRITER = "diagnosis"
+# For such a look where no alarm reaches a rule that hangs.
+_LOOK_BUDGET_S = 60.0
+# Behind what the rules found.
+_ENDING_PART = 1
+_LATE_PART = 2
+
+
+class Diagnosis:
+    """The findings of a run's uncovered attempts, read on from where they were read to."""
+
+    def __init__(self, *, look_budget_s: float = _LOOK_BUDGET_S) -> None:
+        self.guard = Guard()
+        self._look_budget_s = look_budget_s
+        self._attempts: dict[int, _Attempt] = {}
+        # Whether all records of uncovered attempts had been read at the last call.
+        self.is_complete = False
+
+    def entries(
+        self, state: RunState, status: Status, *, rules: RuleSettings, most: int | None
+    ) -> list[Entry]:
+        """Findings that no file of the run has; ``most`` bounds how many records are read now."""
+        is_live = status.state == "running"
+        written = _written(state)
+        covered = watched_attempts(state, is_live=is_live)
+        found: list[Entry] = []
+        self.is_complete = True
+        for number in sorted({part.name.attempt for part in state.parts} - covered):
+            attempt = self._attempts.get(number)
+            if attempt is None:
+                attempt = _Attempt(number, state.config, rules, self.guard)
+                self._attempts[number] = attempt
+            self.is_complete &= self._read_on(attempt, state.parts, most)
+            found += [entry for entry in attempt.found() if dedup_key(entry.record) not in written]
+        written |= {dedup_key(entry.record) for entry in found}
+        late = late_findings(state, written, rules, guard=self.guard)
+        for place, (number, record) in enumerate(late):
+            found.append(Entry(Position(_WRITER, number, _LATE_PART, place), 0, record))
+        ending = None if is_live else self._ending(state, status)
+        if ending is not None:
+            position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
+            found.append(Entry(position, 0, ending.record()))
+        return found
+
+    def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
+        """Have the rules read; whether that was all. Only files that cannot be read raise."""
+
+        def read() -> Outcome[bool]:
+            return self.guard.outcome(
+                _WRITER, lambda: attempt.read_on(parts, most=most), expected=EXPECTED
+            )
+
+        if may_interrupt() or most is None:
+            with self.guard.armed():
+                outcome: Outcome[bool] | None = read()
+        else:
+            outcome = self.guard.bounded(_WRITER, read, budget_s=self._look_budget_s)
+        if outcome is not None and isinstance(outcome.error, EXPECTED):
+            raise outcome.error
+        return outcome is not None and bool(outcome.value)
+
+    def _ending(self, state: RunState, status: Status) -> Finding | None:
+        outcome = self.guard.outcome(
+            "ending", lambda: bad_ending(state, status, now=time.time()), expected=EXPECTED
+        )
+        if isinstance(outcome.error, EXPECTED):
+            raise outcome.error
+        return outcome.value
+
+
+class _Attempt:
+    """One attempt and the rules that have read it so far."""
+
+    def __init__(
+        self, number: int, config: dict[str, object], rules: RuleSettings, guard: Guard
+    ) -> None:
+        self._number = number
+        self._findings = diagnosis.Diagnosis(
+            config=config, silenced=rules.silenced, thresholds=rules.thresholds, guard=guard
+        )
+        self._next: dict[tuple[str, int], int] = {}
+
+    def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:
+        """Read what was not read before; whether that was all there is."""
+        mine = [part for part in parts if self._is_mine(part)]
+        merged = heapq.merge(*map(self._unread, mine), key=lambda item: moment_of(item[1]))
+        rest = merged if most is None else islice(merged, most)
+        ranks = {(*part.name,): part.facts.origin.rank for part in mine}
+        has_ended, num_read = False, 0
+        for position, record in rest:
+            self._next[position.writer, position.part] = position.ordinal + 1
+            rank = ranks[position[:3]]
+            self._findings.feed(record, rank=rank, writer=position.writer)
+            has_ended |= record.get("log") == "finish" and position.writer == LOOP
+            num_read += 1
+        if has_ended:
+            self._findings.close()
+        return most is None or num_read < most
+
+    def found(self) -> list[Entry]:
+        """What was found, as it was told; what is open as far as it has come."""
+        return [
+            Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
+            for place, finding in enumerate(self._findings.statements())
+        ]
+
+    def _is_mine(self, part: Part) -> bool:
+        return part.name.attempt == self._number and part.name.writer != FINDINGS
+
+    def _unread(self, part: Part) -> Iterator[tuple[Position, Record]]:
+        return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
+
+
+def is_ending(entry: Entry) -> bool:
+    """Whether an entry says how the run ended, which is known with its status."""
+    return (entry.position.writer, entry.position.part) == (_WRITER, _ENDING_PART)
+
+
+def _written(state: RunState) -> set[tuple[str, ...]]:
+    return {
+        dedup_key(record)
+        for part in state.parts
+        if part.name.writer == FINDINGS
+        for record in part.read("finding", list(part.places("finding")))
+    }
+
+
+def bad_ending(state: RunState, status: Status, *, now: float) -> Finding | None:
+    """The finding of a newest attempt that failed, crashed or was stopped; None of any other.
+
+    ``now`` in Unix seconds.
+    """
+    header = state.header
+    if header is None or "pid" not in header:
+        return None  # of another tracker's run nobody knows whether a process is gone
+    how = _bad(status.state)
+    if how is None:
+        return None
+    vanished = _event(state, "vanished")
+    return ending_finding(
+        how,
+        run=str(header.get("name") or header.get("id")),
+        attempt=state.attempts,
+        step=state.reached("step"),
+        epoch=state.reached("epoch"),
+        t=state.updated or now,
+        reason=status.reason,
+        facts=vanished if how == "crashed" else _event(state, "exception"),
+        memory=_event(state, OUT_OF_MEMORY),
+        has_checkpoint=bool(entries_of(state, ("event",), name="checkpoint", rank=None)),
+    )
+
+
+def _bad(state: str) -> BadEnding | None:
+    return next((how for how in BAD_ENDINGS if how == state), None)
+
+
+def _event(state: RunState, name: str) -> Mapping[str, Any]:
+    """The newest event of this name in the newest attempt."""
+    events = entries_of(state, ("event",), name=name, rank=None)
+    return next((e.record for e in reversed(events) if e.position.attempt == state.attempts), {})
+
+
+def late_findings(
+    state: RunState,
+    written: Collection[tuple[str, ...]],
+    rules: RuleSettings,
+    *,
+    guard: Guard | None = None,
+) -> Iterator[tuple[int, Record]]:
+    """Findings of failed alerts that are not ``written``, each with its attempt."""
+    by_attempt: dict[int, diagnosis.Diagnosis] = {}
+    for entry in entries_of(state, ("event",), name=AlertFailed.name, rank=None):
+        attempt = entry.position.attempt
+        feed = by_attempt.setdefault(
+            attempt, diagnosis.Diagnosis(rules=[AlertFailed], silenced=rules.silenced, guard=guard)
+        ).feed
+        for finding in feed(entry.record, writer=entry.position.writer):
+            if dedup_key(finding.record()) not in written:
+                yield attempt, finding.record()
+
+
+def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
+    """What was recorded as found in all attempts; None where nobody looked in the newest."""
+    newest = [part for part in state.parts if part.name.attempt == state.attempts]
+    if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
+        return None
+    entries = by_time(entries_of(state, ("finding",), name=None, rank=None))
+    told = [(entry.position.attempt, entry.record) for entry in entries]
+    told += late_findings(state, {dedup_key(record) for _, record in told}, rules)
+    return count(latest_findings(told, attempts=state.attempts))
+
+
+def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:
+    """The attempts whose findings are in the run's own files, all of them."""
+    parts = [part for part in state.parts if part.name.writer == FINDINGS]
+    newest = {state.attempts} if is_live else set()
+    return {
+        part.name.attempt
+        for part in parts
+        if part.facts.finish is not None or part.name.attempt in newest
+    }
+
+
+def num_unwatched(state: RunState) -> int:
+    """How many records nobody looked at to the end, as the run stands without a companion."""
+    watched = watched_attempts(state, is_live=False)
+    return sum(
+        part.facts.num_records
+        for part in state.parts
+        if part.name.attempt not in watched and part.name.writer != FINDINGS
+    )
+
+
+def ends_nonfinite(state: RunState) -> bool:
+    """Whether the last loss is nan or infinite; False as well where there is none to be read."""
+    loss = next((metric for metric in state.metrics if metric.role == "loss"), None)
+    if loss is None:
+        return False
+    try:
+        pieces = state.pieces(SeriesKey(loss.name, loss.axis), loss.ranks[0])
+    except (OSError, FormatError):  # the run's problem, which its row tells
+        return False
+    written = [(origin.attempt, piece) for origin, piece in pieces if piece.values.size]
+    if not written:
+        return False
+    newest = max(written, key=lambda item: (item[0], item[1].times[-1]))[1]
+    return not math.isfinite(newest.values[-1])

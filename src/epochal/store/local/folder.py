@@ -1,0 +1,284 @@
+"""A run in a folder of our own: its small files, its parts, and its machines of this moment."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError, UsageError
+from epochal.journal.layout import JsonFileError, RunFolder, read_json
+from epochal.journal.reader import NewerFormatError
+from epochal.journal.regular_file import read_regular
+from epochal.journal.search_bounds import SearchBounds
+from epochal.records import FORMAT_VERSION
+from epochal.store.answers import Labels, Machine
+from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.labels import read_labels, write_labels
+from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
+from epochal.store.local.part import Part
+from epochal.store.local.parts import LoadedParts
+
+# A part may be sealed between a look and the reading; each look finds at least one of them settled.
+_LOOKS = 100
+_REMEDIES = {
+    "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
+    "labels.json": "The run is listed without labels; fix or delete that file.",
+}
+# A companion writes every second; what is older was left behind by one that was killed.
+STALE_S = 5.0
+# GPUs are read every second, the host every five; one that fell silent is not to look alive.
+_SILENT_S = 15.0
+
+
+class FolderSource:
+    """A run folder; ``asides`` are what ranks wrote elsewhere for it."""
+
+    tracker: str | None = None
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        *,
+        asides: Sequence[Aside] = (),
+        held: MemoryBudget | None = None,
+        bounds: SearchBounds | None = None,
+    ) -> None:
+        self.folder = folder
+        self._bounds = SearchBounds(folder.path) if bounds is None else bounds
+        self.asides = asides
+        self._listing: Listing | None = None
+        self._identity = Identity(folder)
+        self._parts = LoadedParts(MemoryBudget() if held is None else held)
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder.path
+
+    @property
+    def place(self) -> str:
+        """The folder's path."""
+        return str(self.folder.path)
+
+    def look(self) -> None:
+        """List the folder."""
+        self._listing = Listing(self.folder, self.asides, bounds=self._bounds)
+
+    @property
+    def _known(self) -> Listing:
+        if self._listing is None:
+            self.look()
+            assert self._listing is not None
+        return self._listing
+
+    @property
+    def signature(self) -> str | None:
+        """Of the files there were at the last look."""
+        return None if self._listing is None else self._listing.signature
+
+    @property
+    def newest_s(self) -> float:
+        """When anything was written last."""
+        return self._known.newest_s
+
+    @property
+    def journal_written_s(self) -> float | None:
+        """When a part that is not sealed was written last."""
+        return self._known.journal_written_s
+
+    @property
+    def _files(self) -> Identity:
+        self._identity.refresh(self._known)
+        return self._identity
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What run.json says."""
+        return self._files.said
+
+    @property
+    def labels(self) -> Labels:
+        """What labels.json says."""
+        return self._files.labels
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Of the small files and of the parts."""
+        if is_orphan(self.folder):
+            return [self._without_rank_zero(), *self._parts.problems]
+        return [*self._files.problems, *self._parts.problems]
+
+    def _without_rank_zero(self) -> str:
+        ranks = orphaned_ranks((*self.folder.parts(), *self.folder.sealed_parts()))
+        one = len(ranks) == 1
+        who = f"rank{'' if one else 's'} {', '.join(map(str, ranks))}"
+        return (
+            f"{who} wrote without rank 0, which started no run within its wait; the records of"
+            f" rank {ranks[0] if ranks else 0} are shown in its place."
+        )
+
+    @property
+    def is_newer(self) -> bool:
+        """Whether run.json or a part is of a newer format."""
+        return self._files.newer_format is not None
+
+    def poll(self) -> bool:
+        """Read on in the journal, and by column in what is sealed."""
+        if self.is_newer:
+            return False
+        try:
+            changed = self._parts.poll(self._known)
+            for _ in range(_LOOKS):
+                if not self._parts.has_moved:
+                    break
+                self.look()  # sealed since the last look
+                changed |= self._parts.poll(self._known)
+        except NewerFormatError as error:
+            self._parts.close()
+            self._files.newer_format = str(error)
+            return True
+        return changed
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The journal's parts, sealed or not."""
+        return self._parts.all
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the journal is in memory."""
+        return self._parts.held_bytes
+
+    def blob(self, file: str) -> bytes:
+        """A file of the folder of blobs, and nothing else."""
+        path = self.folder.blobs / file
+        # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"blob {file!r} is not a file.")
+        if not self._bounds.allows(path):
+            raise UsageError(f"blob {file!r} lies outside of the searched folder.")
+        return read_regular(path)
+
+    def machines(self) -> Sequence[Machine]:
+        """What companions read just now."""
+        return read_machines(self.folder, now=time.time())
+
+    def relabel(self, labels: Labels) -> None:
+        """Write labels.json."""
+        write_labels(self.folder, labels)
+
+    def close(self) -> None:
+        """Let go of every part."""
+        self._parts.close()
+
+
+class Identity:
+    """What run.json and labels.json say; a file that cannot be read leaves a sentence.
+
+    ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
+    """
+
+    def __init__(self, folder: RunFolder) -> None:
+        self._folder = folder
+        self._listing: Listing | None = None
+        self._seen: dict[str, Stat | None] = {}
+        self._problems: dict[str, str] = {}
+        self.said: dict[str, Any] = {}
+        self.labels = Labels()
+        self.newer_format: str | None = None
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, in sentences."""
+        found = list(self._problems.values())
+        return found if self.newer_format is None else [*found, self.newer_format]
+
+    def refresh(self, listing: Listing) -> None:
+        """Read what is new."""
+        if listing is self._listing:
+            return
+        self._listing = listing
+        for what, stat, read in (
+            ("run.json", listing.identity, self._read_identity),
+            ("labels.json", listing.labels, self._read_labels),
+        ):
+            if what in self._seen and self._seen[what] == stat:
+                continue
+            self._seen[what] = stat
+            self._problems.pop(what, None)
+            if what in listing.refused:
+                self._problems[what] = f"{what} {LINK_OUT}"
+                continue
+            try:
+                read()
+            except FileNotFoundError:
+                self._problems[what] = f"{what} is missing; 'epochal repair' can rebuild it."
+            except JsonFileError as error:
+                self._problems[what] = f"{what} {error.fault}. {_REMEDIES[what]}"
+            except OSError as error:
+                reason = error.strerror or error
+                self._problems[what] = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
+
+    def _read_identity(self) -> None:
+        self.said = {}
+        said = read_json(self._folder.identity)
+        version = said.get("v", FORMAT_VERSION)
+        if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
+            self.newer_format = (
+                f"run.json was written by a newer Epochal (format {str(version)[:20]}, this one"
+                f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
+            )
+        self.said = said
+
+    def _read_labels(self) -> None:
+        self.labels = Labels()
+        self.labels = read_labels(self._folder)
+
+
+def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
+    """The machines of a run that are being read now, by rank; none when nobody reads them."""
+    try:
+        files = sorted(folder.live.iterdir())
+    except OSError:  # most runs have ended, or have no companion
+        return []
+    found = [_machine(read) for file in files if (read := _read(folder, file.name)) is not None]
+    fresh = [one for one in found if one is not None and abs(now - one.t) <= STALE_S]
+    return sorted(fresh, key=lambda one: (one.rank, one.node))
+
+
+def _read(folder: RunFolder, name: str) -> dict[str, Any] | None:
+    if not name.endswith(".json"):
+        return None
+    try:
+        return read_json(folder.live / name)
+    except (OSError, FormatError):  # gone, or met in the middle of a write: the next look finds it
+        return None
+
+
+def _machine(said: dict[str, Any]) -> Machine | None:
+    t, node, rank, gpus = (said.get(name) for name in ("t", "node", "rank", "gpus"))
+    if not isinstance(t, (int, float)) or not isinstance(node, str) or not isinstance(rank, int):
+        return None
+    listed = [_plain(gpu) for gpu in gpus] if isinstance(gpus, list) else []
+    system = _plain(said.get("system"))
+    return Machine(
+        node=node,
+        rank=rank,
+        t=float(t),
+        gpus=tuple(gpu for gpu in listed if "id" in gpu and _is_read(gpu, t)),
+        system=system if _is_read(system, t) else {},
+    )
+
+
+def _is_read(fields: Mapping[str, float | str], now: float) -> bool:
+    """Whether it was read lately; files of older versions do not say when."""
+    t = fields.get("t")
+    return not isinstance(t, (int, float)) or now - t <= _SILENT_S
+
+
+def _plain(fields: Any) -> dict[str, float | str]:
+    if not isinstance(fields, dict):
+        return {}
+    return {name: value for name, value in fields.items() if isinstance(value, (int, float, str))}

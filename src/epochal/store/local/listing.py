@@ -1,0 +1,348 @@
+"""Looks at folders without reading journals: which runs there are, which parts each run has.
+
+``<runs>/.launch/<id>.json`` says where rank 0 of a launch writes. A rank that did not see it in
+time writes its parts to ``<runs>/.launch/<id>/journal``, numbered as attempt 1, and moves them when
+it finishes. One that died could not, so readers take them as part of the run. Where there is no
+such run, the folder is listed as a run of its own, and its lowest rank is read as rank 0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from epochal.errors import FormatError
+from epochal.journal.layout import (
+    LAUNCH_FOLDER,
+    LOOP,
+    PartName,
+    RunFolder,
+    is_run_folder,
+    parse_part_name,
+    rank_of_writer,
+    rank_writer,
+    read_json,
+)
+from epochal.journal.search_bounds import SearchBounds
+
+_JOURNAL, _SEALED = ".jsonl", ".parquet"
+LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."
+# The files of a folder that could be parts: name, size and time of each, in the order of names.
+_Files = list[tuple[str, int, int]]
+# Files that only a tracker makes; any other that lies among runs of ours is not taken for a run.
+_TRACKERS_ENDINGS = (".wandb", ".db", "training.json")
+_EVENT_FILE = "tfevents"
+T = TypeVar("T")
+
+
+class Stat(NamedTuple):
+    """What tells two versions of a file apart; ``size`` is -1 for what is no plain file."""
+
+    size: int
+    mtime_ns: int
+
+
+class FoundPart(NamedTuple):
+    """A file that holds a part."""
+
+    path: Path
+    stat: Stat
+
+
+class Listing:
+    """What lies in a run's folder; two equal signatures mean that nothing has changed.
+
+    This is made for every run whenever a list is looked at: names are taken apart only when
+    something has changed. ``newest_s`` is when anything was written last, in Unix seconds.
+    ``refused`` are names in the folder that are links out of the folders that may be read.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        asides: Sequence[Aside] = (),
+        *,
+        bounds: SearchBounds | None = None,
+    ) -> None:
+        self._folder = folder
+        self._bounds = bounds = SearchBounds(folder.path) if bounds is None else bounds
+        self._asides = [aside for aside in asides if bounds.allows(aside.folder.journal)]
+        self.problem: str | None = None
+        self.refused: set[str] = set()
+        self.identity = self._stat("run.json")
+        self.labels = self._stat("labels.json")
+        self._journal: _Files = []
+        self._aside: list[_Files] = []
+        self._sealed: _Files = []
+        try:
+            # Journals first: a part goes from here to the segments, never back.
+            self._journal = self._files("journal", _JOURNAL)
+            self._aside = [_files(str(a.folder.journal), _JOURNAL, bounds) for a in self._asides]
+            self._sealed = self._files("segments", _SEALED)
+        except OSError as error:
+            self.problem = f"the journal cannot be listed: {error}"
+        parts = (self._journal, self._aside, self._sealed)
+        said = repr((self.identity, self.labels, *parts, sorted(self.refused)))
+        self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+
+    def _files(self, name: str, suffix: str) -> _Files:
+        folder = f"{self._folder.path}/{name}"
+        if self._bounds.leads_out(folder):
+            self.refused.add(name)
+            return []
+        return _files(folder, suffix, self._bounds)
+
+    def _stat(self, name: str) -> Stat | None:
+        path = f"{self._folder.path}/{name}"
+        if self._bounds.leads_out(path):
+            self.refused.add(name)
+            return None
+        return _stat(path)
+
+    @property
+    def newest_s(self) -> float:
+        """When anything was written last, in Unix seconds."""
+        groups = (self._journal, self._sealed, *self._aside)
+        times = [mtime_ns for files in groups for _, _, mtime_ns in files]
+        times += [file.mtime_ns for file in (self.identity, self.labels) if file is not None]
+        return max(times, default=0) / 1e9
+
+    @property
+    def journal_written_s(self) -> float | None:
+        """When a part that is not sealed was written last, by the clock of its disk."""
+        times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
+        return max(times) / 1e9 if times else None
+
+    @cached_property
+    def journal(self) -> dict[PartName, FoundPart]:
+        """The journal parts, those written aside under the attempt they belong to."""
+        found = _parts(self._folder.journal, self._journal, _JOURNAL)
+        for aside, files in zip(self._asides, self._aside, strict=False):
+            for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
+                found[name._replace(attempt=aside.attempt)] = part
+        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
+
+    @cached_property
+    def sealed(self) -> dict[PartName, FoundPart]:
+        """The sealed parts."""
+        found = _parts(self._folder.segments, self._sealed, _SEALED)
+        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
+
+
+def _files(folder: str, suffix: str, bounds: SearchBounds) -> _Files:
+    found: _Files = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.endswith(suffix) and bounds.allows_entry(entry):
+                    try:
+                        status = entry.stat()
+                    except OSError:  # sealed or removed meanwhile, or a link to nothing
+                        continue
+                    # Opening a pipe would wait for somebody to write to it.
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((entry.name, status.st_size, status.st_mtime_ns))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    found.sort()
+    return found
+
+
+def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart]:
+    return {
+        name: FoundPart(folder / file_name, Stat(size, mtime_ns))
+        for file_name, size, mtime_ns in files
+        if (name := parse_part_name(file_name, suffix)) is not None
+    }
+
+
+def _stat(path: str) -> Stat | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return Stat(status.st_size if stat.S_ISREG(status.st_mode) else -1, status.st_mtime_ns)
+
+
+@dataclass(slots=True)
+class Survey:
+    """Run folders of ours, and the outermost folders and files that hold none of them."""
+
+    ours: list[Path] = field(default_factory=list)
+    others: list[Path] = field(default_factory=list)
+
+
+class Contents(NamedTuple):
+    """The folders and the files in a folder, and which of both are links."""
+
+    folders: list[Path]
+    files: list[Path]
+    links: set[Path]
+
+
+def survey(root: Path, known: Container[Path], bounds: SearchBounds) -> Survey:
+    """What lies below a folder: itself a run, a project's runs, or a tree of projects'.
+
+    ``known`` are run folders already: they are not looked into. What a link leads to is listed
+    once, under its own name where it has one here.
+    """
+    if _may_hold_run(root):
+        return Survey([root])
+    found = Survey()
+    folders, files, links = contents(root, bounds)
+    for entry in folders:
+        if entry in known or _may_hold_run(entry):
+            found.ours.append(entry)
+        else:
+            inside = _survey_project(entry, known, bounds, links)
+            found.ours += inside.ours
+            found.others += inside.others
+    if not found.ours:
+        return Survey(others=[root])
+    found.others += filter(_is_trackers, files)
+    return _without_repeats(root, found, links) if links else found
+
+
+def _survey_project(
+    project: Path, known: Container[Path], bounds: SearchBounds, links: set[Path]
+) -> Survey:
+    """What lies in a project's folder; what links lead to is added to ``links``."""
+    found = Survey()
+    folders, files, inner_links = contents(project, bounds)
+    links |= {*folders, *files} if project in links else inner_links
+    for entry in folders:
+        is_ours = entry in known or _may_hold_run(entry)
+        (found.ours if is_ours else found.others).append(entry)
+    if not found.ours:
+        return Survey(others=[project])
+    found.others += filter(_is_trackers, files)
+    return found
+
+
+def _without_repeats(root: Path, found: Survey, links: set[Path]) -> Survey:
+    """What was found, less what links lead to a second time."""
+    here = os.path.realpath(root)
+    seen = {os.path.join(here, path.relative_to(root)) for path in found.ours if path not in links}
+    ours: list[Path] = []
+    for path in found.ours:
+        real = os.path.realpath(path)
+        if path not in links or real not in seen:
+            ours.append(path)
+            seen.add(real)
+    # Others' files are looked for in all folders here: a link is news only where it leads out.
+    others = [
+        path
+        for path in found.others
+        if path not in links or not _is_related(os.path.realpath(path), (here, *seen))
+    ]
+    return Survey(ours, others)
+
+
+def _is_related(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path lies in one of some folders, or holds one of them."""
+    return any(os.path.commonpath((path, folder)) in (path, folder) for folder in folders)
+
+
+def contents(path: Path, bounds: SearchBounds) -> Contents:
+    """What lies in a folder; hidden names are nobody's runs, and not every link is followed."""
+    found = Contents([], [], set())
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") or not bounds.allows_entry(entry):
+                    continue
+                place = Path(entry.path)
+                (found.folders if _is_folder(entry) else found.files).append(place)
+                if entry.is_symlink():
+                    found.links.add(place)
+    except OSError:  # gone, no folder, or not for us to look into
+        return Contents([], [], set())
+    return found
+
+
+def _may_hold_run(path: Path) -> bool:
+    """Whether a folder is listed: it holds a run, or nobody can tell, which is then its problem."""
+    try:
+        return is_run_folder(path)
+    except OSError:
+        return True
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself, or into what cannot be looked into
+        return False
+
+
+def _is_trackers(file: Path) -> bool:
+    return _EVENT_FILE in file.name or file.name.endswith(_TRACKERS_ENDINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A folder whose parts belong to an attempt of a run that lies elsewhere."""
+
+    folder: RunFolder
+    attempt: int
+
+
+def asides_below(runs_root: Path) -> dict[Path, list[Aside]]:
+    """By run folder, what was written aside for it; a launch file that is damaged is no claim."""
+    found: dict[Path, list[Aside]] = {}
+    for path in sorted((runs_root / LAUNCH_FOLDER).glob("*.json")):
+        folder = RunFolder(path.with_suffix(""))
+        if not folder.journal.is_dir():
+            continue
+        try:
+            told = read_json(path)
+            run, attempt = runs_root / str(told["folder"]), int(told["attempt"])
+        except (OSError, FormatError, KeyError, TypeError, ValueError):
+            continue
+        found.setdefault(run, []).append(Aside(folder, attempt))
+    return found
+
+
+def orphans_below(runs_root: Path) -> list[Path]:
+    """The folders that ranks wrote aside for a run that does not exist."""
+    try:
+        entries = sorted((runs_root / LAUNCH_FOLDER).iterdir())
+    except OSError:  # there is none, or it is not for us to look into
+        return []
+    folders = [RunFolder(entry) for entry in entries if (entry / "journal").is_dir()]
+    written = {one.path for one in folders if one.parts() or one.sealed_parts()}
+    if not written:
+        return []
+    claimed = {
+        aside.folder.path
+        for run, asides in asides_below(runs_root).items()
+        if is_run_folder(run)
+        for aside in asides
+    }
+    return sorted(written - claimed)
+
+
+def is_orphan(folder: RunFolder) -> bool:
+    """Whether a folder is one that ranks wrote aside."""
+    return folder.path.parent.name == LAUNCH_FOLDER
+
+
+def orphaned_ranks(names: Iterable[PartName]) -> list[int]:
+    """The ranks that wrote some parts."""
+    return sorted({rank for name in names if (rank := rank_of_writer(name.writer)) is not None})
+
+
+def in_place_of_rank_zero(parts: Mapping[PartName, T]) -> dict[PartName, T]:
+    """The parts of an orphan, those of its lowest rank named as if rank 0 had written them."""
+    ranks = orphaned_ranks(parts)
+    first = rank_writer(ranks[0]) if ranks else LOOP
+    return {
+        name._replace(writer=LOOP) if name.writer == first else name: part
+        for name, part in parts.items()
+    }

@@ -1,0 +1,154 @@
+"""What every part of a run answers, be it a journal that grows, a sealed segment or an import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from epochal.errors import FormatError
+from epochal.journal.layout import LOOP, PartName, rank_of_writer
+from epochal.journal.line import nests_too_deeply
+from epochal.records import Axis, Position, Record
+from epochal.store.local.columns import Origin, Piece, SeriesKey, whole_number
+
+# Kinds that say something about the run as a whole; "epoch" says how many there will be.
+FACT_KINDS = ("run", "finish", "define", "resume", "option", "epoch")
+_MEANINGS = ("unit", "goal", "x", "role")
+_CHILD = "child-"
+
+
+class StalePartError(FormatError):
+    """A part's file no longer holds what was read of it: the run is to be read again."""
+
+
+class Place(NamedTuple):
+    """One record that is not a number: who wrote it, and what orders and replaces it.
+
+    ``at`` is its step or epoch, -1 where it has none. ``key`` finds it again in its part.
+    """
+
+    ordinal: int
+    origin: Origin
+    label: str
+    at: int
+    t: float
+    key: tuple[int, int]
+
+
+class Part(Protocol):
+    """One part; its facts are of what has been read of it so far."""
+
+    @property
+    def name(self) -> PartName:
+        """Which part it is of its run."""
+
+    @property
+    def facts(self) -> PartFacts:
+        """What it says of its run."""
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of it is in memory, roughly."""
+
+    def series_keys(self) -> Iterable[SeriesKey]:
+        """Every series it holds, in order of first appearance."""
+
+    def piece(self, key: SeriesKey) -> Piece | None:
+        """Its points of one series, None when there are none."""
+
+    def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
+        """Where its records of a kind are, of one label or of all; not for ``DENSE_KINDS``."""
+
+    def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
+        """The records at these places, in their order; ``places`` told them just before."""
+
+    def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
+        """Its records as written, from an ordinal on."""
+
+    def close(self) -> None:
+        """Let go of what it holds open."""
+
+
+def label_of(record: Record) -> str:
+    """What a record is called among others of its kind."""
+    name = record.get("name", record.get("id", ""))
+    return name if isinstance(name, str) else str(name)
+
+
+@dataclass(slots=True)
+class PartFacts:
+    """The sum of a part's records of ``FACT_KINDS``, and how far the others came.
+
+    ``header`` is the first record; empty where the first line of the file is damaged, None before
+    anything was read. ``reached`` and ``takeovers`` are rank 0's own.
+    """
+
+    name: PartName
+    header: Record | None = None
+    finish: Record | None = None
+    config: dict[str, Any] = field(default_factory=dict)
+    definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    takeovers: dict[Axis, int] = field(default_factory=dict)
+    reached: dict[Axis, int] = field(default_factory=dict)
+    first_epoch: int | None = None
+    num_epochs: int | None = None
+    updated: float | None = None
+    num_records: int = 0
+    num_damaged: int = 0
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether rank 0 itself wrote the part."""
+        return self.name.writer == LOOP
+
+    @property
+    def origin(self) -> Origin:
+        """Who wrote the part."""
+        return Origin(self._rank(), self.name.writer.startswith(_CHILD), self.name.attempt)
+
+    def _rank(self) -> int:
+        said = rank_of_writer(self.name.writer)
+        if said is not None:
+            return said
+        # Telemetry of a node says which rank it sits beside; children say -1 and are rank 0's.
+        rank = (self.header or {}).get("rank")
+        return rank if isinstance(rank, int) and rank > 0 else 0
+
+    def reach(self, axis: Axis, at: int) -> None:
+        """Rank 0 came to a step or epoch."""
+        if self.is_loop and at > self.reached.get(axis, at - 1):
+            self.reached[axis] = at
+
+    def note(self, ordinal: int, record: Record) -> None:
+        """Take in a record of one of ``FACT_KINDS``; fields that nest too deeply are damage."""
+        if nests_too_deeply(record):
+            self.num_damaged += 1
+            record = {key: value for key, value in record.items() if not nests_too_deeply(value)}
+        kind = record["log"]
+        if kind == "run" and ordinal == 0:
+            self.header = record
+        if kind == "finish":
+            self.finish = record
+        elif kind == "define" and isinstance(record.get("name"), str):
+            meaning = {key: record[key] for key in _MEANINGS if key in record}
+            self.definitions.setdefault(record["name"], {}).update(meaning)
+        elif kind == "epoch":
+            self._note_epoch(record)
+        elif not self.is_loop:
+            return
+        elif kind == "resume":
+            for axis in ("step", "epoch"):
+                takeover = whole_number(record.get(axis))
+                if takeover is not None:
+                    self.takeovers[axis] = takeover
+        elif kind == "run" and isinstance(record.get("config"), dict):
+            self.config.update(record["config"])
+        elif kind == "option" and "name" in record:
+            self.config[str(record["name"])] = record.get("value")
+
+    def _note_epoch(self, record: Record) -> None:
+        self.num_epochs = whole_number(record.get("total")) or self.num_epochs
+        epoch = whole_number(record.get("epoch"))
+        if epoch is not None and self.is_loop and self.first_epoch is None:
+            self.first_epoch = epoch

@@ -1,0 +1,191 @@
+"""Makes the row of a run from its files: who it is, how far it came, what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.health.rule_settings import RuleSettings
+from epochal.journal.layout import TELEMETRY
+from epochal.journal.reader import JOURNAL_SHORTENED
+from epochal.records import Position
+from epochal.store.answers import Labels, RunInfo, Status
+from epochal.store.local.columns import whole_number
+from epochal.store.local.entries import entries_of
+from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
+from epochal.store.local.state import RunState
+from epochal.store.row import Row
+
+# Which process wrote a run: what ``journal.process.liveness`` asks for.
+PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
+UNREADABLE = Status("unreadable", "unreadable")
+# Longer than any id that was ever made here; links and positions have to hold it.
+_MAX_ID = 200
+
+# Gives a field of run.json, or of the journal's header where run.json is missing.
+FieldOf = Callable[[str], Any]
+
+
+def brief_info(
+    field: FieldOf, labels: Labels, *, id_: str, path: Path, tracker: str | None
+) -> RunInfo:
+    """A run's names and labels; people's labels win over what the run itself recorded."""
+    return RunInfo(
+        id=id_,
+        name=labels.name or _text(field("name")) or path.name,
+        project=_text(field("project")) or path.parent.name,
+        folder=str(path),
+        status=UNREADABLE,
+        tags=_texts(field("tags")) if labels.tags is None else labels.tags,
+        notes=_text(field("notes")) if labels.notes is None else labels.notes,
+        hidden=labels.hidden,
+        tracker=tracker,
+    )
+
+
+def recorded_id(field: FieldOf) -> str | None:
+    """The id that a run recorded; None where it has none that can be used."""
+    recorded = _text(field("id")) or ""
+    return recorded if 0 < len(recorded) <= _MAX_ID else None
+
+
+def _text(value: Any) -> str | None:
+    """A text, or a number as people write it in a name; None for anything else."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else None
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)):
+        return ()
+    return tuple(text for item in value if (text := _text(item)) is not None)
+
+
+def make_row(
+    brief: RunInfo,
+    state: RunState,
+    *,
+    own_id: str,
+    said: Mapping[str, Any],
+    created: float,
+    labels: Labels,
+    problems: Sequence[str],
+    is_newer: bool,
+    end: dict[str, Position],
+    written: float | None,
+    rules: RuleSettings,
+) -> Row:
+    """The row of a run: ``said`` is its run.json, or nothing where that cannot be read.
+
+    ``is_newer`` marks a run of a newer format, which is not read at all; ``written`` is when its
+    journal was written last, by the clock of the disk.
+    """
+    told = said or state.header or {}
+    totals, config = told.get("totals"), told.get("config")
+    totals = totals if isinstance(totals, dict) else {}
+    process, finish, source = state.header or said or None, state.finish, told.get("source")
+    if "pid" in (process or {}):  # taken up again here, whoever began it
+        source = None
+    return Row(
+        id=own_id,
+        name=brief.name,
+        project=brief.project,
+        created=created,
+        updated=state.updated,
+        attempts=state.attempts,
+        step=state.reached("step"),
+        epoch=state.reached("epoch"),
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
+        records=state.num_records,
+        damaged=state.num_damaged,
+        tags=brief.tags,
+        notes=brief.notes if isinstance(brief.notes, str) else None,
+        labels=labels,
+        config={**(config if isinstance(config, dict) else {}), **state.config},
+        problem=" ".join(_with_losses(state, problems)) or None,
+        is_unreadable=is_newer or (not state.num_records and bool(problems)),
+        finish=None if finish is None else _chosen(finish, ("status", "reason")),
+        process=None if process is None else _chosen(process, PROCESS_FIELDS),
+        vanished=_vanished(state) if finish is None else None,
+        source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
+        end=end,
+        metrics=state.metrics,
+        found=found_in(state, rules),
+        nonfinite=ends_nonfinite(state),
+        unwatched=num_unwatched(state),
+        written=written,
+        has_companion=_has_companion(state),
+    )
+
+
+def faulty_row(path: Path, problem: str) -> Row:
+    """The row of a run that could not be read at all, known by its path."""
+    try:
+        created = path.stat().st_mtime
+    except OSError:
+        created = 0.0
+    return Row(
+        id=path.name,
+        name=path.name,
+        project=path.parent.name,
+        created=created,
+        updated=None,
+        attempts=0,
+        step=None,
+        epoch=None,
+        total_steps=None,
+        num_epochs=None,
+        records=0,
+        damaged=0,
+        tags=(),
+        notes=None,
+        labels=Labels(),
+        config={},
+        problem=problem,
+        is_unreadable=True,
+        finish=None,
+        process=None,
+        vanished=None,
+        source=None,
+        end={},
+        metrics=[],
+        found=None,
+        nonfinite=False,
+        unwatched=0,
+        written=None,
+        has_companion=False,
+    )
+
+
+def _with_losses(state: RunState, problems: Sequence[str]) -> list[str]:
+    """The problems, and what a companion saw go from the journal; each file's loss once."""
+    events = entries_of(state, ("event",), name=JOURNAL_SHORTENED, rank=None)
+    seen = {str(event.record.get("sentence")) for event in events}
+    files = {sentence.partition(" ")[0] for sentence in seen}
+    own = [p for p in problems if "became shorter" not in p or p.partition(" ")[0] not in files]
+    return [*own, *sorted(seen)]
+
+
+def _vanished(state: RunState) -> str | None:
+    """What the companion of the newest attempt said when its process was gone."""
+    events = entries_of(state, ("event",), name="vanished", rank=None)
+    said = [e.record.get("sentence") for e in events if e.position.attempt == state.attempts]
+    return said[-1] if said and isinstance(said[-1], str) else None
+
+
+def _has_companion(state: RunState) -> bool:
+    """Whether a companion watches the newest attempt, as far as the files say."""
+    lost = entries_of(state, ("event",), name="companion-lost", rank=None)
+    if any(event.position.attempt == state.attempts for event in lost):
+        return False
+    return any(
+        part.name.attempt == state.attempts and part.name.writer.startswith(TELEMETRY)
+        for part in state.parts
+    )
+
+
+def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    return {field: record[field] for field in fields if field in record}

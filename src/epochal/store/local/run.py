@@ -1,0 +1,545 @@
+"""One run on disk, answered from its parts; what has been read is read on only where it grew."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings, recorded_rules
+from epochal.records import Axis, Position, Record
+from epochal.series.reduce import Summary
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
+from epochal.store.finding_counts import FindingCounts, count, latest_findings
+from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.columns import SeriesKey, unix_time
+from epochal.store.local.entries import (
+    by_time,
+    end_of,
+    entries_of,
+    met_errors,
+    recorded_errors,
+    records_of,
+)
+from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, is_ending
+from epochal.store.local.labels import check_labels
+from epochal.store.local.locked import locked
+from epochal.store.local.part import StalePartError
+from epochal.store.local.row import UNREADABLE, brief_info, faulty_row, make_row, recorded_id
+from epochal.store.local.source import RunSource
+from epochal.store.local.state import RunState
+from epochal.store.metrics import no_metric, resolve
+from epochal.store.row import Row
+from epochal.store.status import GONE
+
+_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
+_SETTLED_S = 60.0
+# A question is asked again each time that another part was sealed meanwhile.
+_MAX_MOVES = 100
+# So few that the health rules see them in a fraction of a second.
+_FEW_RECORDS = 1000
+
+T = TypeVar("T")
+# What each run's series are held under: an ``id()`` would be given to another run later.
+_KEYS = itertools.count()
+
+
+class LocalRun:
+    """A run and its source; nothing of it is read before the first question about it.
+
+    Each method takes ``lock``, which runs of one foreign file share; see ``RunView.lock``.
+    """
+
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        held: MemoryBudget | None = None,
+        lock: threading.RLock | None = None,
+    ) -> None:
+        self.source = source
+        self.lock = threading.RLock() if lock is None else lock
+        self._held = MemoryBudget() if held is None else held
+        self._key = next(_KEYS)
+        self._state: RunState | None = None
+        self._row: Row | None = None
+        self._resolved: dict[str, Metric | None] = {}
+        self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
+        self._ended: tuple[Row, Status] | None = None
+        self._diagnosis = Diagnosis()
+        # Set when the row has learnt something that the index does not know.
+        self.has_news = False
+        # Counts up whenever the files are not as they were.
+        self.version = 0
+        # Which one it is of the runs in its store that say the same id, as copies of a folder do.
+        self.copy = 1
+        self._own_id: str | None = None
+        # How many records the last row counted, and when a row counted more than the one before.
+        self._num_records: int | None = None
+        self._grew_at: float | None = None
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    # A list asks for id, time of creation and row: a fault in reading one run is its problem alone.
+
+    def look_again(self) -> None:
+        """Like ``refresh``; a fault becomes the run's problem."""
+        self._or_faulty(self.refresh, lambda row: True)
+
+    def _or_faulty(self, read: Callable[[], T], instead: Callable[[Row], T]) -> T:
+        """What ``read`` returns; where it raises, what a row says that tells the fault."""
+        found = self._held.guard.run(self.place, read)
+        if found is not None:
+            return found
+        fault = self._held.guard.faults[self.place]
+        self._row = faulty_row(self.path, f"the run cannot be read: {fault.error}.")
+        return instead(self._row)
+
+    @locked
+    def refresh(self) -> bool:
+        """Look for what was written since; True when there was anything."""
+        before = self.source.signature
+        self.source.look()
+        if before is not None and before == self.source.signature:
+            return False
+        self.version += before is not None
+        self._row = None
+        self._resolved.clear()
+        self._summaries.clear()
+        if self._state is None:
+            return True
+        end = end_of(self._state)
+        self._load()
+        return end_of(self._state) != end
+
+    @locked
+    def recall(self, signature: str, row: Row) -> None:
+        """Take a row that the index kept, if the files are still as they were then."""
+        if self._row is None and self.signature == signature:
+            self._row = row
+
+    @property
+    @locked
+    def signature(self) -> str:
+        """What the row of this run is valid for."""
+        self._look_once()
+        signature = self.source.signature
+        assert signature is not None
+        # A reader's rules change what is worked out.
+        return f"{signature}{self._held.rules.digest}"
+
+    @property
+    @locked
+    def is_settled(self) -> bool:
+        """Whether nothing was written to the run for a minute."""
+        self._look_once()
+        return time.time() - self.source.newest_s > _SETTLED_S
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of the run is in memory."""
+        return self.source.held_bytes
+
+    def release(self) -> bool:
+        """Drop what was read of the run; it is read again when asked for.
+
+        False while the run grows or another thread reads it: this is called with the lock of
+        another run held, so it must not wait.
+        """
+        if not self.lock.acquire(blocking=False):
+            return False
+        try:
+            if self._state is None or not self.is_settled:
+                return False
+            self._row = self.row
+            self._state = None
+            self.source.close()
+            return True
+        finally:
+            self.lock.release()
+
+    @locked
+    def close(self) -> None:
+        """Let go of everything; the run is gone, or nobody will ask again."""
+        self._state = None
+        self.source.close()
+        self._held.series.drop(self._key)
+        self._held.loaded.forget(self)
+
+    def _look_once(self) -> None:
+        if self.source.signature is None:
+            self.refresh()
+
+    def _known(self) -> RunState:
+        if self._state is None:
+            self._load()
+            assert self._state is not None
+        return self._state
+
+    def _load(self) -> None:
+        self._look_once()
+        changed = self.source.poll()
+        if changed or self._state is None:
+            self._state = RunState(self.source.parts)
+            self._held.series.drop(self._key)
+            self._held.loaded.grown(self)
+
+    def _ask(self, question: Callable[[RunState], T]) -> T:
+        """The answer to a question; asked again where a part was sealed or cut since it was read.
+
+        Raises ``FormatError`` where the files cannot be read.
+        """
+        for _ in range(_MAX_MOVES):
+            try:
+                return question(self._known())
+            except (FileNotFoundError, StalePartError):
+                self._catch_up()
+            except OSError as error:
+                raise FormatError(f"a part of the journal cannot be read: {error}") from error
+        raise FormatError(f"the files in {self.path} change faster than they can be read.")
+
+    def _catch_up(self) -> None:
+        """Look at the files again; where they look the same, read all of them again."""
+        before = self.source.signature
+        self.refresh()
+        if self.source.signature == before:
+            self._state = None
+            self.source.close()
+
+    # -- the run as a whole -----------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """The run's folder, or the file that another tracker keeps it in."""
+        return self.source.path
+
+    @property
+    def place(self) -> str:
+        """What tells it from every other run of this machine."""
+        return self.source.place
+
+    @property
+    def tracker(self) -> str | None:
+        """Whose files it is read from, where they are not ours; such a run is never written to."""
+        return self.source.tracker
+
+    @property
+    def own_id(self) -> str:
+        """The id that the run itself says; the folder's name where it says none.
+
+        While another thread reads the run this is the id of the last look: no list of ids waits.
+        """
+        if self.lock.acquire(blocking=self._own_id is None):
+            try:
+                self._own_id = self._or_faulty(self._read_id, lambda row: row.id)
+            finally:
+                self.lock.release()
+        assert self._own_id is not None
+        return self._own_id
+
+    def _read_id(self) -> str:
+        if self._row is not None:
+            return self._row.id
+        return recorded_id(self._said) or self.path.name
+
+    @property
+    def id(self) -> str:
+        """The id that stands for this run and no other of its store."""
+        return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
+
+    @property
+    @locked
+    def created(self) -> float:
+        """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
+        return self._or_faulty(self._read_created, lambda row: row.created)
+
+    def _read_created(self) -> float:
+        if self._row is not None:
+            return self._row.created
+        created = unix_time(self._said("created"))
+        if created is None:
+            created = unix_time((self._known().header or {}).get("t"))
+        if created is not None:
+            return created
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    @locked
+    def brief(self) -> RunInfo:
+        """Who the run is, without a look at its journal where run.json says it."""
+        if self._row is not None:
+            return self._row.info(self.id, folder=str(self.path), status=UNREADABLE)
+        return brief_info(
+            self._said, self.labels, id_=self.id, path=self.path, tracker=self.tracker
+        )
+
+    @property
+    @locked
+    def row(self) -> Row:
+        """All that lists and filters ask of the run."""
+        if self._row is None:
+            self._row = self._or_faulty(self._make_row, lambda row: row)
+        return self._row
+
+    def _make_row(self) -> Row:
+        row = self._ask(
+            lambda state: make_row(
+                self.brief(),
+                state,
+                own_id=self.own_id,
+                said=self.source.said,
+                created=self.created,
+                labels=self.labels,
+                problems=self.source.problems,
+                is_newer=self.source.is_newer,
+                end=end_of(state),
+                written=self.source.journal_written_s,
+                rules=self._rules,
+            )
+        )
+        if self._num_records is not None and row.records > self._num_records:
+            self._grew_at = time.time()
+        self._num_records = row.records
+        self.has_news = True
+        return row
+
+    @property
+    @locked
+    def info(self) -> RunInfo:
+        """The run in one row; its status as of now."""
+        self._held.guard.run(self.place, self._work_out_little)
+        return self.row.info(self.id, folder=str(self.path), status=self.status)
+
+    @property
+    @locked
+    def found(self) -> FindingCounts | None:
+        """How much was found, as ``info`` counts it; None where nobody looked."""
+        self._held.guard.run(self.place, self._work_out_little)
+        return self.row.found_by(self.status)
+
+    def _work_out_little(self) -> None:
+        """Look at what a companion that was killed left, where that is quickly done."""
+        if self.row.is_partly_watched(self.status) and self.row.unwatched <= _FEW_RECORDS:
+            self.findings(most=None)
+
+    @property
+    @locked
+    def status(self) -> Status:
+        """How the run stands, as of now."""
+        row = self.row
+        if self._ended is not None and self._ended[0] is row:
+            return self._ended[1]
+        if row.is_unreadable:
+            return UNREADABLE
+        status = row.status(now=time.time(), grew=self._grew_at)
+        if status.state not in ("running", "waiting", "silent") and status.text != GONE:
+            # What has ended stays so, and a process that is gone does not come back.
+            self._ended = (row, status)
+        return status
+
+    @property
+    @locked
+    def config(self) -> Mapping[str, Any]:
+        """What the run was configured with, options set later included."""
+        return self.row.config
+
+    @property
+    @locked
+    def facts(self) -> Mapping[str, Any]:
+        """What run.json says; the first record of the journal where it is missing."""
+        self._look_once()
+        return dict(self.source.said or self._known().header or {})
+
+    @property
+    @locked
+    def labels(self) -> Labels:
+        """What people changed later."""
+        if self._row is not None:
+            return self._row.labels
+        self._look_once()
+        return self.source.labels
+
+    @locked
+    def relabel(self, labels: Labels) -> None:
+        """Replace the labels, atomically; ``UsageError`` for a text that no list can show."""
+        check_labels(labels, self.labels)
+        self.source.relabel(labels)
+        self.refresh()
+
+    def _said(self, field: str) -> Any:
+        self._look_once()
+        said = self.source.said
+        if said:
+            return said.get(field)
+        return (self._known().header or {}).get(field)
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    @locked
+    def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
+        return list(self.row.metrics)
+
+    @locked
+    def role(self, role: str) -> Metric | None:
+        """The metric that plays a role, defined or guessed."""
+        return next((metric for metric in self.row.metrics if metric.role == role), None)
+
+    @locked
+    def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
+        """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
+        ranks = self._ask(lambda state: state.ranks)
+        axes = _AXES if axis is None else (axis,)
+        key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
+        if key is None or rank not in ranks[key]:
+            raise self._no_metric(name, rank, axis)
+        self._held.loaded.used(self)
+        series = self._held.series.get(self._key, key, rank)
+        if series is None:
+            series = self._ask(lambda state: state.series(key, rank))
+            self._held.series.put(series, self._key, key, rank)
+        return series
+
+    @locked
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        if name not in self._resolved:
+            self._resolved[name] = resolve(name, self.row.metrics)
+        return self._resolved[name]
+
+    @locked
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
+        summary = self._summaries.get((name, axis, rank))
+        if summary is None:
+            summary = self._summaries[name, axis, rank] = self._summary(name, axis, rank)
+        return summary
+
+    def _summary(self, name: str, axis: Axis | None, rank: int) -> Summary:
+        row = self.row
+        axes = _AXES if axis is None else (axis,)
+        on = {metric.axis for metric in row.metrics if metric.name == name and rank in metric.ranks}
+        found = next((a for a in axes if a in on), None)
+        if found is None:
+            raise self._no_metric(name, rank, axis)
+        summary = row.summary(name, found, rank)
+        if summary is None:
+            summary = self.series(name, rank=rank, axis=found).summary
+            row.keep(name, found, rank, summary)
+            self.has_news = True
+        return summary
+
+    def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
+        run, metrics = self.brief().name, self.row.metrics
+        return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
+
+    # -- records ----------------------------------------------------------------------------------
+
+    @locked
+    def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
+        """Records of these kinds in the order of steps, then of time."""
+        return self._ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
+
+    def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Histograms, of one name or of all."""
+        return self.entries("histogram", name=name, rank=rank)
+
+    def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Text samples, of one name or of all."""
+        return self.entries("text", name=name, rank=rank)
+
+    def blobs(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
+        """Images and other blobs, of one name or of all."""
+        return self.entries("blob", name=name, rank=rank)
+
+    @locked
+    def blob(self, file: str) -> bytes:
+        """The bytes of a blob that a record names."""
+        named = {entry.record.get("file") for entry in self.entries("blob", rank=None)}
+        if file not in named or Path(file).name != file:
+            raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
+        return self.source.blob(file)
+
+    def messages(self) -> list[Entry]:
+        """Messages of all ranks, by time."""
+        return by_time(self.entries("message", rank=None))
+
+    def events(self) -> list[Entry]:
+        """What happened, of all ranks, by time."""
+        return by_time(self.entries("event", rank=None))
+
+    @locked
+    def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
+        """What the health rules found, by time; worked out here where no companion did.
+
+        At most so many records are read for that at one call, None for all: the next goes on.
+        """
+        status = self.status
+        worked_out = self._ask(
+            lambda state: self._diagnosis.entries(state, status, rules=self._rules, most=most)
+        )
+        found = by_time([*self.entries("finding", rank=None), *worked_out])
+        if self._diagnosis.is_complete and status.state != "running":
+            self._keep_count(found)
+        return found
+
+    @property
+    def _rules(self) -> RuleSettings:
+        """As the run was started with, else as the reader has them."""
+        said = self.source.said.get("rules")
+        return self._held.rules if said is None else recorded_rules(said)
+
+    def _keep_count(self, found: Sequence[Entry]) -> None:
+        """Have lists count what was worked out, in this process and by the index in others."""
+        row = self.row
+        told = ((e.position.attempt, e.record) for e in found if not is_ending(e))
+        counted = count(latest_findings(told, attempts=row.attempts))
+        if row.worked_out != counted:
+            row.worked_out = counted
+            self.has_news = True
+
+    @locked
+    def internal_errors(self) -> list[Entry]:
+        """Faults of Epochal itself: recorded ones by time, then those met in reading the run."""
+        recorded = self._ask(recorded_errors)
+        unread = self._held.guard.faults.get(self.place)
+        met = [*self._diagnosis.guard.faults.values(), *([] if unread is None else [unread])]
+        return [*recorded, *met_errors(met, now=time.time())]
+
+    @locked
+    def machines(self) -> Sequence[Machine]:
+        """The run's machines as they were a moment ago; none when nobody reads them."""
+        return self.source.machines()
+
+    def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
+        """Every record as written, writer by writer in file order; after ``since`` if given.
+
+        Hold ``lock`` while iterating where other threads ask the store too.
+        """
+        return self._records(self._known(), since)
+
+    def _records(self, state: RunState, since: Cursor | None) -> Iterator[tuple[Position, Record]]:
+        seen = dict(since or {})
+        for _ in range(_MAX_MOVES):
+            try:
+                for position, record in records_of(state, seen):
+                    seen[position.writer] = position
+                    yield position, record
+            except (FileNotFoundError, StalePartError):
+                with self.lock:
+                    self._catch_up()
+                    state = self._known()
+            else:
+                return
+        raise FormatError(f"the files in {self.path} change faster than they can be read.")
+
+    @locked
+    def end(self) -> Cursor:
+        """Where the records read so far end."""
+        return self.row.end if self._state is None else end_of(self._state)

@@ -1,0 +1,177 @@
+"""A sealed part: its facts are read when it is opened, its numbers one column at a time."""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from epochal.journal.layout import PartName
+from epochal.journal.reader import check_version
+from epochal.records import Position, Record, axis_of
+from epochal.store.local.columns import NO_STEP, Blocks, Piece, SeriesKey, seconds, whole_number
+from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
+
+if TYPE_CHECKING:
+    from epochal.segments.read import Segment
+
+
+MAX_OPEN = 128
+
+
+class OpenSegments:
+    """The segments that are open: the ones asked last, so that files do not run out.
+
+    One that gives way to others is not closed here, since another thread may be reading it: its
+    file closes with the last reference. ``close`` is for the run that it belongs to.
+    """
+
+    def __init__(self, most: int = MAX_OPEN) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Path, Segment] = OrderedDict()
+
+    def at(self, path: Path) -> Segment:
+        """The segment at a path; raises ``FormatError`` when it is damaged."""
+        from epochal.segments.read import Segment
+
+        with self._lock:
+            segment = self._open.get(path)
+            if segment is not None:
+                self._open.move_to_end(path)
+                return segment
+        segment = Segment(path)  # reads the file: not under the lock that all runs share
+        with self._lock:
+            self._open[path] = segment
+            if len(self._open) > self._most:
+                self._open.popitem(last=False)
+        return segment
+
+    def close(self, path: Path) -> None:
+        """Close one, if it is open."""
+        with self._lock:
+            segment = self._open.pop(path, None)
+        if segment is not None:
+            segment.close()
+
+    def close_all(self) -> None:
+        """Close every one."""
+        for path in list(self._open):
+            self.close(path)
+
+
+class SealedPart:
+    """One segment, of the run or of the cache; raises ``FormatError`` where it is damaged."""
+
+    def __init__(self, path: Path, name: PartName, segments: OpenSegments) -> None:
+        self.path = path
+        self.name = name
+        self._segments = segments
+        self._epochs = Blocks()
+        self._keys: tuple[SeriesKey, ...] | None = None
+        # The records that ``places`` went through, for the ``read`` that follows.
+        self._held: dict[int, Record] = {}
+        self.facts = self._read_facts()
+
+    @property
+    def _segment(self) -> Segment:
+        return self._segments.at(self.path)
+
+    def _read_facts(self) -> PartFacts:
+        segment = self._segment
+        facts = PartFacts(
+            self.name,
+            header={} if segment.num_records else None,
+            num_records=segment.num_records,
+            num_damaged=segment.num_damaged,
+        )
+        for ordinal, record in segment.entries(*FACT_KINDS):
+            if ordinal == 0:
+                check_version(record, self.path)
+            facts.note(ordinal, record)
+            if record["log"] == "epoch":
+                self._take_epoch(facts, ordinal, record)
+        for kind, extent in segment.extents().items():
+            if extent.time is not None and (facts.updated is None or extent.time > facts.updated):
+                facts.updated = extent.time
+            if extent.step is not None and axis_of({"log": kind, "step": 0}) == "step":
+                facts.reach("step", extent.step)
+        return facts
+
+    def _take_epoch(self, facts: PartFacts, ordinal: int, record: Record) -> None:
+        """An epoch's series have names of their own; there are few enough to keep them."""
+        epoch = whole_number(record.get("epoch"))
+        if epoch is None:
+            return
+        facts.reach("epoch", epoch)
+        try:
+            self._epochs.add(record, axis="epoch", ordinal=ordinal, at=epoch, t=seconds(record))
+        except (AttributeError, TypeError, ValueError, OverflowError, struct.error):
+            facts.num_damaged += 1  # valid JSON, but not what this kind of record holds
+
+    @property
+    def held_bytes(self) -> int:
+        """Nothing that counts: numbers are read when asked for."""
+        return 0
+
+    def series_keys(self) -> Iterable[SeriesKey]:
+        """Every series it holds, in order of first appearance."""
+        if self._keys is None:
+            segment = self._segment
+            found = (
+                SeriesKey(name, axis) for name in segment.names() for axis in segment.axes(name)
+            )
+            # Of epochs there are series that the segment does not know by name.
+            self._keys = tuple(dict.fromkeys((*found, *self._epochs)))
+        return self._keys
+
+    def piece(self, key: SeriesKey) -> Piece | None:
+        """Its points of one series, None when there are none."""
+        if key.axis == "epoch":
+            return self._epochs.piece(key) if key in self._epochs else None
+        if key not in self.series_keys():
+            return None
+        points = self._segment.series(key.name, axis=key.axis)
+        return Piece(points.steps, points.times, points.values)
+
+    def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
+        """Where its records of a kind are."""
+        self._held = {}
+        segment = self._segment
+        if kind not in segment.kinds():
+            return ()
+        self._held = {
+            ordinal: record
+            for ordinal, record in segment.entries(kind)
+            if label in (None, label_of(record))
+        }
+        origin = self.facts.origin
+        field = "epoch" if kind == "epoch" else "step"
+        return [
+            Place(
+                ordinal,
+                origin,
+                label_of(record),
+                NO_STEP if (at := whole_number(record.get(field))) is None else at,
+                seconds(record),
+                (ordinal, ordinal),
+            )
+            for ordinal, record in self._held.items()
+        ]
+
+    def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
+        """The records at these places."""
+        held, self._held = self._held, {}
+        return [held[place.ordinal] for place in places]
+
+    def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
+        """Its records as written, from an ordinal on."""
+        for ordinal, record in self._segment.records(first=first):
+            yield Position(*self.name, ordinal), record
+
+    def close(self) -> None:
+        """Close the file."""
+        self._segments.close(self.path)

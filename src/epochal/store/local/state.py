@@ -1,0 +1,323 @@
+"""What is known of a run from its parts, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.journal.layout import LOOP
+from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, numbers_of
+from epochal.series.goals import guess_goal
+from epochal.series.trend import Goal
+from epochal.store.answers import Metric, Series
+from epochal.store.local.columns import Origin, Piece, SeriesKey
+from epochal.store.local.part import Part, PartFacts
+
+_GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
+# By attempt: what an older attempt logged from here on was logged again by a newer one.
+Cuts = Mapping[int, int]
+_EXACT_UP_TO = 2.0**53
+
+
+class RunState:
+    """The parts of a run as one; made anew when any of them has grown."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = sorted(parts, key=lambda part: part.name)
+        self._facts: list[PartFacts] = [
+            part.facts for part in self.parts if part.facts.header is not None
+        ]
+
+    # -- the run as a whole -----------------------------------------------------------------------
+
+    @property
+    def num_records(self) -> int:
+        """How many records were read."""
+        return sum(facts.num_records for facts in self._facts)
+
+    @property
+    def num_damaged(self) -> int:
+        """How many lines could not be read, or hold what their kind does not."""
+        return sum(part.facts.num_damaged for part in self.parts)
+
+    @property
+    def updated(self) -> float | None:
+        """The time of the newest record, in Unix seconds."""
+        times = [facts.updated for facts in self._facts if facts.updated is not None]
+        return max(times, default=None)
+
+    @property
+    def num_epochs(self) -> int | None:
+        """How many epochs there will be, as the run said it last."""
+        said = [facts.num_epochs for facts in self._facts if facts.num_epochs]
+        return said[-1] if said else None
+
+    @cached_property
+    def attempts(self) -> int:
+        """The number of the newest attempt, 0 before the first record."""
+        return max((facts.name.attempt for facts in self._facts), default=0)
+
+    @property
+    def header(self) -> Record | None:
+        """The first record of the newest attempt; rank 0's where there is one."""
+        newest = self._newest()
+        return newest[-1].header if newest else None
+
+    @property
+    def finish(self) -> Record | None:
+        """How the newest attempt ended, None while it has not."""
+        said = [facts.finish for facts in self._newest() if facts.finish is not None]
+        return said[-1] if said else None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Configuration of all attempts, later ones over earlier ones."""
+        merged: dict[str, Any] = {}
+        for facts in sorted(self._facts, key=lambda facts: facts.name.attempt):
+            merged.update(facts.config)
+        return merged
+
+    def reached(self, axis: Axis) -> int | None:
+        """The highest step or epoch of rank 0 in the newest attempt that logged any."""
+        reached: dict[int, int] = {}
+        for facts in self._facts:
+            if axis in facts.reached:
+                attempt, at = facts.name.attempt, facts.reached[axis]
+                reached[attempt] = max(at, reached.get(attempt, at))
+        return reached[max(reached)] if reached else None
+
+    def cuts(self, axis: Axis) -> dict[int, int]:
+        """From where on each attempt is overtaken on an axis."""
+        takeovers: dict[int, int] = {}
+        for facts in self._facts:
+            takeover = facts.takeovers.get(axis)
+            if takeover is not None:
+                takeovers[facts.name.attempt] = takeover
+            elif axis == "epoch" and facts.first_epoch is not None:
+                takeovers.setdefault(facts.name.attempt, facts.first_epoch)
+        return cuts_of(takeovers, attempts={facts.name.attempt for facts in self._facts})
+
+    def _newest(self) -> list[PartFacts]:
+        """The parts of the newest attempt's main writer, in order."""
+        candidates = [facts for facts in self._facts if facts.name.writer == LOOP] or self._facts
+        if not candidates:
+            return []
+        newest = max(candidates, key=lambda facts: facts.name.attempt).name
+        return [facts for facts in candidates if facts.name[:2] == newest[:2]]
+
+    # -- series -----------------------------------------------------------------------------------
+
+    @cached_property
+    def ranks(self) -> Mapping[SeriesKey, set[int]]:
+        """Every series there is and the ranks that have it, in order of first appearance."""
+        found: dict[SeriesKey, set[int]] = {}
+        for part in self.parts:
+            rank = part.facts.origin.rank
+            for key in part.series_keys():
+                found.setdefault(key, set()).add(rank)
+        return found
+
+    def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Piece]]:
+        """What each part holds of one rank's series, in the order of parts."""
+        found: list[tuple[Origin, Piece]] = []
+        for part in self.parts:
+            origin = part.facts.origin
+            piece = part.piece(key) if origin.rank == rank else None
+            if piece is not None:
+                found.append((origin, piece))
+        return found
+
+    def series(self, key: SeriesKey, rank: int) -> Series:
+        """Every point of one rank's series."""
+        cuts = self.cuts(key.axis)
+        merged = merge(self.pieces(key, rank), axis=key.axis, cuts=cuts)
+        exact = None
+        if may_be_rounded(merged.values):
+            exact = exact_values(self.parts, key, rank, cuts=cuts)
+        for column in (merged.steps, merged.times, merged.values, exact):
+            if column is not None:
+                column.flags.writeable = False  # answers are shared between all who ask
+        metric = next((m for m in self.metrics if (m.name, m.axis) == key), None)
+        return Series(
+            name=key.name,
+            axis=key.axis,
+            rank=rank,
+            steps=merged.steps,
+            times=merged.times,
+            values=merged.values,
+            exact=exact,
+            duplicates=merged.duplicates,
+            hidden=merged.hidden,
+            goal=None if metric is None else metric.goal,
+            unit=None if metric is None else metric.unit,
+        )
+
+    @cached_property
+    def metrics(self) -> list[Metric]:
+        """Every series there is, with its meaning, in order of first appearance."""
+        definitions = self._definitions()
+        roles = self._roles(definitions)
+        return [
+            _metric(key, ranks, definitions.get(key.name, {}), roles.get(key.name))
+            for key, ranks in self.ranks.items()
+        ]
+
+    def _definitions(self) -> dict[str, dict[str, Any]]:
+        merged: dict[str, dict[str, Any]] = {}
+        for facts in self._facts:
+            for name, meaning in facts.definitions.items():
+                merged.setdefault(name, {}).update(meaning)
+        return merged
+
+    def _roles(self, definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+        """Role by metric name: what was defined, else the first guess that exists."""
+        names = {key.name for key in self.ranks}
+        roles: dict[str, str] = {
+            name: meaning["role"]
+            for name, meaning in definitions.items()
+            if "role" in meaning and name in names
+        }
+        for role, guesses in ROLE_GUESSES.items():
+            if role in roles.values():
+                continue
+            guess = next((name for name in guesses if name in names and name not in roles), None)
+            if guess is not None:
+                roles[guess] = role
+        return roles
+
+
+def _metric(
+    key: SeriesKey, ranks: set[int], meaning: Mapping[str, Any], role: str | None
+) -> Metric:
+    goal = meaning.get("goal")
+    return Metric(
+        name=key.name,
+        axis=key.axis,
+        ranks=tuple(sorted(ranks)),
+        unit=meaning.get("unit"),
+        goal=goal if goal in ("min", "max") else _GOALS.get(role or "") or guess_goal(key.name),
+        role=role,
+        x=meaning.get("x"),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Merged:
+    """One rank's points in order, and how many were left out for which reason."""
+
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+    duplicates: int
+    hidden: int
+
+
+def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
+    """Where each attempt is cut, from where each took over: the lowest of all newer ones counts."""
+    cuts: dict[int, int] = {}
+    lowest: int | None = None
+    for attempt in sorted(attempts, reverse=True):
+        if lowest is not None:
+            cuts[attempt] = lowest
+        takeover = takeovers.get(attempt)
+        if takeover is not None:
+            lowest = takeover if lowest is None else min(lowest, takeover)
+    return cuts
+
+
+def merge(pieces: Sequence[tuple[Origin, Piece]], *, axis: Axis, cuts: Cuts) -> Merged:
+    """The points of one rank, ascending; on the time axis nothing is cut and nothing replaced.
+
+    ``pieces`` come in the order of their parts.
+    """
+    # Later ones win: children before rank 0 itself, older attempts before newer.
+    ordered = sorted(pieces, key=lambda item: (not item[0].is_child, item[0].attempt))
+    total = sum(piece.values.size for _, piece in ordered)
+    visible = [
+        _visible(piece, None if axis == "time" else cuts.get(origin.attempt))
+        for origin, piece in ordered
+    ]
+    steps, times, values = _joined(visible)
+    hidden = total - values.size
+    along = times if axis == "time" else steps
+    if axis != "time" and bool(np.all(along[:-1] < along[1:])):
+        return Merged(steps, times, values, duplicates=0, hidden=hidden)
+    order = _order(along)
+    steps, times, values = steps[order], times[order], values[order]
+    if axis != "time":
+        last_of_step = np.append(steps[1:] != steps[:-1], True)[: steps.size]
+        steps, times, values = steps[last_of_step], times[last_of_step], values[last_of_step]
+    duplicates = total - hidden - int(values.size)
+    return Merged(steps, times, values, duplicates=duplicates, hidden=hidden)
+
+
+def _joined(pieces: Sequence[Piece]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    if len(pieces) == 1:
+        return pieces[0].steps, pieces[0].times, pieces[0].values
+    return (
+        np.concatenate([np.empty(0, np.int64), *(piece.steps for piece in pieces)]),
+        np.concatenate([np.empty(0), *(piece.times for piece in pieces)]),
+        np.concatenate([np.empty(0), *(piece.values for piece in pieces)]),
+    )
+
+
+def _visible(piece: Piece, cut: int | None) -> Piece:
+    if cut is None or piece.steps.size == 0 or int(piece.steps.max()) < cut:
+        return piece
+    return piece.taken(piece.steps < cut)
+
+
+def _order(along: NDArray[Any]) -> NDArray[np.intp] | slice:
+    if bool(np.all(along[:-1] <= along[1:])):
+        return slice(None)
+    return np.argsort(along, kind="stable")
+
+
+def may_be_rounded(values: NDArray[np.float64]) -> bool:
+    """Whether some of the values may have been whole numbers that a float cannot hold."""
+    return bool(values.size) and bool(np.abs(values).max() >= _EXACT_UP_TO)
+
+
+def exact_values(
+    parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Cuts
+) -> NDArray[np.int64] | NDArray[np.uint64] | None:
+    """The values of a series as 64-bit integers; None unless every one of them is such a number."""
+    pieces: list[tuple[Origin, Piece]] = []
+    for part in parts:
+        origin = part.facts.origin
+        piece = part.piece(key) if origin.rank == rank else None
+        if piece is None:
+            continue
+        numbers = _numbers(part, key.name, key.axis)
+        if not _are_same(numbers, piece.values):
+            return None
+        pieces.append((origin, piece._replace(values=np.array(numbers, dtype=object))))
+    merged = merge(pieces, axis=key.axis, cuts=cuts).values.tolist()
+    if min(merged) >= -(2**63) and max(merged) < 2**63:
+        return np.array(merged, dtype=np.int64)
+    if min(merged) >= 0 and max(merged) < 2**64:
+        return np.array(merged, dtype=np.uint64)
+    return None
+
+
+def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
+    return [
+        number
+        for _, record in part.records(first=0)
+        if axis_of(record) == axis
+        for found, number in numbers_of(record)
+        if found == name
+    ]
+
+
+def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
+    """Whether the numbers are whole, and what the column's floats were made of."""
+    return len(numbers) == values.size and all(
+        type(number) is int and float(number) == value
+        for number, value in zip(numbers, values.tolist(), strict=True)
+    )

@@ -1,0 +1,411 @@
+"""The store over run folders, and other trackers' files, on this machine's file systems."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from types import TracebackType
+
+from epochal.errors import RunNotFoundError, UsageError
+from epochal.health.rule_settings import RuleSettings
+from epochal.imports.foreign import Foreign, ForeignRun
+from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
+from epochal.journal.search_bounds import SearchBounds
+from epochal.settings import cache_folder
+from epochal.store.local.cache import CachedSegments, MemoryBudget
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
+from epochal.store.local.index import Index
+from epochal.store.local.listing import asides_below, orphans_below, survey
+from epochal.store.local.run import LocalRun
+from epochal.store.local.source import RunSource
+from epochal.store.lookup import choose
+from epochal.store.row import Row
+from epochal.store.selection import parse_order, parse_query
+from epochal.store.store import RunView
+
+# Rows are written to the index this many at a time, or when a list is done.
+_WRITE_EVERY = 256
+_SHOWN = 8
+
+
+class LocalStore:
+    """Every run below some folders; see ``epochal.store.store`` for what may be asked.
+
+    With a ``cache`` folder, rows of runs are remembered there between processes, and copies of
+    large unsealed parts are used from there; ``build`` has missing copies made, which is for
+    servers. Without one, everything is worked out anew. A root may be a file of another tracker.
+    Links below a root that lead out of all roots are followed with ``follow_links`` only.
+    ``rules`` are for runs that were recorded without settings of rules.
+    """
+
+    def __init__(
+        self,
+        *roots: str | Path,
+        cache: Path | None = None,
+        build: bool = False,
+        follow_links: bool = False,
+        rules: RuleSettings | None = None,
+    ) -> None:
+        self._roots = [Path(root).expanduser().absolute() for root in roots]
+        self._bounds = SearchBounds(*self._roots, follow_links=follow_links)
+        self._cache = cache
+        # Of everything below; held for a look, never while a journal is read.
+        self._lock = threading.RLock()
+        self._index_lock = threading.Lock()
+        self._folders: dict[Path, FolderSource] = {}
+        # By place, as are the rows of the index.
+        self._runs: dict[str, LocalRun] = {}
+        self._by_id: dict[str, LocalRun] = {}
+        # By place, the id and version of each run that ``refresh`` has told of.
+        self._told: dict[str, tuple[str, int]] = {}
+        self._looked = False
+        self._index = Index(cache)
+        self._held = MemoryBudget(
+            cached=None if cache is None else CachedSegments(cache, build=build),
+            rules=rules or RuleSettings(),
+        )
+        self._foreign = ForeignPlaces(self._bounds, self._held.guard)
+
+    def __enter__(self) -> LocalStore:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Write to the index what was learnt, and close every file."""
+        self._remember()
+        self._held.segments.close_all()
+        if self._held.cached is not None:
+            self._held.cached.close()
+
+    @property
+    def notices(self) -> Mapping[str, int]:
+        """What the store had to do without, in sentences, and how often."""
+        return self._index.notices
+
+    def runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        offset: int = 0,
+        limit: int | None = None,
+    ) -> Sequence[LocalRun]:
+        """Runs by creation, newest first, unless an order is given."""
+        if offset < 0 or (limit is not None and limit < 0):
+            raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
+        selects = None if query is None else parse_query(query)
+        sort = None if order is None else parse_order(order)
+        with self._lock:
+            self._look_once()
+            found = list(self._runs.values())
+        found.sort(key=lambda run: run.created, reverse=True)
+        if selects is not None:
+            guard = self._held.guard
+            found = [run for run in found if guard.run(run.place, selects, run, default=False)]
+        if sort is not None:
+            found = sort(found)
+        self._remember(at_least=_WRITE_EVERY)
+        return found[offset:] if limit is None else found[offset : offset + limit]
+
+    def run(self, key: str) -> LocalRun:
+        """The run that an id, its start, a name, project/name or a folder's path stands for."""
+        path = Path(key).expanduser()
+        if (len(path.parts) > 1 or key in (".", "..")) and is_run_folder(path):
+            return self._at(path.absolute())
+        known = self.find(key)
+        if known is not None:
+            return known
+        runs = self.runs()
+        try:
+            return runs[choose(key, [run.brief() for run in runs])]
+        except RunNotFoundError:
+            if not path.exists():
+                raise
+            return self._foreign_at(path.absolute())
+
+    def find(self, run_id: str) -> LocalRun | None:
+        """The run of exactly this id."""
+        with self._lock:
+            self._look_once()
+            return self._by_id.get(run_id)
+
+    def refresh(self) -> Set[str]:
+        """Look for new runs and new records; the ids of runs that are new, changed or gone.
+
+        A run that another thread reads at this moment is looked at the next time.
+        """
+        with self._lock:
+            known = list(self._runs.values())
+            self._look()
+        for run in known:  # the others have not been read yet
+            if run.lock.acquire(blocking=False):
+                try:
+                    run.look_again()
+                finally:
+                    run.lock.release()
+        with self._lock:
+            self._tell_apart()
+            told = {place: (run.id, run.version) for place, run in self._runs.items()}
+            before, self._told = self._told, told
+        self._remember(at_least=_WRITE_EVERY)
+        return {run_id for _, (run_id, _) in told.items() ^ before.items()}
+
+    def remove(self, run: RunView) -> None:
+        """Delete a run's folder and everything in it; other trackers' files are never deleted."""
+        path = Path(run.info.folder)
+        if run.info.tracker is not None:
+            raise UsageError(
+                f"{run.info.name!r} lies in files of {run.info.tracker}, which are only read:"
+                f" delete {path} yourself, or hide the run."
+            )
+        if not is_run_folder(path):
+            raise UsageError(f"{path} is not a run folder, so it is not deleted.")
+        with self._lock:
+            known = self._runs.pop(str(path), None)
+            self._folders.pop(path, None)
+            self._tell_apart()
+        if known is not None:
+            known.close()
+        shutil.rmtree(path)
+        self._index.remove([str(path)])
+
+    def _at(self, path: Path) -> LocalRun:
+        """The run in a folder; one that this store does not list is read alone."""
+        with self._lock:
+            known = self._runs.get(str(path))
+            if known is None:
+                folder = path.resolve()
+                same = (run for run in self._runs.values() if run.path.resolve() == folder)
+                known = next(same, None)
+        return known or load_run(path, held=self._held, bounds=self._bounds.with_root(path))
+
+    def _foreign_at(self, path: Path) -> LocalRun:
+        """The one run of another tracker that lies in a file or folder."""
+        with self._lock:
+            same = [run for run in self._runs.values() if run.path == path]
+        return same[0] if len(same) == 1 else self._read_foreign(path)
+
+    def _read_foreign(self, path: Path) -> LocalRun:
+        follow_links = self._bounds.follow_links
+        return _load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
+
+    def _look_once(self) -> None:
+        if not self._looked:
+            self._look()
+            self._tell_apart()
+
+    def _look(self) -> None:
+        before = self._runs
+        found = [survey(root, self._folders, self._bounds) for root in self._roots]
+        orphans = {path for root in self._roots for path in orphans_below(root)}
+        ours = {path for one in found for path in one.ours}
+        self._runs = self._folder_runs({*ours, *self._bounds.chosen(orphans)})
+        places = {path for one in found for path in one.others}
+        for source, run, lock in self._foreign.runs(sorted(places)):
+            self._take_foreign(source, run, lock, before)
+        gone = [place for place in before if place not in self._runs]
+        for place in gone:
+            _close(before[place])
+        if not self._looked:
+            self._looked = True
+            self._recall()
+        else:
+            self._index.remove(gone)
+        self._leave_out_copied()
+
+    def _folder_runs(self, found: Set[Path]) -> dict[str, LocalRun]:
+        """The runs in folders of ours."""
+        asides = {
+            run: asides
+            for root in {path.parent.parent for path in found}
+            for run, asides in asides_below(root).items()
+        }
+        runs: dict[str, LocalRun] = {}
+        sources: dict[Path, FolderSource] = {}
+        for path in found:
+            source = self._folders.get(path) or FolderSource(
+                RunFolder(path), held=self._held, bounds=self._bounds
+            )
+            source.asides = asides.get(path, ())
+            sources[path] = source
+            place = source.place
+            runs[place] = self._runs.get(place) or LocalRun(source, held=self._held)
+        self._folders = sources
+        return runs
+
+    def _take_foreign(
+        self,
+        source: Foreign,
+        run: ForeignRun,
+        lock: threading.RLock,
+        before: Mapping[str, LocalRun],
+    ) -> None:
+        place = place_of(source, run)
+        known = before.get(place)
+        if known is None or not _reads(known.source, run):
+            read_from = ForeignSource(source, run, cache=self._cache)
+            known = LocalRun(read_from, held=self._held, lock=lock)
+        self._runs[place] = known
+
+    def _leave_out_copied(self) -> None:
+        """A run that was imported is listed once, as the copy that was asked for."""
+        foreign = [run for run in self._runs.values() if run.tracker is not None]
+        if len(foreign) in (0, len(self._runs)):
+            return
+        ours = {run.own_id for run in self._runs.values() if run.tracker is None}
+        for run in foreign:
+            if run.own_id in ours:
+                _close(self._runs.pop(run.place))
+
+    def _tell_apart(self) -> None:
+        """Give each run an id of its own; one that has it already keeps it."""
+        by_id = {run.id: run for run in self._by_id.values() if run.place in self._runs}
+        known = set(map(id, by_id.values()))
+        others = [run for run in self._runs.values() if id(run) not in known]
+        for run in sorted(others, key=lambda run: run.place):
+            run.copy = 1
+            while run.id in by_id:
+                run.copy += 1
+            by_id[run.id] = run
+        self._by_id = by_id
+
+    def _recall(self) -> None:
+        """Give every run the row that the index has of it."""
+        for root in self._roots:
+            gone = []
+            for place, (signature, encoded) in self._index.rows(root).items():
+                run = self._runs.get(place)
+                if run is None:
+                    gone.append(place)
+                    continue
+                row = self._index.decode(encoded)
+                if row is not None:
+                    self._held.guard.run(run.place, run.recall, signature, row)
+            self._index.remove(gone)
+
+    def _remember(self, *, at_least: int = 1) -> None:
+        """Write the rows that have news; those of runs being written are not valid for long."""
+        with self._lock:
+            news = [run for run in self._runs.values() if run.has_news]
+        if len(news) >= at_least and sum(1 for _ in _settled(news)) >= at_least:
+            with self._index_lock:
+                self._index.put(_rows(news))
+
+
+def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
+    """Those of some runs that are not being written; each with its lock held, and none waited for.
+
+    What another thread reads at this moment has its turn at the next time.
+    """
+    for run in runs:
+        if run.lock.acquire(blocking=False):
+            try:
+                if run.is_settled:
+                    yield run
+            finally:
+                run.lock.release()
+
+
+def _rows(runs: Sequence[LocalRun]) -> Iterator[tuple[str, str, Row]]:
+    """What the index remembers of some runs."""
+    for run in _settled(runs):
+        run.has_news = False
+        yield run.place, run.signature, run.row
+
+
+def _close(run: LocalRun) -> None:
+    """Close a run that is no longer listed; one that is being read is left to its reader."""
+    if run.lock.acquire(blocking=False):
+        try:
+            run.close()
+        finally:
+            run.lock.release()
+
+
+def open_store(
+    *paths: str | Path,
+    build: bool = False,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+) -> LocalStore:
+    """The runs below some folders, with the user's cache; ``UsageError`` when one is not there.
+
+    A path may also be a file of another tracker.
+    """
+    for path in paths:
+        check_place(path)
+    return LocalStore(
+        *paths, cache=cache_folder(), build=build, follow_links=follow_links, rules=rules
+    )
+
+
+def check_place(path: str | Path) -> None:
+    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return
+    if not place.exists():
+        raise UsageError(f"there is no folder {str(path)!r}.")
+    if not runs_at(place.absolute()):
+        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
+
+
+def load_run(
+    folder: str | Path,
+    *,
+    held: MemoryBudget | None = None,
+    bounds: SearchBounds | None = None,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+) -> LocalRun:
+    """One run by its folder, or by the file or folder that another tracker left it in.
+
+    Raises ``UsageError`` when there is no run in it, or more than one.
+    """
+    path = Path(folder).expanduser().absolute()
+    held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
+    if not is_run_folder(path):
+        return _load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
+    runs_root = path.parent.parent
+    asides = asides_below(runs_root).get(path, ())
+    if bounds is None:
+        bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
+    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds)
+    return LocalRun(source, held=held)
+
+
+def _load_foreign(
+    path: Path, cache: Path | None, *, held: MemoryBudget | None, follow_links: bool = False
+) -> LocalRun:
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
+    found = runs_at(path, follow_links=follow_links)
+    if not found:
+        raise UsageError(
+            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
+        )
+    if len(found) > 1:
+        names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise UsageError(
+            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
+            " and name one of them."
+        )
+    source, run = found[0]
+    # A folder that is a run itself belongs to the one around it, as a list of that has it.
+    project = path.parent.name if run.key == "." and path.is_dir() else None
+    return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
+
+
+def _reads(source: RunSource, run: ForeignRun) -> bool:
+    return isinstance(source, ForeignSource) and source.run is run

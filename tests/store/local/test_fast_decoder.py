@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from epochal.journal.reader import read_part
+from epochal.records import axis_of, scalars_of
+from epochal.store.local.columns import SeriesKey
+from epochal.store.local.tail import TailedPart
+from tests.segments.parts import HEADER, NAME, lines, write_part
+
+STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
+
+
+def metrics(step: Any, **values: Any) -> dict[str, Any]:
+    return {"log": "metrics", "t": 1000.25, "step": step, "m": values}
+
+
+def one_of_each(step: int, random_: random.Random) -> list[dict[str, Any]]:
+    """Lines that alternate, and now and then one that is like the others but for one thing."""
+    odd: list[dict[str, Any]] = [
+        metrics(step, loss=True, acc=1),
+        metrics(float(step), loss=1.0, acc=1.0),
+        metrics(2**64, loss=1.0, acc=1.0),
+        metrics(step, loss=10**400, acc=1.0),
+        {**metrics(step, loss=None, acc=1.0), "nonfinite": {"loss": "nan"}},
+        {**metrics(step, loss=1.0, acc=1.0), "extra": 5},
+        {**metrics(step, loss=1.0, acc=1.0), "t": 1001},
+        metrics(step, acc=4.0, loss=1.0),
+        metrics(step, loss=1.0),
+        metrics(step, **{'a "quoted" name': 1.0, "back\\slash": 2.0}),
+        {"log": "step", "t": 1000.5, "step": step, **STEP, "phase": "warm"},
+        {"log": "step", "t": 1000.5, "step": step, **STEP, "loss": None},
+        {"log": "text", "t": 1000.5, "step": step, "name": "s", "text": "x"},
+    ]
+    return [
+        metrics(step, loss=random_.random(), acc=random_.randrange(9)),
+        {"log": "step", "t": 1000.5 + step, "step": step, **STEP, "loss": random_.random()},
+        {"log": "gpu", "t": 1000.5 + step, "id": step % 2, "power": step, "fan": 3.5},
+        *random_.sample(odd, k=random_.randrange(3)),
+    ]
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> TailedPart:
+    random_ = random.Random(7)
+    records = [record for step in range(1500) for record in one_of_each(step, random_)]
+    folder = write_part(tmp_path, lines({**HEADER, "t": 1000.0}, *records))
+    part = TailedPart(folder.part_path(NAME), NAME)
+    part.poll()
+    return part
+
+
+def test_lines_on_lanes_say_the_same_as_records(part: TailedPart) -> None:
+    expected: dict[SeriesKey, list[tuple[int, int, float]]] = {}
+    for position, record in read_part(part.path, NAME):
+        axis, step = axis_of(record), record.get("step", -1)
+        if axis == "none" or type(step) is not int or step >= 2**63:
+            continue
+        for name, value in scalars_of(record):
+            point = (position.ordinal, step, value)
+            expected.setdefault(SeriesKey(name, axis), []).append(point)
+    assert set(part.series_keys()) == set(expected)
+    for key, points in expected.items():
+        piece = part.piece(key)
+        assert piece is not None
+        _, steps, values = zip(*points, strict=True)
+        assert piece.steps.tolist() == list(steps)
+        np.testing.assert_array_equal(piece.values, values)
+
+
+def test_positions_count_lines_on_lanes_too(part: TailedPart) -> None:
+    written = [position for position, _ in read_part(part.path, NAME)]
+    assert part.facts.num_records == len(written)
+    assert [position for position, _ in part.records(first=700)] == written[700:]
+    assert part.facts.reached == {"step": 1499}
+    assert part.facts.updated == 1000.5 + 1499
