@@ -107,7 +107,12 @@ def __getattr__(name: str) -> Any:
     home = _HOMES.get(name) or _torch_names().get(name)
     if home is None:
         raise AttributeError(f"module 'epochal' has no attribute {name!r}")
-    value = getattr(import_module(home), name)
+    try:
+        value = getattr(import_module(home), name)
+    except ModuleNotFoundError as error:
+        from epochal.errors import MissingPackageError
+
+        raise MissingPackageError(f"epochal.{name}", error) from error
     globals()[name] = value
     return value
 

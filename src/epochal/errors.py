@@ -7,6 +7,7 @@
     ├── RunNotFoundError (also LookupError)     no run of that name, id or path
     ├── MetricNotFoundError (also LookupError)  no series of that name in the run
     ├── FormatError (also ValueError)           a file that is not what it should be
+    ├── MissingPackageError (also ImportError)  a package that a small install left out
     └── InternalError                           a defect of ours that nobody foresaw
 
 Nothing environmental (a full disk, a folder that vanished) is ever raised into a training loop
@@ -14,6 +15,9 @@ after ``init``: such faults are counted and said once by the journal writer.
 """
 
 from __future__ import annotations
+
+# Packages whose name for pip is not the name of their module.
+_PACKAGES = {"pynvml": "nvidia-ml-py", "re2": "google-re2", "yaml": "PyYAML"}
 
 
 class EpochalError(Exception):
@@ -42,6 +46,15 @@ class MetricNotFoundError(EpochalError, LookupError):
 
 class FormatError(EpochalError, ValueError):
     """A file is not in the format it should be in; the sentence names the file and the place."""
+
+
+class MissingPackageError(EpochalError, ImportError):
+    """A package is not installed; the sentence names what needs it and how to add it."""
+
+    def __init__(self, what: str, error: ModuleNotFoundError) -> None:
+        module = (error.name or "").partition(".")[0]
+        package = _PACKAGES.get(module, module)
+        super().__init__(f"{what} needs the package {package!r}: pip install {package}.")
 
 
 class InternalError(EpochalError):

@@ -47,5 +47,5 @@ def test_a_missing_package_is_one_sentence_with_the_way_to_add_it() -> None:
     sys.exit(main.main(["watch"]))
     """
     done = python("\n".join(line.strip() for line in source.splitlines()))
-    said = "epochal: this needs the package 'textual': pip install textual.\n"
+    said = "epochal: this command needs the package 'textual': pip install textual.\n"
     assert (done.returncode, done.stderr) == (1, said)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.cli.command import add_json, follows_links, rules_now, runs_dir, store_of
-from epochal.cli.output import complain, remark, say, say_json, say_lines
+from epochal.cli.output import Line, complain, remark, say, say_json, say_lines
 from epochal.cli.table import table, terminal_columns
 from epochal.cli.words import gravest_text, progress_text
 from epochal.format import UNKNOWN, format_number
@@ -18,8 +18,6 @@ from epochal.store.local.store import LocalStore, open_store
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from epochal.store.store import RunView
 
 _WORD = re.compile(r"[\w.+-]+")
@@ -129,17 +127,11 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
             complain(f"{info.project}/{info.name}: {info.problem}")
 
 
-def _marked(line: str, info: RunInfo) -> Text:
+def _marked(line: str, info: RunInfo) -> Line:
     """A line of the table, its count of errors in red, of warnings in yellow where they hold."""
-    from rich.text import Text
-
-    text = Text(line)
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
-    found = gravest_text(info) or UNKNOWN
-    start = line.rfind(found)
-    if style and start >= 0:
-        text.stylize(style, start, start + len(found))
-    return text
+    before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
+    return [(before, ""), (found, style), (after, "")]
 
 
 def _last_loss(view: RunView) -> float | None:

@@ -17,7 +17,7 @@ import epochal
 from epochal.cli.command import Command
 from epochal.cli.output import complain
 from epochal.console.verbosity import Verbosity, set_verbosity, verbose
-from epochal.errors import EpochalError, InternalError
+from epochal.errors import EpochalError, InternalError, MissingPackageError
 from epochal.guard import describe_traceback, interrupting
 from epochal.settings import export_verbosity
 
@@ -47,8 +47,6 @@ COMMANDS: Mapping[str, str] = {
     "schedule": "draw a learning-rate schedule",
     "config": "show settings and where each value comes from",
 }
-# Packages whose name for pip is not the name of their module.
-_PACKAGES = {"pynvml": "nvidia-ml-py", "re2": "google-re2", "yaml": "PyYAML"}
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141  # what a shell reports of a program that a closed pipe ended
 
@@ -100,18 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         complain(f"epochal: {error}")
         return 1
     except ModuleNotFoundError as error:
-        complain(f"epochal: {_missing(error)}")
+        complain(f"epochal: {MissingPackageError('this command', error)}")
         return 1
     return code
-
-
-def _missing(error: ModuleNotFoundError) -> str:
-    """Which package a small install left out, and how to add it."""
-    name = (error.name or "epochal").partition(".")[0]
-    if name == "epochal":
-        raise error
-    package = _PACKAGES.get(name, name)
-    return f"this needs the package {package!r}: pip install {package}."
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,7 +163,7 @@ def _load(name: str) -> Command:
         return cast(Command, importlib.import_module(module))
     except ModuleNotFoundError as error:
         if error.name != module:
-            raise EpochalError(f"{name!r} needs the package {error.name!r}.") from error
+            raise MissingPackageError(f"epochal {name}", error) from error
         raise EpochalError(f"{name!r} is not part of this installation.") from error
 
 

@@ -5,7 +5,7 @@ they are, their control characters could move the cursor, write to the clipboard
 they are shown escaped, ``\\x1b``. Our own colours are spans of a line, painted after that.
 
     say(text)        data, on stdout
-    say_lines(lines) the same with styles, where stdout is a terminal
+    say_lines(lines) the same in pieces with styles, where stdout is a terminal
     say_json(value)  one JSON text on stdout
     remark(text)     what is said about the data, on stdout; ``--quiet`` silences it
     complain(text)   a problem, on stderr
@@ -20,13 +20,17 @@ import json
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 from epochal.console.verbosity import msg
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import Console
+
+# Pieces of text, each with the name of a style of ``tui.styles.THEME`` or an empty one.
+Line = Sequence[tuple[str, str]]
 
 # What is not plain ASCII and no line end; few of these are unsafe.
 _UNUSUAL = re.compile(r"[^\x20-\x7e\n\t]")
@@ -49,7 +53,7 @@ def say(text: str = "", *, flush: bool = False) -> None:
     print(visible(text), flush=flush)
 
 
-def say_lines(lines: Iterable[Text]) -> None:
+def say_lines(lines: Iterable[Line]) -> None:
     """Print styled lines, in colours where stdout shows them; control characters are escaped."""
     _print_styled(lines, sys.stdout)
 
@@ -71,9 +75,7 @@ def remark(text: str) -> None:
 def complain(text: str, *, style: str = "") -> None:
     """Say on stderr what is wrong; ``style`` is a name of ``tui.styles.THEME``."""
     if style:
-        from rich.text import Text
-
-        _print_styled([Text(text, style)], sys.stderr)
+        _print_styled([[(text, style)]], sys.stderr)
     else:
         print(visible(text), file=sys.stderr, flush=True)
 
@@ -99,21 +101,26 @@ class VisibleStream:
         return getattr(self._stream, name)
 
 
-def _print_styled(lines: Iterable[Text], stream: TextIO) -> None:
-    from rich.text import Text
+def _print_styled(lines: Iterable[Line], stream: TextIO) -> None:
+    console = _console(stream)
+    for line in lines:
+        clean = [(one_line(text), style) for text, style in line]
+        if console is None:
+            print("".join(text for text, _ in clean).rstrip(), file=stream)
+        else:
+            from rich.text import Text
 
+            console.print(Text.assemble(*clean), soft_wrap=True)
+
+
+def _console(stream: TextIO) -> Console | None:
+    """What prints styles to a terminal; None where there are none, or no ``rich``."""
+    if find_spec("rich") is None:
+        return None
     from epochal.tui.styles import console_for
 
     console = console_for(stream)
-    has_styles = console.is_terminal and not console.is_dumb_terminal
-    for line in lines:
-        clean = one_line(line.plain)
-        if has_styles:
-            # A line that had to be escaped keeps its own style and loses those of its parts.
-            styled = line if clean == line.plain else Text(clean, line.style)
-            console.print(styled, soft_wrap=True)
-        else:
-            print(clean.rstrip(), file=stream)
+    return console if console.is_terminal and not console.is_dumb_terminal else None
 
 
 def _shown(character: str) -> str:

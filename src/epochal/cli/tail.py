@@ -86,7 +86,5 @@ def _print(items: Iterable[_Item], *, as_json: bool) -> None:
         for _, record in items:
             say_json(record)
     else:
-        from rich.text import Text
-
-        say_lines(Text(record_line(*item), style_of(item[1])) for item in items)
+        say_lines([(record_line(*item), style_of(item[1]))] for item in items)
     sys.stdout.flush()

@@ -74,10 +74,10 @@ def _opened(args: argparse.Namespace) -> tuple[LocalStore, str | None]:
 
 
 def _print_once(state: AppState, glyphs: Glyphs) -> int:
-    from epochal.tui.snapshot import snapshot
+    from epochal.tui.snapshot import pieces, snapshot
 
-    columns = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns
-    say_lines(snapshot(state, columns=columns, now=time.time(), glyphs=glyphs))
+    columns, now = shutil.get_terminal_size((_PLAIN_COLUMNS, 0)).columns, time.time()
+    say_lines(pieces(line) for line in snapshot(state, columns=columns, now=now, glyphs=glyphs))
     return 0 if state.run is not None else 1
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from epochal.errors import EpochalError
@@ -36,7 +37,12 @@ class Sealing:
         self.failures: dict[str, str] = {}
 
     def waiting(self) -> list[PartName]:
-        """The parts that should be sealed and are worth another try."""
+        """The parts that should be sealed and are worth another try.
+
+        A small install has no ``pyarrow``: its parts wait for ``epochal pack`` on another machine.
+        """
+        if find_spec("pyarrow") is None:
+            return []
         return [part for part in sealable_parts(self._folder) if self._is_worth_it(part)]
 
     def look(self) -> bool:

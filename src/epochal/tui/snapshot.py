@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from rich.text import Text
 
@@ -50,3 +51,15 @@ def snapshot(state: AppState, *, columns: int, now: float, glyphs: Glyphs) -> It
         yield Text()
         yield heading("Sample", columns, glyphs=glyphs, remark=sample_title(sample))
         yield from sample_lines(sample, columns=columns)[:_SAMPLE_ROWS]
+
+
+def pieces(line: Text) -> list[tuple[str, str]]:
+    """A line as stretches of text, each in one named style."""
+    cuts = sorted({0, len(line), *(edge for span in line.spans for edge in (span.start, span.end))})
+    return [
+        (
+            line.plain[start:end],
+            next((str(s.style) for s in line.spans if s.start <= start < s.end), ""),
+        )
+        for start, end in pairwise(cuts)
+    ]
