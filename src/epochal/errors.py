@@ -53,8 +53,12 @@ class MissingPackageError(EpochalError, ImportError):
 
     def __init__(self, what: str, error: ModuleNotFoundError) -> None:
         module = (error.name or "").partition(".")[0]
-        package = _PACKAGES.get(module, module)
-        super().__init__(f"{what} needs the package {package!r}: pip install {package}.")
+        if module == "epochal":
+            reason = f"is not part of this installation: it has no module {error.name!r}."
+        else:
+            package = _PACKAGES.get(module, module)
+            reason = f"needs the package {package!r}: pip install {package}."
+        super().__init__(f"{what} {reason}")
 
 
 class InternalError(EpochalError):

@@ -162,9 +162,7 @@ def _load(name: str) -> Command:
     try:
         return cast(Command, importlib.import_module(module))
     except ModuleNotFoundError as error:
-        if error.name != module:
-            raise MissingPackageError(f"epochal {name}", error) from error
-        raise EpochalError(f"{name!r} is not part of this installation.") from error
+        raise MissingPackageError(f"epochal {name}", error) from error
 
 
 def _print_any_character() -> None:
