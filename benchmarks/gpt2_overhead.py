@@ -47,7 +47,7 @@ class Training:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             loss = self.model(self.tokens, self.targets)
         loss.backward()
-        norm = epochal.clip_grad_norm(self.model.parameters(), 1.0)
+        norm = epochal.torch.clip_grad_norm(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss, norm
@@ -97,16 +97,16 @@ def watched_steps(training: Training, folder: str) -> list[float]:
 
 def saving(training: Training, folder: str) -> tuple[float, float, float]:
     """Milliseconds the loop stands still for a save, of the bare copy, and of steps meanwhile."""
-    epochal.snapshot_cpu(training.model)  # pinned memory is made once
+    epochal.torch.snapshot_cpu(training.model)  # pinned memory is made once
     torch.cuda.synchronize()
     begun = time.perf_counter()
     copies = [p.detach().to("cpu", non_blocking=True) for p in training.model.parameters()]
     torch.cuda.synchronize()
     copy_ms = (time.perf_counter() - begun) * 1000
     del copies
-    with epochal.CpuWorker() as worker:
+    with epochal.torch.CpuWorker() as worker:
         begun = time.perf_counter()
-        snapshot = epochal.snapshot_cpu(training.model)
+        snapshot = epochal.torch.snapshot_cpu(training.model)
         worker.submit(lambda: snapshot.save_file(f"{folder}/model.safetensors"))
         stall_ms = (time.perf_counter() - begun) * 1000
         during_ms = training.block(10, lambda *_: None) * 1000

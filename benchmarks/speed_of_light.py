@@ -66,7 +66,7 @@ class Training:
         with phase("backward"):
             loss.backward()
         with phase("optimizer"):
-            norm = epochal.clip_grad_norm(self.model.parameters(), 1.0)
+            norm = epochal.torch.clip_grad_norm(self.model.parameters(), 1.0)
             self.optimizer.step()
             self.optimizer.zero_grad(set_to_none=True)
         return loss, norm

@@ -207,9 +207,8 @@ def documented_words() -> set[str]:
 
 
 def test_every_public_name_is_documented() -> None:
-    import epochal.torch
-
-    names = {*epochal.__all__, "open", *epochal.torch.__all__}
+    packages = (epochal.console, epochal.health, epochal.torch)
+    names = {*epochal.__all__, "open"}.union(*(package.__all__ for package in packages))
     assert names - documented_words() == set()
 
 

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from epochal import FlowBuilder, Monitor, profile_module
+from epochal import FlowBuilder, Monitor
 from epochal.journal.archive_request import request_archive, write_requested_archives
 from epochal.journal.reader import read_journal
+from epochal.torch import profile_module
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal import LogVerbosity, TrainingRunLogger
+from epochal import TrainingRunLogger
+from epochal.console import LogVerbosity
 from epochal.errors import FormatError, UsageError
 
 

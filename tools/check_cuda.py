@@ -37,13 +37,13 @@ def small_model() -> nn.Sequential:
 
 def check_clip() -> str:
     model = small_model()
-    stats = epochal.ClipStats()
+    stats = epochal.torch.ClipStats()
     inputs = torch.randn(32, 64, device="cuda")
     with no_waiting():
         for _ in range(3):
             model.zero_grad()
             (model(inputs).square().sum() * 100).backward()
-            epochal.clip_grad_norm(model.parameters(), 1.0, stats=stats)
+            epochal.torch.clip_grad_norm(model.parameters(), 1.0, stats=stats)
     after = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
     assert abs(after.item() - 1.0) < 1e-3
     rate = float(stats.metrics()["clip_rate"])
@@ -52,17 +52,17 @@ def check_clip() -> str:
 
 
 def check_memory() -> str:
-    epochal.cuda_empty_cache()
-    epochal.cuda_reset_peak_stats()
-    before = epochal.cuda_active_bytes()
+    epochal.torch.cuda_empty_cache()
+    epochal.torch.cuda_reset_peak_stats()
+    before = epochal.torch.cuda_active_bytes()
     block = torch.empty(64 * 2**20, dtype=torch.uint8, device="cuda")
-    grown = epochal.cuda_active_bytes() - before
+    grown = epochal.torch.cuda_active_bytes() - before
     assert grown == block.numel()
     del block
-    peak = epochal.cuda_peak_active_bytes()
+    peak = epochal.torch.cuda_peak_active_bytes()
     assert peak >= before + 64 * 2**20
     return f"64 MiB seen as {grown / 2**20:.0f} MiB, peak {peak / 2**20:.0f} MiB, spill" + (
-        f" {epochal.cuda_spill_bytes()} bytes"
+        f" {epochal.torch.cuda_spill_bytes()} bytes"
     )
 
 
@@ -78,7 +78,7 @@ def check_graph() -> str:
         optimizer.step()
         return loss
 
-    graph = epochal.cuda_graph_capture(3, None, step)
+    graph = epochal.torch.cuda_graph_capture(3, None, step)
     with tempfile.TemporaryDirectory() as folder:
         run = epochal.init("check", "graph", dir=folder, console=False, companion=False)
         with no_waiting():
@@ -94,9 +94,9 @@ def check_graph() -> str:
 
 def check_snapshot() -> str:
     model = small_model()
-    with tempfile.TemporaryDirectory() as folder, epochal.CpuWorker() as worker:
+    with tempfile.TemporaryDirectory() as folder, epochal.torch.CpuWorker() as worker:
         path = Path(folder) / "model.safetensors"
-        snapshot = epochal.snapshot_cpu(model)
+        snapshot = epochal.torch.snapshot_cpu(model)
         before = [p.detach().clone() for p in model.parameters()]
         with torch.no_grad():
             for parameter in model.parameters():
@@ -104,7 +104,7 @@ def check_snapshot() -> str:
         worker.submit(lambda: snapshot.save_file(str(path)))
         worker.finish()
         other = small_model()
-        epochal.load_checkpoint_file(str(path), other)
+        epochal.torch.load_checkpoint_file(str(path), other)
         assert all(torch.equal(a, b) for a, b in zip(before, other.parameters(), strict=True))
     return "saved in the background as it was, while the weights went on"
 
@@ -113,11 +113,11 @@ def check_checkpoint() -> str:
     model = small_model().to(torch.bfloat16)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "model.safetensors.gz")
-        epochal.save_checkpoint(path, model)
+        epochal.torch.save_checkpoint(path, model)
         other = small_model().to(torch.bfloat16)
         with torch.no_grad():
             other[0].weight.zero_()
-        report = epochal.load_checkpoint(path, other)
+        report = epochal.torch.load_checkpoint(path, other)
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True)
     )

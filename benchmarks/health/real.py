@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import epochal
+from epochal import watch
 from epochal.health.finding import Finding
 from epochal.run.run import Run
 from epochal.store.local.store import load_run
-from epochal.torch import watch
 
 VOCABULARY, CONTEXT, WIDTH, BATCH = 16, 24, 32, 16
 CLASSES, FEATURES, RATE = 10, 20, 0.05

@@ -1,6 +1,8 @@
 """Epochal watches a training run.
 
 Importing this package loads nothing heavy: each name below is imported when it is first used.
+What belongs to a PyTorch loop but not to every one (schedules, initialisers, memory, seeds, …) is
+in `epochal.torch`; messages and verbosity are in `epochal.console`.
 """
 
 from __future__ import annotations
@@ -11,19 +13,10 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from epochal.console.verbosity import (
-        LogVerbosity,
-        Verbosity,
-        debug,
-        enabled,
-        msg,
-        set_verbosity,
-        trace,
-        verbose,
-        verbosity,
-    )
+    from epochal import console as console
+    from epochal import health as health
+    from epochal import torch as torch
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
-    from epochal.format import format_duration
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
     from epochal.reading import load
     from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
@@ -32,83 +25,95 @@ if TYPE_CHECKING:
     from epochal.run.start import init
     from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
-    from epochal.torch import *  # noqa: F403 (the list is kept in one place, epochal/torch)
+    from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
+    from epochal.torch.control import EarlyStopping, LossGuard
+    from epochal.torch.flops import speed_of_light
+    from epochal.torch.graph import FlowBuilder, Graph
+    from epochal.torch.memory import watch_memory
+    from epochal.torch.moe import watch_moe
+    from epochal.torch.watching import watch
     from epochal.training_log import TrainingRunLogger
 
+# Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
+    "Checkpoints": "epochal.torch.checkpoint",
+    "EarlyStopping": "epochal.torch.control",
     "EpochMetrics": "epochal.monitor",
     "EpochRecord": "epochal.monitor",
     "EpochalError": "epochal.errors",
-    "LogVerbosity": "epochal.console.verbosity",
+    "FlowBuilder": "epochal.torch.graph",
+    "Graph": "epochal.torch.graph",
+    "LossGuard": "epochal.torch.control",
     "LostTime": "epochal.series.lost_time",
     "Monitor": "epochal.monitor",
     "RankMetrics": "epochal.monitor",
+    "Retention": "epochal.torch.checkpoint",
     "Run": "epochal.run.run",
     "RunFinishedError": "epochal.errors",
     "RunNotFoundError": "epochal.errors",
     "TrainingRunLogger": "epochal.training_log",
+    "TrainingState": "epochal.torch.checkpoint",
     "Trend": "epochal.series.trend",
     "TrendGroup": "epochal.series.trend",
     "UsageError": "epochal.errors",
-    "Verbosity": "epochal.console.verbosity",
     "current_run": "epochal.run.current",
-    "debug": "epochal.console.verbosity",
-    "enabled": "epochal.console.verbosity",
     "explain_phases": "epochal.series.lost_time",
     "finish": "epochal.run.current",
-    "format_duration": "epochal.format",
     "init": "epochal.run.start",
     "load": "epochal.reading",
     "log": "epochal.run.current",
-    "msg": "epochal.console.verbosity",
     "open": "epochal.reading",
-    "set_verbosity": "epochal.console.verbosity",
-    "trace": "epochal.console.verbosity",
-    "verbose": "epochal.console.verbosity",
-    "verbosity": "epochal.console.verbosity",
+    "speed_of_light": "epochal.torch.flops",
+    "watch": "epochal.torch.watching",
+    "watch_memory": "epochal.torch.memory",
+    "watch_moe": "epochal.torch.moe",
 }
+# Packages with public names of their own, so that `epochal.torch.set_lr` needs one import only.
+_PACKAGES = ("console", "health", "torch")
 
 # `open` is left out: `from epochal import *` would replace the builtin.
 __all__ = [
+    "Checkpoints",
+    "EarlyStopping",
     "EpochMetrics",
     "EpochRecord",
     "EpochalError",
-    "LogVerbosity",
+    "FlowBuilder",
+    "Graph",
+    "LossGuard",
     "LostTime",
     "Monitor",
     "RankMetrics",
+    "Retention",
     "Run",
     "RunFinishedError",
     "RunNotFoundError",
     "TrainingRunLogger",
+    "TrainingState",
     "Trend",
     "TrendGroup",
     "UsageError",
-    "Verbosity",
     "__version__",
     "current_run",
-    "debug",
-    "enabled",
     "explain_phases",
     "finish",
-    "format_duration",
     "init",
     "load",
     "log",
-    "msg",
-    "set_verbosity",
-    "trace",
-    "verbose",
-    "verbosity",
+    "speed_of_light",
+    "watch",
+    "watch_memory",
+    "watch_moe",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name) or _torch_names().get(name)
-    if home is None:
+    if name in _PACKAGES:
+        return import_module(f"epochal.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module 'epochal' has no attribute {name!r}")
     try:
-        value = getattr(import_module(home), name)
+        value = getattr(import_module(_HOMES[name]), name)
     except ModuleNotFoundError as error:
         from epochal.errors import MissingPackageError
 
@@ -118,9 +123,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_HOMES, *_torch_names()})
-
-
-def _torch_names() -> dict[str, str]:
-    """What sits around a PyTorch loop, and where; asking for the list does not import torch."""
-    return dict.fromkeys(import_module("epochal.torch").__all__, "epochal.torch")
+    return sorted({*__all__, *_HOMES, *_PACKAGES})

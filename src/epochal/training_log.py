@@ -8,8 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from epochal.console.messages import LogVerbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import LogVerbosity
 from epochal.errors import UsageError
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now

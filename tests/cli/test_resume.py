@@ -21,7 +21,7 @@ TRAIN = """
 import argparse, os, sys
 import torch
 import epochal
-from epochal.torch import Checkpoints, TrainingState
+from epochal import Checkpoints, TrainingState
 torch.set_num_threads(1)
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.5)

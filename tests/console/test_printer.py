@@ -2,8 +2,8 @@ import io
 
 import pytest
 
+from epochal.console.messages import LogVerbosity, Verbosity, set_verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import LogVerbosity, Verbosity, set_verbosity
 from epochal.errors import UsageError
 
 

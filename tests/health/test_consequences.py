@@ -9,12 +9,12 @@ from torch import nn
 from torch.nn import functional
 
 import epochal
+from epochal import watch
 from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES
 from epochal.records import Record
 from epochal.store.local.store import load_run
-from epochal.torch import watch
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import epochal
 import epochal.torch
 
 FOLDER = Path(epochal.torch.__file__).parent
@@ -40,11 +41,11 @@ def test_no_name_is_also_a_file_that_would_replace_it(package: ModuleType) -> No
 
 
 @pytest.mark.parametrize("inside", INSIDE)
-def test_the_names_of_a_package_are_also_names_of_epochal_torch(inside: str) -> None:
+def test_the_names_of_a_package_are_public_in_epochal_torch_or_at_the_root(inside: str) -> None:
     package = import_module(f"epochal.torch.{inside}")
     for name in package.__all__:
         assert getattr(epochal.torch, name) is getattr(package, name)
-    assert set(package.__all__) <= set(epochal.torch.__all__)
+    assert set(package.__all__) <= {*epochal.torch.__all__, *epochal.__all__}
 
 
 def test_an_unknown_name_is_an_attribute_error(package: ModuleType) -> None:

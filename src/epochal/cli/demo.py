@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from epochal.cli.command import add_json, runs_dir
 from epochal.cli.output import remark, say_json
-from epochal.console.verbosity import Verbosity
+from epochal.console.messages import Verbosity
 from epochal.errors import UsageError
 from epochal.invocation import invocation
 from epochal.journal.layout import RunFolder, read_json

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, cast
 import epochal
 from epochal.cli.command import Command
 from epochal.cli.output import complain
-from epochal.console.verbosity import Verbosity, set_verbosity, verbose
+from epochal.console.messages import Verbosity, set_verbosity, verbose
 from epochal.errors import EpochalError, InternalError, MissingPackageError
 from epochal.guard import describe_traceback, interrupting
 from epochal.settings import export_verbosity

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
-from epochal.console.verbosity import msg
+from epochal.console.messages import msg
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from pathlib import Path
 from epochal.cli.continuation import environment_of, restarted
 from epochal.cli.launch import Ended, Launch
 from epochal.cli.output import complain
-from epochal.console.verbosity import Verbosity, enabled
+from epochal.console.messages import Verbosity, enabled
 from epochal.errors import UsageError
 from epochal.format import format_duration
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from epochal.cli.command import follows_links, rules_now, runs_dir
 from epochal.cli.output import remark, say
-from epochal.console.verbosity import msg
+from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import Settings, read_settings

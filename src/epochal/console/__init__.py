@@ -1,4 +1,31 @@
 """What a training shows in a terminal: lines, blocks, a progress bar, and how much of each.
 
-Runs in the training process: nothing here loads numpy, psutil or torch; rich only for a terminal.
+Public here: messages at a level, the level itself, and how durations are written. Runs in the
+training process: nothing here loads numpy, psutil or torch; rich only for a terminal.
 """
+
+from epochal.console.messages import (
+    LogVerbosity,
+    Verbosity,
+    debug,
+    enabled,
+    msg,
+    set_verbosity,
+    trace,
+    verbose,
+    verbosity,
+)
+from epochal.format import format_duration
+
+__all__ = [
+    "LogVerbosity",
+    "Verbosity",
+    "debug",
+    "enabled",
+    "format_duration",
+    "msg",
+    "set_verbosity",
+    "trace",
+    "verbose",
+    "verbosity",
+]

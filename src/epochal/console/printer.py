@@ -10,9 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
-from epochal.console.progress import ProgressBar, open_progress_bar
-from epochal.console.stream import is_terminal, obeys_control_codes, printable, write_line
-from epochal.console.verbosity import (
+from epochal.console.messages import (
     LogVerbosity,
     Text,
     Verbosity,
@@ -21,6 +19,8 @@ from epochal.console.verbosity import (
     render,
     stream_for,
 )
+from epochal.console.progress import ProgressBar, open_progress_bar
+from epochal.console.stream import is_terminal, obeys_control_codes, printable, write_line
 from epochal.errors import UsageError
 from epochal.guard import Guard
 from epochal.series.overfit import Grade

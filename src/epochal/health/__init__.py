@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+__all__ = ["diagnose"]
+
 if TYPE_CHECKING:
     from epochal.health.finding import Finding
     from epochal.records import Record

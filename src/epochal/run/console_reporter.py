@@ -7,8 +7,8 @@ from typing import Any
 
 from epochal.console import blocks
 from epochal.console.lines import gpu_line
+from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import Verbosity
 from epochal.run.progress_estimator import ProgressEstimator
 from epochal.series.lost_time import explain_phases
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from epochal.console.verbosity import error
+from epochal.console.messages import error
 from epochal.errors import UsageError
 from epochal.run.accepted import ValuePolicy
 from epochal.settings import announce_run, read_variable, withdraw_run

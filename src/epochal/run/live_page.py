@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from epochal.console.verbosity import error, msg
+from epochal.console.messages import error, msg
 from epochal.errors import ValueTypeError
 
 READY_WITHIN_S = 20.0

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import Verbosity
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.format import format_reached
 from epochal.journal.layout import (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.console.lines import epoch_line, eval_line, gap_text, metrics_line, step_line
+from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import Verbosity
 from epochal.health.phase import PhaseDetector
 from epochal.records import ROLE_GUESSES
 from epochal.series.eta import Eta

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.run.progress_estimator import Totals

@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any
 
 from epochal.console.lines import closing_line, section_line
+from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import Verbosity
 from epochal.errors import ValueTypeError
 from epochal.guard import Fault, Guard, attempt
 from epochal.journal.archive_request import (

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.console.printer import Console
-from epochal.console.verbosity import LogVerbosity, Verbosity
 from epochal.redact import checked_redactor
 from epochal.run import opening, request
 from epochal.run.capture import Capture

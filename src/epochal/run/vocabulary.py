@@ -128,7 +128,7 @@ class Vocabulary(ABC):
     ) -> None:
         """Append router health: losses, share of experts used (0-1), max over mean load (>= 1).
 
-        What :func:`epochal.moe_stats` gives may stand for all of them: ``log_moe_stats(step, s)``.
+        What ``epochal.torch.moe_stats`` gives may stand for all: ``log_moe_stats(step, stats)``.
         """
         call, at = self._call("moe"), self.sample_step(step)
         if attempt(hasattr, aux_loss, "fields")[0]:

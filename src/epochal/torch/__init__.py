@@ -1,6 +1,7 @@
 """What sits around a PyTorch training loop: schedules, clipping, weights, seeds, checkpoints.
 
-Each name is imported when it is first used. Schedules and `Rng` work without torch.
+Each name is imported when it is first used. Schedules and `Rng` work without torch. The names that
+nearly every loop uses (`watch`, `Checkpoints`, `FlowBuilder`, …) are public in `epochal` instead.
 """
 
 from __future__ import annotations
@@ -14,13 +15,10 @@ if TYPE_CHECKING:
     from epochal.torch.checkpoint import (
         CheckpointInfo,
         CheckpointNotFoundError,
-        Checkpoints,
         LoadReport,
         MigrateReport,
         ModelSnapshot,
         Restored,
-        Retention,
-        TrainingState,
         checkpoint_config,
         checkpoint_info,
         checkpoint_keys,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
         snapshot_cpu,
     )
     from epochal.torch.clip import ClipStats, clip_grad_norm, clip_grad_value
-    from epochal.torch.control import EarlyStopping, LossGuard
     from epochal.torch.cudagraphs import CaptureMode, CudaGraph, cuda_graph_capture
     from epochal.torch.draw import Picture, picture_of
     from epochal.torch.flops import (
@@ -47,12 +44,9 @@ if TYPE_CHECKING:
         calibrate,
         count_flops,
         flops_per_token,
-        speed_of_light,
     )
     from epochal.torch.freezing import freeze, is_frozen, unfreeze
     from epochal.torch.graph import (
-        FlowBuilder,
-        Graph,
         MergeOp,
         ModuleProfile,
         Profile,
@@ -91,10 +85,9 @@ if TYPE_CHECKING:
         memory_report,
         memory_segments,
         rss_kb,
-        watch_memory,
     )
     from epochal.torch.mixed_precision import GradScaler, autocast, autocast_dtype
-    from epochal.torch.moe import MoeAccumulator, MoeStats, MoeWatch, moe_stats, watch_moe
+    from epochal.torch.moe import MoeAccumulator, MoeStats, MoeWatch, moe_stats
     from epochal.torch.optimizer import set_lr
     from epochal.torch.rng import Rng
     from epochal.torch.schedule import (
@@ -125,7 +118,6 @@ if TYPE_CHECKING:
     )
     from epochal.torch.seed import cuda_manual_seed_all, deterministic, manual_seed, seed_everything
     from epochal.torch.structure import structural_hash
-    from epochal.torch.watching import watch
     from epochal.torch.worker import CpuWorker
 
 __all__ = [
@@ -134,7 +126,6 @@ __all__ = [
     "CaptureMode",
     "CheckpointInfo",
     "CheckpointNotFoundError",
-    "Checkpoints",
     "ClipStats",
     "ConstantLR",
     "Cooldown",
@@ -143,18 +134,14 @@ __all__ = [
     "CpuWorker",
     "CudaGraph",
     "CyclicLR",
-    "EarlyStopping",
     "ExponentialLR",
     "Flops",
-    "FlowBuilder",
     "GradScaler",
-    "Graph",
     "GroupRates",
     "InverseSqrt",
     "LeakReport",
     "LinearLR",
     "LoadReport",
-    "LossGuard",
     "MemoryReport",
     "MemorySegments",
     "MemoryWatch",
@@ -173,7 +160,6 @@ __all__ = [
     "Profile",
     "Reduce",
     "Restored",
-    "Retention",
     "Rng",
     "ScalarSum",
     "ScaledLR",
@@ -184,7 +170,6 @@ __all__ = [
     "TemporaryOverride",
     "TokenBudget",
     "Trained",
-    "TrainingState",
     "WarmupScheduler",
     "autocast",
     "autocast_dtype",
@@ -238,16 +223,12 @@ __all__ = [
     "set_data",
     "set_lr",
     "snapshot_cpu",
-    "speed_of_light",
     "structural_hash",
     "token_budget",
     "trunc_normal",
     "unfreeze",
     "uniform",
     "uniform_bias",
-    "watch",
-    "watch_memory",
-    "watch_moe",
     "xavier_normal",
     "xavier_uniform",
 ]

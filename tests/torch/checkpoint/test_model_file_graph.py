@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch import FlowBuilder, Graph, freeze, is_frozen, unfreeze
+from epochal import FlowBuilder, Graph
+from epochal.torch import freeze, is_frozen, unfreeze
 from epochal.torch.checkpoint.migrate import migrate_checkpoint
 from epochal.torch.checkpoint.model_file import (
     load_checkpoint,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from torch import nn
 
-from epochal.torch import FlowBuilder, Graph
+from epochal import FlowBuilder, Graph
 
 
 def recorded() -> Graph:

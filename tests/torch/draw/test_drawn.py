@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from epochal.torch import FlowBuilder, Picture, picture_of
+from epochal import FlowBuilder
+from epochal.torch import Picture, picture_of
 from epochal.torch.draw.traced import from_export, from_fx
 from epochal.torch.draw.watched import from_forward
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from epochal.torch import FlowBuilder, Graph
+from epochal import FlowBuilder, Graph
 from epochal.torch.draw.columns import Drawing, arrange
 from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode, heat_colour
 

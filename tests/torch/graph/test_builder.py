@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from epochal.torch import FlowBuilder, Graph, MergeOp
+from epochal import FlowBuilder, Graph
+from epochal.torch import MergeOp
 
 
 def times(factor: float) -> nn.Module:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch import FlowBuilder, Graph, picture_of, profile_module
+from epochal import FlowBuilder, Graph
+from epochal.torch import picture_of, profile_module
 from epochal.torch.draw.watched import from_forward
 
 pytestmark = [

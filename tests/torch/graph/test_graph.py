@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from epochal.torch import FlowBuilder, Graph
+from epochal import FlowBuilder, Graph
 
 
 def network() -> Graph:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.torch import FlowBuilder
+from epochal import FlowBuilder
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "graphs.md"
 

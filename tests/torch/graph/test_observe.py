@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from epochal import FlowBuilder, Graph
 from epochal.errors import MetricNotFoundError
 from epochal.journal.reader import read_journal
 from epochal.monitor import HasLatestMetrics
-from epochal.torch import FlowBuilder, Graph, Reduce
+from epochal.torch import Reduce
 from epochal.torch.graph.observe import Observation
 from tests.conftest import StartRun
 

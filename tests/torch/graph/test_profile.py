@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from epochal.torch import FlowBuilder, Graph, profile_module
+from epochal import FlowBuilder, Graph
+from epochal.torch import profile_module
 from epochal.torch.graph.profile_report import format_time, profile_of
 from epochal.torch.graph.profiler import Pass
 

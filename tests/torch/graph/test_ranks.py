@@ -10,7 +10,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.multiprocessing.spawn import spawn
 
-from epochal.torch import FlowBuilder, ScalarSum
+from epochal import FlowBuilder
+from epochal.torch import ScalarSum
 
 
 def work(rank: int, folder: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from epochal.console.verbosity import Verbosity
+from epochal.console.messages import Verbosity
 from epochal.monitor import Monitor
 from epochal.recipes.demo import text as demo_text
 from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from epochal.console.verbosity import error as say_error
-from epochal.console.verbosity import msg
+from epochal.console.messages import error as say_error
+from epochal.console.messages import msg
 from epochal.errors import EpochalError, UsageError
 from epochal.recipes.gpt2.estimate import estimate
 from epochal.recipes.gpt2.flags import Asked, Flags, read_command

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from epochal.console.verbosity import msg
+from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.recipes.gpt2 import hellaswag
 from epochal.recipes.gpt2.data import Batches, WindowBatches

@@ -9,20 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from epochal import (
-    Checkpoints,
-    ClipStats,
-    Retention,
-    Run,
-    SpeedOfLight,
-    TrainingState,
-    clip_grad_norm,
-    init,
-    memory_segments,
-    set_lr,
-    speed_of_light,
-    watch,
-)
+from epochal import Checkpoints, Retention, Run, TrainingState, init, speed_of_light, watch
 from epochal.recipes.gpt2.clock import StepClock
 from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.interruption import Interruption
@@ -35,6 +22,7 @@ from epochal.recipes.gpt2.resuming import (
 )
 from epochal.recipes.gpt2.setup import Training
 from epochal.settings import read_settings
+from epochal.torch import ClipStats, SpeedOfLight, clip_grad_norm, memory_segments, set_lr
 
 
 def train(training: Training, *, origin: Origin | None = None, goes_on: bool = False) -> Run:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import torch
 
-from epochal.console.verbosity import error as say_error
+from epochal.console.messages import error as say_error
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.torch.checkpoint.drift import Drift, config_drift, describe_drift

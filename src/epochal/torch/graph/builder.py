@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from epochal.console.verbosity import msg
+from epochal.console.messages import msg
 from epochal.errors import UsageError
 from epochal.torch.graph.choice import Gate, Switch
 from epochal.torch.graph.draft import Draft, Initial, Use

@@ -137,13 +137,13 @@ class Graph(nn.Module):
         return self.structural_hash()[:8]
 
     def save_checkpoint(self, destination: Source, **options: Any) -> None:
-        """Save parameters, buffers and structural hash; options as in `epochal.save_checkpoint`."""
+        """Save parameters, buffers and structural hash; options as in `save_checkpoint`."""
         from epochal.torch.checkpoint.model_file import save_checkpoint
 
         save_checkpoint(destination, self, **options)
 
     def load_checkpoint(self, source: Source, **options: Any) -> LoadReport:
-        """Fill the graph from a checkpoint; options as in `epochal.load_checkpoint`."""
+        """Fill the graph from a checkpoint; options as in `load_checkpoint`."""
         from epochal.torch.checkpoint.model_file import load_checkpoint
 
         return load_checkpoint(source, self, **options)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-import epochal.console.verbosity as module
-from epochal.console.verbosity import LogVerbosity, Verbosity
+import epochal.console.messages as module
+from epochal.console.messages import LogVerbosity, Verbosity
 from epochal.errors import UsageError
 
 QUIET, NORMAL, VERBOSE, DEBUG, TRACE = Verbosity
@@ -130,7 +130,7 @@ def test_log_verbosity_is_not_mistaken_for_a_number() -> None:
 
 
 def in_a_process(code: str, verbosity: str) -> str:
-    code = f"from epochal.console.verbosity import *; {code}"
+    code = f"from epochal.console.messages import *; {code}"
     env = {**os.environ, "EPOCHAL_VERBOSITY": verbosity}
     return subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
