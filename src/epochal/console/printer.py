@@ -144,7 +144,7 @@ class Console:
             self._print(line)
 
     def message(self, text: Text, *args: object, level: Verbosity = Verbosity.NORMAL) -> None:
-        """Say something at a level, on the stream that ``console.verbosity`` gives to it."""
+        """Say something at a level, on the stream that ``console.messages`` gives it."""
         if self.enabled(level):
             self._release()
             self._count(

@@ -173,7 +173,7 @@ PATTERNS = Kind(
     from_toml=_patterns,
     to_text=_switch_or_texts,
 )
-# A variable with an unknown word has always meant the default; ``console.verbosity`` sees to it.
+# A variable with an unknown word has always meant the default; ``console.messages`` sees to it.
 VERBOSITY = Kind(
     accepts=f"0 to 4, or {', '.join(f'`{name}`' for name in VERBOSITIES)}",
     from_text=str,
