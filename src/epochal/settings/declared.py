@@ -69,11 +69,11 @@ def _setting(
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What environment and files say; arguments given in code win over it.
+    """The settings of the environment and the files; arguments given in code win over them.
 
-    ``rules`` and ``sinks`` hold what the tables of these names say, by dotted key. The rules and
-    the sinks check them. ``sources`` says of each setting where it comes from, ``files`` which
-    files were read, the project's first.
+    ``rules`` and ``sinks`` have the tables of these names, by dotted key. The rules and the sinks
+    check them. ``sources`` has the source of each setting, ``files`` the files that were read, the
+    project's first.
     """
 
     dir: str = _setting(
@@ -86,14 +86,14 @@ class Settings:
     project: str = _setting(
         "default",
         kinds.TEXT,
-        "project of a run that names none",
+        "the project of runs that do not name one",
         variable="EPOCHAL_PROJECT",
         argument=True,
     )
     name: str | None = _setting(
         None,
         kinds.TEXT,
-        "name of a run that names none; date and time by default",
+        "the name of a run that does not set one; date and time by default",
         variable="EPOCHAL_NAME",
         argument=True,
         key=None,
@@ -101,14 +101,14 @@ class Settings:
     resume: str = _setting(
         "never",
         kinds.choice(*RESUME_MODES),
-        "whether `init` goes on with a run of the same name",
+        "whether `init` continues a run of the same name",
         variable="EPOCHAL_RESUME",
         argument=True,
     )
     tags: tuple[str, ...] = _setting(
         (),
         kinds.TEXTS,
-        "tags of every run; those of `init` are added. Commas separate them in the variable",
+        "tags of every run; `init` adds its own. In the variable, commas separate them",
         variable="EPOCHAL_TAGS",
         argument=True,
     )
@@ -125,9 +125,7 @@ class Settings:
         variable="EPOCHAL_STRICT",
         argument=True,
     )
-    capture: bool = _setting(
-        False, kinds.SWITCH, "keep what the program prints in the run", argument=True
-    )
+    capture: bool = _setting(False, kinds.SWITCH, "record what the program prints", argument=True)
     console: bool = _setting(
         True,
         kinds.SWITCH,
@@ -145,7 +143,7 @@ class Settings:
     line_every_s: float = _setting(
         0.25,
         kinds.seconds(),
-        "seconds between lines of steps, 0 for a line each",
+        "seconds between step lines, 0 for every step",
         argument=True,
     )
     git: bool = _setting(
@@ -158,7 +156,7 @@ class Settings:
         True,
         kinds.PATTERNS,
         "names and patterns to redact besides secrets; `false` (`EPOCHAL_REDACT=0`) redacts"
-        " nothing. Those of `init` are added. Commas separate them in the variable",
+        " nothing. `init` adds its own. In the variable, commas separate them",
         variable="EPOCHAL_REDACT",
         argument=True,
     )
@@ -172,60 +170,60 @@ class Settings:
     grace_s: float = _setting(
         30.0,
         kinds.seconds(),
-        "how long the companion may go on after the run, to seal and to forward",
+        "how long the companion may run after the run has ended, to seal and to forward",
         variable="EPOCHAL_GRACE",
     )
     finish_wait_s: float = _setting(
         5.0,
         kinds.seconds(),
-        "how long `finish()` waits for what is being forwarded and for findings",
+        "how long `finish()` waits for forwarding and for findings",
         argument=True,
     )
     telemetry_every_s: float | None = _setting(
         None,
         kinds.seconds(1, 3600),  # GPUs are read once a second; nobody has use for less than hourly
-        "how long one record of telemetry stands for; 10, and 60 after the first day, by default",
+        "the time that one telemetry record covers; by default 10, and 60 after the first day",
         variable="EPOCHAL_TELEMETRY_EVERY",
     )
     alerts: tuple[str, ...] = _setting(
         (),
         kinds.ADDRESSES,
-        "addresses that are told of findings and of the end: `desktop`, or those of the apprise"
-        " package such as `json://host/path`. Blanks separate them in the variable",
+        "addresses that receive findings and the end of a run: `desktop`, or an address of the"
+        " apprise package such as `json://host/path`. In the variable, blanks separate them",
         variable="EPOCHAL_ALERTS",
         argument=True,
     )
     alert_on: str = _setting(
         "warning",
         kinds.choice(*ALERT_LEVELS),
-        "from which severity on",
+        "the lowest severity that is sent",
         variable="EPOCHAL_ALERT_ON",
         argument=True,
     )
     cache_dir: str | None = _setting(
         None,
         kinds.PATH,
-        "the folder for what can be made again: the index of runs, copies of large journals;"
-        " `epochal` in the user's cache folder by default",
+        "the folder of the index of runs and of copies of large journals; it can be deleted."
+        " By default `epochal` in the user's cache folder",
         variable="EPOCHAL_CACHE_DIR",
     )
     server_port: int = _setting(
         6060,
         kinds.whole_number(0, 65535),
-        "the port of the live page; where it is taken, the next free one is used",
+        "the port of the live page; if it is in use, the next free one",
         key="server.port",
     )
     server_token: str | None = _setting(
         None,
         kinds.SECRET,
-        "the token that a server asks for when other machines can reach it",
+        "the token that a server requires when other machines can reach it",
         variable="EPOCHAL_TOKEN",
         key=None,
     )
     server_token_file: str | None = _setting(
         None,
         kinds.PATH,
-        "file whose first line is that token",
+        "a file whose first line is that token",
         key="server.token_file",
     )
     rules: Mapping[str, Located] = field(default_factory=dict)
