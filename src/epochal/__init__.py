@@ -10,7 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from epochal.torch_hooks import TorchHooks, register_torch
+from epochal.version import __version__
 
 if TYPE_CHECKING:
     from epochal import console as console
@@ -124,3 +125,13 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_HOMES, *_PACKAGES})
+
+
+def _load_torch_hooks() -> TorchHooks:
+    """Load what a run calls where torch is in use; the run itself must not import it."""
+    from epochal.torch.hooks import HOOKS
+
+    return HOOKS
+
+
+register_torch(_load_torch_hooks)

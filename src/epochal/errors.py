@@ -16,6 +16,8 @@ after ``init``: such faults are counted and said once by the journal writer.
 
 from __future__ import annotations
 
+from epochal.version import __version__
+
 # Packages whose name for pip is not the name of their module.
 _PACKAGES = {"pynvml": "nvidia-ml-py", "re2": "google-re2", "yaml": "PyYAML"}
 
@@ -65,6 +67,4 @@ class InternalError(EpochalError):
     """A member of Epochal failed for a reason that nobody foresaw: a defect of ours."""
 
     def __init__(self, sentence: str) -> None:
-        from epochal import __version__  # late: the package is still loading
-
         super().__init__(f"{sentence} This is a defect of Epochal {__version__}: please report it.")

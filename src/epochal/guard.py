@@ -28,6 +28,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from epochal.errors import EpochalError, InternalError
+from epochal.version import __version__
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -58,8 +59,6 @@ class Fault:
 
     def fields(self) -> dict[str, Any]:
         """The fields of its ``internal-error`` event."""
-        from epochal import __version__  # late: the package is still loading
-
         return {
             "member": self.member,
             "reason": self.error,

@@ -177,7 +177,7 @@ class Monitor:
         Any ``nn.Module`` will do; ``example_inputs`` lets its order of execution be seen where the
         module cannot be read without.
         """
-        from epochal.torch.draw.drawn import picture_of
+        from epochal.torch.draw.module_picture import picture_of
 
         self._log_picture(model, picture_of(model, example_inputs))
 

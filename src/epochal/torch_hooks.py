@@ -1,18 +1,17 @@
-"""What a run calls where torch is in use.
+"""The functions of ``epochal.torch`` that a run calls where torch is in use.
 
-``epochal.torch`` registers itself here, because the packages below it must not import it. It is
-loaded at the first call of :func:`torch_hooks`, so that a program without torch never loads it.
+The packages below ``epochal.torch`` must not import it. ``epochal/__init__.py`` stands above all of
+them and registers a function that loads the hooks. A program without torch never loads them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
 
 class TorchHooks(NamedTuple):
-    """The functions that ``epochal.torch`` registers."""
+    """The functions that ``epochal.torch`` provides."""
 
     open_reader: Callable[..., Any]  # (then, lost): reads tensors without waiting for the GPU
     open_clock: Callable[[], Any]  # times phases on the GPU; None while the process uses none
@@ -20,16 +19,14 @@ class TorchHooks(NamedTuple):
     explain_out_of_memory: Callable[..., None]  # (run, error, model=, optimizer=)
 
 
-_registered: list[TorchHooks] = []
+_loaders: list[Callable[[], TorchHooks]] = []
 
 
-def register_torch(hooks: TorchHooks) -> None:
-    """Have runs call these functions."""
-    _registered[:] = [hooks]
+def register_torch(load: Callable[[], TorchHooks]) -> None:
+    """Have runs call the hooks that `load` returns."""
+    _loaders[:] = [load]
 
 
 def torch_hooks() -> TorchHooks:
-    """The registered functions. Call this only where torch is in use."""
-    if not _registered:
-        import_module("epochal.torch.hooks")
-    return _registered[0]
+    """Return the registered hooks. Call this only where torch is in use."""
+    return _loaders[0]()

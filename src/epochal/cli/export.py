@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
+from epochal.atomic_file import new_text_file
 from epochal.cli.command import add_json, runs_of
 from epochal.cli.output import VisibleStream, remark, say_json
 from epochal.errors import UsageError
-from epochal.exports.export import FORMATS, PICTURES, export_named, new_file, picture_named
+from epochal.exports.export import FORMATS, PICTURES, export_named, picture_named
 from epochal.guard import Guard
 from epochal.journal.layout import slugify
 from epochal.store.local.run import LocalRun
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(f"{name} is no text for a terminal: name a file with -o.")
         _write(name, runs, _stdout(), args)
         return 0
-    with new_file(args.output) as out:
+    with new_text_file(args.output) as out:
         _write(name, runs, out, args)
     if args.json:
         say_json({"file": args.output, "runs": [view.brief().id for view in runs]})
@@ -81,7 +82,7 @@ def _write_each(name: str, runs: Sequence[LocalRun], folder: Path, args: argpars
         stem = slugify(f"{info.project}-{info.name}")
         number = next(n for n in itertools.count(1) if _numbered(stem, n, name) not in files)
         file = _numbered(stem, number, name)
-        with new_file(folder / file) as out:
+        with new_text_file(folder / file) as out:
             _write(name, [view], out, args)
         files[file] = info.id
     if args.json:

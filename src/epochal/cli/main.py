@@ -13,13 +13,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
-import epochal
 from epochal.cli.command import Command
 from epochal.cli.output import complain
 from epochal.console.messages import Verbosity, set_verbosity, verbose
 from epochal.errors import EpochalError, InternalError, MissingPackageError
 from epochal.guard import describe_traceback, interrupting
 from epochal.settings import export_verbosity
+from epochal.version import __version__
 
 # What it is called, and what it does; the module of the same name is loaded when it is used.
 COMMANDS: Mapping[str, str] = {
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="epochal", description="Epochal watches a training run.")
-    parser.add_argument("--version", action="version", version=f"epochal {epochal.__version__}")
+    parser.add_argument("--version", action="version", version=f"epochal {__version__}")
     _add_shared(parser)
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=_Parser

@@ -16,10 +16,11 @@ from typing import Any, TextIO
 
 import msgspec
 
+from epochal.atomic_file import new_text_file
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_blobs, pack_entries
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
-from epochal.exports.export import Rows, new_file
+from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
 from epochal.redact import Redactor
@@ -65,7 +66,7 @@ def write_archive(
     if not given:
         raise UsageError("runs must name at least one run or run folder.")
     views = [load_run(one) if isinstance(one, (str, Path)) else one for one in given]
-    with new_file(path) as out:
+    with new_text_file(path) as out:
         write(views, out, budget_bytes=budget_bytes)
 
 

@@ -8,11 +8,8 @@ section when there are several; raw records name their run themselves.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO, Literal, Protocol, TextIO, cast
 
 from epochal.errors import UsageError
@@ -65,25 +62,3 @@ def rows_of(run: RunView, rows: Rows | None) -> Rows:
     if rows is not None:
         return rows
     return "epoch" if any(metric.axis == "epoch" for metric in run.metrics()) else "step"
-
-
-@contextlib.contextmanager
-def new_file(path: str | Path) -> Iterator[TextIO]:
-    """A text file that appears under its name when it is complete, or not at all.
-
-    Folders on the way are made. An ``OSError`` names the file itself.
-    """
-    target = Path(path).expanduser()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        # newline="": csv and log write their own line ends, the same on every platform.
-        with temporary.open("w", encoding="utf-8", newline="") as out:
-            yield out
-        os.replace(temporary, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError) and error.filename == str(temporary):
-            raise type(error)(error.errno, error.strerror, str(target)) from None
-        raise

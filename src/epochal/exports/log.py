@@ -8,8 +8,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from epochal.atomic_file import new_text_file
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
-from epochal.exports.export import Rows, new_file, rows_of
+from epochal.exports.export import Rows, rows_of
 from epochal.format import format_duration, format_number
 from epochal.store.answers import Series
 from epochal.store.store import RunView
@@ -30,7 +31,7 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
 
 def write_epoch_log(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write the log of ``epoch`` records that are at hand; the file appears when it is complete."""
-    with new_file(path) as out:
+    with new_text_file(path) as out:
         out.write(f"{_HEADER}\n")
         out.writelines(f"{line}\n" for line in _epoch_lines(epoch_rows(records)))
 

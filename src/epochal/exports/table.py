@@ -13,8 +13,9 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from epochal.atomic_file import new_text_file
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
-from epochal.exports.export import Rows, new_file, rows_of
+from epochal.exports.export import Rows, rows_of
 from epochal.store.answers import Series
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
@@ -43,7 +44,7 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
 
 def write_epoch_table(path: str | Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write a table of ``epoch`` records at hand; the file appears when it is complete."""
-    with new_file(path) as out:
+    with new_text_file(path) as out:
         _write_epochs(csv.writer(out, lineterminator="\n"), [("", list(epoch_rows(records)))])
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
 from epochal.journal.line import (
     MAX_DEPTH,
@@ -186,18 +187,8 @@ def is_run_folder(path: Path) -> bool:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a small JSON file so that a reader sees the old one or the new one, never a half."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(_json_bytes(value) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    with replaced_file(path, durable=True) as temporary:
+        temporary.write_bytes(_json_bytes(value) + b"\n")
 
 
 def _json_bytes(value: Any) -> bytes:

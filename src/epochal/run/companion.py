@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import epochal
 from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
 from epochal.run.findings_shown import FindingsShown
@@ -80,7 +79,7 @@ class CompanionProcess:
                 stderr=subprocess.DEVNULL,
                 cwd=self._run.dir.anchor,  # modules beside the training must not be taken for ours
                 env={
-                    **child_environment(Path(epochal.__file__).parent.parent),
+                    **child_environment(Path(__file__).parents[2]),
                     **self._environment,
                 },
                 start_new_session=True,  # Ctrl-C is meant for the training

@@ -19,7 +19,6 @@ from typing import Literal, cast
 
 import msgspec
 
-import epochal
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.server.cursor import Cursors, format_cursors
@@ -45,6 +44,7 @@ from epochal.server.wire import (
 )
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
+from epochal.version import __version__
 
 POLL_S = 0.25
 HEARTBEAT_S = 15.0
@@ -259,7 +259,7 @@ class Broadcaster:
             self._send(channel, self._channel_updates(channel, locked))
         events = self._catch_up(channel, since, locked)
         position = format_cursors(channel.cursors)
-        event = ReadyEvent(WIRE_VERSION, epochal.__version__, position)
+        event = ReadyEvent(WIRE_VERSION, __version__, position)
         ready = encode_event("ready", event, position=position, retry_ms=RETRY_MS)
         rows = self._rows_of(locked.values())
         channel.rows.update({run_id: row for run_id, (row, _) in rows.items()})

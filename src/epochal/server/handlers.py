@@ -12,7 +12,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-import epochal
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
 from epochal.server import wire
 from epochal.server.cursor import format_cursors
@@ -41,6 +40,7 @@ from epochal.server.state import server_state
 from epochal.store.along import place
 from epochal.store.answers import Labels
 from epochal.store.store import RunView
+from epochal.version import __version__
 
 MAX_SERIES = 4000
 MAX_BODY_BYTES = 64 * 1024
@@ -77,7 +77,7 @@ async def health(request: Request) -> Response:
         request,
         wire.Health(
             service="epochal",
-            version=epochal.__version__,
+            version=__version__,
             pid=os.getpid(),
             folders=state.folders,
             streams=state.broadcaster.num_streams,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epochal.torch import checkpoint, control, draw, flops, graph, memory, moe, schedule
+from epochal.torch import checkpoint, control, draw, flops, graph, init, memory, moe, schedule
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -239,6 +239,7 @@ _PACKAGES = {
     "draw": draw,
     "flops": flops,
     "graph": graph,
+    "init": init,
     "memory": memory,
     "moe": moe,
     "schedule": schedule,
@@ -263,22 +264,12 @@ __getattr__ = on_first_use(
         "deterministic": "seed",
         "freeze": "freezing",
         "is_frozen": "freezing",
-        "kaiming_normal": "init",
-        "kaiming_uniform": "init",
         "manual_seed": "seed",
-        "normal": "init",
-        "orthogonal": "init",
         "seed_everything": "seed",
-        "set_data": "init",
         "set_lr": "optimizer",
         "structural_hash": "structure",
-        "trunc_normal": "init",
         "unfreeze": "freezing",
-        "uniform": "init",
-        "uniform_bias": "init",
         "watch": "watching",
-        "xavier_normal": "init",
-        "xavier_uniform": "init",
     },
 )
 

@@ -1,4 +1,4 @@
-"""Registers with the run what it calls where torch is in use.
+"""The hooks that a run calls where torch is in use.
 
 Each part is imported when it is first called: a run that only logs needs none of the others.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from epochal.torch.compiled import exclude_from_compile
-from epochal.torch_hooks import TorchHooks, register_torch
+from epochal.torch_hooks import TorchHooks
 
 if TYPE_CHECKING:
     from epochal.run.run import Run
@@ -39,11 +39,9 @@ def _explain_out_of_memory(
     explain(run, error, model=model, optimizer=optimizer)
 
 
-register_torch(
-    TorchHooks(
-        open_reader=_open_reader,
-        open_clock=_open_clock,
-        exclude_from_compile=exclude_from_compile,
-        explain_out_of_memory=_explain_out_of_memory,
-    )
+HOOKS = TorchHooks(
+    open_reader=_open_reader,
+    open_clock=_open_clock,
+    exclude_from_compile=exclude_from_compile,
+    explain_out_of_memory=_explain_out_of_memory,
 )

@@ -11,7 +11,7 @@ from torch import nn
 
 from epochal import FlowBuilder, Graph
 from epochal.torch import picture_of, profile_module
-from epochal.torch.draw.watched import from_forward
+from epochal.torch.draw.module_picture import from_forward
 
 pytestmark = [
     pytest.mark.cuda,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
 from epochal.recipes.gpt2.text import generated_documents
 from epochal.recipes.gpt2.tokens import Tokenizer
@@ -94,12 +94,10 @@ def open_shard(path: Path) -> Shard:
 def write_shard(path: Path, documents: Iterable[str], tokenizer: Tokenizer) -> None:
     """Tokenise documents into one file, each ended by the tokenizer's end; appears when whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "wb") as file:
+    with replaced_file(path) as temporary, temporary.open("wb") as file:
         for document in documents:
             tokens = [*tokenizer.encode(document), tokenizer.end]
             file.write(np.array(tokens, dtype="<u2").tobytes())
-    os.replace(temporary, path)
 
 
 def _shard_paths(path: Path) -> list[Path]:

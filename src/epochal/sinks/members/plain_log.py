@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from epochal.atomic_file import replaced_file
 from epochal.journal.layout import LOOP
 from epochal.records import GUESSED_ROLE, axis_of, scalars_of
 from epochal.series.plain_kind import plain_kind
@@ -81,10 +82,12 @@ class PlainLogSink(Sink):
         assert self._path is not None
         assert self._file is not None
         self._file.close()
-        temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        with self._path.open("rb") as old, temporary.open("wb") as new:
+        with (
+            replaced_file(self._path) as temporary,
+            self._path.open("rb") as old,
+            temporary.open("wb") as new,
+        ):
             new.writelines(line for line in old if int(line.split(b" ", 1)[0]) < step)
-        os.replace(temporary, self._path)
         self._file = self._path.open("ab")
 
     def close(self, status: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from torch import Tensor
 
+from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError, ValueTypeError
 from epochal.torch.checkpoint import fdl
 from epochal.torch.checkpoint.byte_stream import (
@@ -169,29 +170,6 @@ def stem_of(path: str | os.PathLike[str]) -> str:
     return name
 
 
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Have a file written beside its place, then put it there; on failure nothing changes."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        write(temporary)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make names in a folder last through a power cut, where the system can."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _refuse_pickle(source: ByteReader) -> None:
     """Name a file of torch.save: it is whole, but reading it would run what is in it."""
     start = source.peek(9)
@@ -207,22 +185,17 @@ def _write_path(path: Path, content: Content, *, layout: Layout | None, overwrit
     if path.exists() and not overwrite:
         raise UsageError(f"{path} exists already: pass overwrite=True to replace it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    written: list[Written] = []
-
-    def write(temporary: Path) -> None:
-        chosen = layout or ("fdl" if ".fdl" in Path(path.name).suffixes else "safetensors")
-        with open(temporary, "wb") as file:
+    chosen = layout or ("fdl" if ".fdl" in path.suffixes else "safetensors")
+    with replaced_file(path, durable=True) as temporary:
+        with temporary.open("wb") as file:
             stream, end = compressed(file, compression_of(path.name))
             writer = HashingWriter(stream)
             _write_layout(writer, content, chosen)
             end()
-            file.flush()
-            os.fsync(file.fileno())
-        written.append(Written(writer.size_bytes, writer.hexdigest()))
-        _read_back(temporary, written[0])
-
-    replace_file(path, write)
-    return written[0]
+        written = Written(writer.size_bytes, writer.hexdigest())
+        _read_back(temporary, written)
+    sync_folder(path.parent)
+    return written
 
 
 def _write_layout(stream: Writable, content: Content, layout: Layout) -> None:

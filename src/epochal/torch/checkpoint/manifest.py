@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
+from epochal.atomic_file import replaced_file
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 
@@ -163,9 +164,8 @@ def sha256_of(path: Path) -> str:
 
 def point(folder: Path, pointer: Pointer, manifest: Manifest) -> None:
     """Have `latest` or `best` name a checkpoint."""
-    temporary = folder / f".{pointer}.{os.getpid()}.tmp"
-    temporary.write_text(f"{manifest.name}\n", encoding="ascii")
-    os.replace(temporary, folder / pointer)
+    with replaced_file(folder / pointer) as temporary:
+        temporary.write_text(f"{manifest.name}\n", encoding="ascii")
 
 
 def pointed(folder: Path, pointer: Pointer) -> str | None:

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from epochal.atomic_file import sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 from epochal.journal.process import liveness, process_identity
-from epochal.torch.checkpoint.file import Content, open_checkpoint, sync_folder, write_checkpoint
+from epochal.torch.checkpoint.file import Content, open_checkpoint, write_checkpoint
 from epochal.torch.checkpoint.host_copy import HostCopy, copied_to_host
 from epochal.torch.checkpoint.loss_picture import LossHistory, draw_losses
 from epochal.torch.checkpoint.manifest import (

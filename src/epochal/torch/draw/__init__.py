@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from epochal.torch.graph.drawing import Drawing, register_drawing
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
-    from epochal.torch.draw.drawn import picture_of
+    from epochal.torch.draw.module_picture import picture_of
     from epochal.torch.draw.picture import Picture
 
 __all__ = [
@@ -19,6 +20,17 @@ __getattr__ = on_first_use(
     __name__,
     {
         "Picture": "picture",
-        "picture_of": "drawn",
+        "picture_of": "module_picture",
     },
 )
+
+
+def _load_drawing() -> Drawing:
+    from epochal.torch.draw.curves import plot_html
+    from epochal.torch.draw.graph_picture import picture_of_graph
+    from epochal.torch.draw.module_picture import picture_of
+
+    return Drawing(picture_of_graph, picture_of, plot_html)
+
+
+register_drawing(_load_drawing)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 from epochal.format import format_count
 from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode
-from epochal.torch.graph.function import title_of
-from epochal.torch.graph.merge import Merge
 from epochal.torch.graph.node import Node
+from epochal.torch.graph.node_modules import Merge, title_of
 from epochal.torch.graph.profile_report import Profile
 from epochal.torch.graph.summary import counts
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from epochal.torch.graph.files import write_text
+from epochal.atomic_file import new_text_file
 from epochal.torch.graph.node import EdgeKind, Kind
 from epochal.torch.graph.profile_report import LevelTime, NodeTime, Profile
 
@@ -52,7 +52,8 @@ class Picture:
 
         text = draw_svg(self)
         if path is not None:
-            write_text(path, text)
+            with new_text_file(path) as out:
+                out.write(text)
         return text
 
     def dot(self) -> str:

@@ -7,11 +7,9 @@ from html import escape
 from itertools import pairwise
 
 from epochal.format import format_count
-from epochal.torch.draw.columns import Drawing, Point, arrange
-from epochal.torch.draw.layers import layered
+from epochal.torch.draw.columns import Drawing, Point, arrange, layered
 from epochal.torch.draw.picture import Picture, PictureEdge, PictureNode, heat_colour
-from epochal.torch.draw.shapes import outline, size_of
-from epochal.torch.draw.svg_style import STYLE
+from epochal.torch.draw.svg_shapes import STYLE, outline, size_of
 from epochal.torch.graph.profile_report import format_time
 
 _MARGIN = 24.0

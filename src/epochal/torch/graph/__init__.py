@@ -9,11 +9,11 @@ from epochal.torch.lazy import on_first_use
 if TYPE_CHECKING:
     from epochal.torch.graph.builder import FlowBuilder
     from epochal.torch.graph.graph import Graph
-    from epochal.torch.graph.merge import MergeOp
+    from epochal.torch.graph.metrics import Reduce
     from epochal.torch.graph.module_profile import ModuleProfile, profile_module
+    from epochal.torch.graph.node_modules import MergeOp
     from epochal.torch.graph.profile_report import Profile
     from epochal.torch.graph.recorded import ScalarSum
-    from epochal.torch.graph.reduce import Reduce
 
 __all__ = [
     "FlowBuilder",
@@ -31,10 +31,10 @@ __getattr__ = on_first_use(
     {
         "FlowBuilder": "builder",
         "Graph": "graph",
-        "MergeOp": "merge",
+        "MergeOp": "node_modules",
         "ModuleProfile": "module_profile",
         "Profile": "profile_report",
-        "Reduce": "reduce",
+        "Reduce": "metrics",
         "ScalarSum": "recorded",
         "profile_module": "module_profile",
     },

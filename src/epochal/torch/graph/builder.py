@@ -13,15 +13,22 @@ from torch import nn
 
 from epochal.console.messages import msg
 from epochal.errors import UsageError
-from epochal.torch.graph.choice import Gate, Switch
 from epochal.torch.graph.draft import Draft, Initial, Use
-from epochal.torch.graph.function import Function, title_of
 from epochal.torch.graph.graph import Graph
-from epochal.torch.graph.loop import Condition, Loop
-from epochal.torch.graph.map import Map, Pieces
-from epochal.torch.graph.merge import Merge, MergeOp
 from epochal.torch.graph.names import name_fault
 from epochal.torch.graph.node import Kind, kind_of
+from epochal.torch.graph.node_modules import (
+    Condition,
+    Function,
+    Gate,
+    Loop,
+    Map,
+    Merge,
+    MergeOp,
+    Pieces,
+    Switch,
+    title_of,
+)
 
 Part = nn.Module | Callable[..., Any]
 

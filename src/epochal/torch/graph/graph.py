@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,11 @@ from torch import Tensor, nn
 
 from epochal.errors import UsageError
 from epochal.series.trend import Goal, Trend, TrendGroup
-from epochal.torch.draw.curves import plot_html
-from epochal.torch.draw.graph_picture import picture_of_graph
-from epochal.torch.draw.picture import Picture
 from epochal.torch.graph import summary, tree
 from epochal.torch.graph.draft import Initial
-from epochal.torch.graph.exporting import is_exporting
-from epochal.torch.graph.loop import Loop
+from epochal.torch.graph.drawing import drawing
 from epochal.torch.graph.metrics import (
+    Reduce,
     collect,
     flush_own,
     flush_tree,
@@ -27,13 +24,12 @@ from epochal.torch.graph.metrics import (
     over_tree,
 )
 from epochal.torch.graph.names import listed_names, suggestion, unknown_tag
-from epochal.torch.graph.node import Node, Wiring
+from epochal.torch.graph.node import Node, Wiring, require_same_batch
+from epochal.torch.graph.node_modules import Loop, is_exporting
 from epochal.torch.graph.observe import Observation
 from epochal.torch.graph.profile_report import NodeTime, Profile, profile_of
 from epochal.torch.graph.profiler import Profiler
 from epochal.torch.graph.recorded import ScalarSum
-from epochal.torch.graph.reduce import Reduce
-from epochal.torch.graph.running import bound_inputs, require_same_batch
 from epochal.torch.graph.structure import qualified, structural_hash
 from epochal.torch.graph.tables import write_epochs, write_table
 from epochal.torch.graph.timings import Timings
@@ -42,6 +38,7 @@ if TYPE_CHECKING:
     from epochal.torch.checkpoint.file import Source
     from epochal.torch.checkpoint.load_report import LoadReport
     from epochal.torch.checkpoint.snapshot import ModelSnapshot
+    from epochal.torch.draw.picture import Picture
 
 
 class Graph(nn.Module):
@@ -63,8 +60,7 @@ class Graph(nn.Module):
         super().__init__()
         self.label = label
         self.nodes = nn.Module()
-        slots = _slots(wiring, set(modules))
-        self.wiring = wiring.with_slots(slots)
+        self.wiring = wiring.with_slots(modules)
         for node in self.wiring.nodes:
             if node.slot is not None:
                 self.nodes.add_module(node.slot, modules[node.index])
@@ -82,7 +78,7 @@ class Graph(nn.Module):
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Run every node once; more inputs are passed in their order or by name."""
-        values = bound_inputs(self.wiring, inputs, named)
+        values = self.wiring.bound_inputs(inputs, named)
         exporting = is_exporting()
         if not torch.compiler.is_compiling():
             self.observation.begin()
@@ -364,7 +360,8 @@ class Graph(nn.Module):
 
     def plot_html(self, path: str | Path, tags: Sequence[str] | str = ()) -> None:
         """Draw trends into one self-contained file; all without names."""
-        plot_html(path, histories(self, tags), title=self.label or "Training curves")
+        title = self.label or "Training curves"
+        drawing().plot_html(path, histories(self, tags), title=title)
 
     def export_trends(self, path: str | Path, tags: Sequence[str] | str = ()) -> None:
         """Write trends as CSV: epoch, then a column for each; all without names."""
@@ -387,7 +384,7 @@ class Graph(nn.Module):
 
     def picture(self, *, profiled: bool = False) -> Picture:
         """The graph as a picture; `profiled` colours it by time, after `enable_profiling`."""
-        return picture_of_graph(self, self.profile() if profiled else None)
+        return drawing().picture_of_graph(self, self.profile() if profiled else None)
 
     def svg(self, path: str | Path | None = None, *, profiled: bool = False) -> str:
         """The picture as SVG text, written to a file as well if one is named."""
@@ -403,7 +400,7 @@ class Graph(nn.Module):
         Nodes of labelled graphs inside are timed as 'label.node'.
         """
         if self._profiler is None:
-            timed = list(self._timed_nodes())
+            timed = list(tree.timed_nodes(self, Graph))
             self._profiler = Profiler(
                 self,
                 {name: module for name, module, _, _ in timed},
@@ -430,7 +427,7 @@ class Graph(nn.Module):
 
     def profile(self) -> Profile:
         """The times of the median pass so far; waits for a GPU that is still at one."""
-        timed = {name: node.level for name, _, node, _ in self._timed_nodes()}
+        timed = {name: node.level for name, _, node, _ in tree.timed_nodes(self, Graph)}
         passes = [] if self._profiler is None else list(self._profiler.passes)
         return profile_of(passes, levels=timed, names=list(timed))
 
@@ -477,21 +474,6 @@ class Graph(nn.Module):
             if module is not None:
                 yield node.name, module
 
-    def _timed_nodes(self) -> Iterator[tuple[str, nn.Module, Node, tuple[str, ...]]]:
-        """Every node with a module, its name in a profile, and the nodes around it, nearest first.
-
-        Nodes of labelled graphs come after the node that is the graph, as 'label.node'.
-        """
-        for node in self.wiring.nodes:
-            module = self.module_of(node)
-            if module is None:
-                continue
-            yield node.name, module, node, ()
-            if isinstance(module, Graph) and module.label is not None:
-                for name, part, inner, wholes in module._timed_nodes():
-                    around = (*(f"{module.label}.{whole}" for whole in wholes), node.name)
-                    yield f"{module.label}.{name}", part, inner, around
-
     def _own_name(self, name: str) -> str:
         head, _, rest = str(name).partition(".")
         if rest and head in self.tree_children():
@@ -501,14 +483,3 @@ class Graph(nn.Module):
 
 def _detached(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
-
-
-def _slots(wiring: Wiring, with_module: Iterable[int]) -> dict[int, str]:
-    """Names in `nodes`: a tag that is the name of a method of every module gives way to the id."""
-    return {
-        node.index: node.id
-        if hasattr(nn.Module, node.name) or node.name == "training"
-        else node.name
-        for node in wiring.nodes
-        if node.index in set(with_module)
-    }

@@ -1,10 +1,12 @@
-"""The metrics of a tree of graphs: which names there are, and where each is kept."""
+"""The metrics of a tree of graphs: their names, where each is kept, and how tensors are reduced."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from epochal.errors import UsageError
@@ -12,10 +14,45 @@ from epochal.run.current import current_values
 from epochal.torch.graph import tree
 from epochal.torch.graph.names import listed_names, unknown_metric
 from epochal.torch.graph.observe import Observation, Points
-from epochal.torch.graph.reduce import Reduce
 
 if TYPE_CHECKING:
     from epochal.torch.graph.graph import Graph
+
+
+class Reduce(enum.Enum):
+    """How `collect_with` makes one number of an output; NORM is the L2 norm of all elements."""
+
+    MEAN = "mean"
+    SUM = "sum"
+    MAX = "max"
+    MIN = "min"
+    NORM = "norm"
+
+    @classmethod
+    def named(cls, reduction: Reduce | str) -> Reduce:
+        """The reduction of this name; raises ValueError for one that is not known."""
+        try:
+            return cls(reduction)
+        except ValueError as error:
+            names = ", ".join(repr(one.value) for one in cls)
+            raise UsageError(
+                f"reduction={reduction!r} is not known: use one of {names}."
+            ) from error
+
+    def apply(self, tensor: Tensor) -> Tensor:
+        """Reduce all elements, where the tensor is, without waiting for the device."""
+        values = tensor.detach()
+        if not values.is_floating_point():
+            values = values.to(torch.float32)
+        if self is Reduce.NORM:
+            norm: Tensor = torch.linalg.vector_norm(values)
+            return norm
+        if self is Reduce.MEAN:
+            return values.mean()
+        if self is Reduce.SUM:
+            return values.sum()
+        return values.amax() if self is Reduce.MAX else values.amin()
+
 
 _T = TypeVar("_T")
 Names = Sequence[str] | str

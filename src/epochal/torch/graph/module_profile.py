@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from epochal.errors import UsageError
-from epochal.torch.draw.drawn import picture_of
-from epochal.torch.draw.leaves import leaves_of
-from epochal.torch.draw.picture import Picture
+from epochal.torch.graph.drawing import drawing
+from epochal.torch.graph.leaves import leaves_of
 from epochal.torch.graph.profile_report import Profile, profile_of
 from epochal.torch.graph.profiler import Profiler
+
+if TYPE_CHECKING:
+    from epochal.torch.draw.picture import Picture
 
 
 class ModuleProfile:
@@ -44,8 +46,8 @@ class ModuleProfile:
 
     def picture(self, example_inputs: Any = None) -> Picture:
         """The module's picture, coloured by time."""
-        profile = self.profile()
-        return picture_of(self._module, example_inputs, depth=self._depth).timed(profile)
+        picture = drawing().picture_of(self._module, example_inputs, depth=self._depth)
+        return picture.timed(self.profile())
 
     def remove(self) -> None:
         """Take the hooks off; what was measured can still be asked for."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from torch import nn
+
+from epochal.errors import UsageError
 
 Kind = Literal[
     "input",
@@ -77,10 +79,35 @@ class Wiring:
     groups: Mapping[str, tuple[str, ...]]
     internal: frozenset[str]
 
-    def with_slots(self, slots: Mapping[int, str]) -> Wiring:
-        """The same wiring, with the names under which the nodes' modules are kept."""
-        nodes = tuple(replace(node, slot=slots.get(node.index)) for node in self.nodes)
-        return replace(self, nodes=nodes)
+    def with_slots(self, with_module: Iterable[int]) -> Wiring:
+        """Return the wiring with the names under which the modules of these nodes are kept.
+
+        A tag that is the name of an attribute of every module gives way to the node's id.
+        """
+        taken = set(with_module)
+        slots = {
+            node.index: node.id
+            if hasattr(nn.Module, node.name) or node.name == "training"
+            else node.name
+            for node in self.nodes
+            if node.index in taken
+        }
+        return replace(
+            self, nodes=tuple(replace(node, slot=slots.get(node.index)) for node in self.nodes)
+        )
+
+    def bound_inputs(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> dict[int, Any]:
+        """Return the inputs of a forward by node; ValueError unless each is given once."""
+        names = self.inputs
+        given = {**dict(zip(names, inputs, strict=False)), **named}
+        if len(inputs) > len(names) or len(given) < len(inputs) + len(named):
+            raise UsageError(f"This graph takes the inputs {', '.join(names)}, each once.")
+        missing = [name for name in names if name not in given]
+        unknown = [name for name in given if name not in names]
+        if missing or unknown:
+            what = f"missing: {', '.join(missing)}" if missing else f"unknown: {', '.join(unknown)}"
+            raise UsageError(f"This graph takes the inputs {', '.join(names)}; {what}.")
+        return {node.index: given[node.id] for node in self.nodes if node.kind == "input"}
 
     def node_of(self, index: int) -> Node:
         """The node with this index, which is not its place in the order."""
@@ -104,3 +131,12 @@ def kind_of(module: nn.Module) -> Kind:
     if home in _NORM_HOMES or name.endswith("Norm"):
         return "norm"
     return "module"
+
+
+def require_same_batch(node: Node, held: Any, stream: Any) -> None:
+    """Raise ValueError when a carried value belongs to a batch of another size."""
+    if held.dim() and stream.dim() and held.shape[0] != stream.shape[0]:
+        raise UsageError(
+            f"{node.id!r} was carried from a batch of {held.shape[0]} into one of "
+            f"{stream.shape[0]}: call end_sequence() between sequences."
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
-from epochal.torch.graph.function import title_of
+from epochal.torch.graph.node_modules import title_of
 
 if TYPE_CHECKING:
     from epochal.torch.graph.graph import Graph

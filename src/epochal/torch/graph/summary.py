@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from epochal.format import format_count
-from epochal.torch.graph.function import title_of
+from epochal.torch.graph.node_modules import title_of
 
 if TYPE_CHECKING:
     from epochal.torch.graph.graph import Graph

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from epochal.atomic_file import new_text_file
 from epochal.format import format_duration, format_number
 from epochal.series.eta import remaining_of
-from epochal.torch.graph.files import write_text
 from epochal.torch.graph.observe import Points
 
 
@@ -19,12 +18,11 @@ def write_table(path: str | Path, history: Mapping[str, Points]) -> None:
 
     Numbers are written so that reading them gives the same number back.
     """
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(["epoch", *history])
-    for epoch, row in _rows(history):
-        table.writerow([epoch, *(repr(row[name]) if name in row else "" for name in history)])
-    write_text(path, out.getvalue())
+    with new_text_file(path) as out:
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(["epoch", *history])
+        for epoch, row in _rows(history):
+            table.writerow([epoch, *(repr(row[name]) if name in row else "" for name in history)])
 
 
 def write_epochs(
@@ -47,7 +45,8 @@ def write_epochs(
         figures = "".join(f"  {_one_line(k)}={format_number(v)}" for k, v in row.items())
         lines.append(f"epoch {place}{figures}{_times(epoch, total_epochs, seconds, first_timed)}")
     lines.append(f"# total: {format_duration(math.fsum(seconds))}")
-    write_text(path, "\n".join(lines) + "\n")
+    with new_text_file(path) as out:
+        out.write("\n".join(lines) + "\n")
 
 
 def _times(epoch: int, total: int, seconds: Sequence[float], first: int) -> str:

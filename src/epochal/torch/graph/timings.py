@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from epochal.errors import UsageError
 from epochal.series.trend import Trend, TrendGroup
-from epochal.torch.draw.curves import plot_html
+from epochal.torch.graph.drawing import drawing
 from epochal.torch.graph.names import listed_names
 from epochal.torch.graph.observe import Observation
 from epochal.torch.graph.profile_report import pass_times
@@ -62,7 +62,7 @@ class Timings:
 
     def plot_html(self, path: str | Path, names: Sequence[str] = ()) -> None:
         """Draw the trends into one self-contained file, in milliseconds."""
-        plot_html(path, self._points(names), title="Milliseconds per pass")
+        drawing().plot_html(path, self._points(names), title="Milliseconds per pass")
 
     def export_trends(self, path: str | Path, names: Sequence[str] = ()) -> None:
         """Write the trends as CSV, in milliseconds."""

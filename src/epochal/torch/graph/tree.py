@@ -9,6 +9,7 @@ from torch import nn
 
 from epochal.errors import UsageError
 from epochal.torch.graph.names import suggestion
+from epochal.torch.graph.node import Node
 
 if TYPE_CHECKING:
     from epochal.torch.graph.graph import Graph
@@ -67,3 +68,22 @@ def dotted(root: Graph) -> Iterator[tuple[str, Graph]]:
     for label, child in root.tree_children().items():
         for prefix, graph in dotted(child):
             yield f"{label}.{prefix}", graph
+
+
+def timed_nodes(
+    graph: Graph, kind: type[Graph]
+) -> Iterator[tuple[str, nn.Module, Node, tuple[str, ...]]]:
+    """Yield each node with a module: its name in a profile, module, node, and the nodes around it.
+
+    The nodes around it are given nearest first. Nodes of a labelled graph are named 'label.node'
+    and come after the node that is the graph.
+    """
+    for node in graph.wiring.nodes:
+        module = graph.module_of(node)
+        if module is None:
+            continue
+        yield node.name, module, node, ()
+        if isinstance(module, kind) and module.label is not None:
+            for name, part, inner, wholes in timed_nodes(module, kind):
+                around = (*(f"{module.label}.{whole}" for whole in wholes), node.name)
+                yield f"{module.label}.{name}", part, inner, around

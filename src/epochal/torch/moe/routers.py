@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from epochal.errors import UsageError
-from epochal.torch.graph.choice import Gate
+from epochal.torch.graph.node_modules import Gate
 from epochal.torch.moe.routing_sums import (
     Routing,
     Scoring,

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from epochal import FlowBuilder
 from epochal.torch import Picture, picture_of
-from epochal.torch.draw.traced import from_export, from_fx
-from epochal.torch.draw.watched import from_forward
+from epochal.torch.draw.module_picture import from_export, from_forward, from_fx
 
 
 class Residual(nn.Module):

@@ -1,0 +1,58 @@
+"""Files that appear under their name complete, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+
+@contextlib.contextmanager
+def replaced_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, and rename it to `path` when the block ends.
+
+    When the block raises, the temporary file is removed and `path` stays as it was. An ``OSError``
+    about the temporary file names `path`. `durable` writes the contents to the disk before the
+    rename, so that a power cut leaves the old file or the new one; see also `sync_folder`.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        if durable:
+            _sync(temporary, os.O_RDWR)
+        os.replace(temporary, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename == str(temporary):
+            raise type(error)(error.errno, error.strerror, str(path)) from None
+        raise
+
+
+@contextlib.contextmanager
+def new_text_file(path: str | Path) -> Iterator[TextIO]:
+    """Yield a UTF-8 text file that replaces `path` when the block ends; makes its folders."""
+    target = Path(path).expanduser()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # newline="": the writer's line ends are the same on every platform.
+    with (
+        replaced_file(target) as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as out,
+    ):
+        yield out
+
+
+def sync_folder(path: Path) -> None:
+    """Write the names in a folder to the disk, so that renames survive a power cut."""
+    if os.name != "nt":  # folders cannot be opened there, and renames are journalled
+        _sync(path, os.O_RDONLY)
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
