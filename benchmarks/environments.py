@@ -45,6 +45,12 @@ def prepare(contender: Contender) -> Entrant:
     return Entrant(contender, python, versions=tuple(probe.stdout.splitlines()))
 
 
+def tool_python(*requirements: str) -> Path | None:
+    """The Python of a tool that only reads, in an environment of its own; None without one."""
+    folder = BENCH / f"{requirements[0]}-reader"
+    return None if _build(folder, requirements) else folder / "bin" / "python"
+
+
 def clean_environment() -> dict[str, str]:
     """The variables a worker sees: bytecode is cached as by default, no import path is added."""
     unwanted = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED")

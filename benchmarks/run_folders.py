@@ -70,3 +70,37 @@ def settle(root: Path) -> None:
     for path in root.rglob("*"):
         if path.is_file():
             os.utime(path, (then, then))
+
+
+def write_many(root: Path, *, count: int, steps: int, metrics: int) -> None:
+    """Finished runs below `root`, old enough for an index: sixteen texts of records in turn."""
+    from epochal.journal.line import encode_json
+
+    source = random.Random(count)
+    names = ["loss", *(f"metric_{number}" for number in range(metrics - 1))]
+    bodies = []
+    for _ in range(16):
+        lines, t = [], 1.7e9
+        for step in range(steps):
+            t = round(t + 0.331, 3)
+            values = {name: source.random() for name in names}
+            lines.append(encode_json({"log": "metrics", "t": t, "step": step, "m": values}))
+        lines.append(encode_json({"log": "finish", "t": round(t + 0.1, 3), "status": "finished"}))
+        bodies.append(b"\n".join(lines) + b"\n")
+    then = time.time() - AGE_S
+    for number in range(count):
+        name = f"run-{number:05d}"
+        folder = root / "bench" / name
+        (folder / "journal").mkdir(parents=True)
+        identity = {"v": 1, "id": name, "name": name, "project": "bench", "created": 1.7e9 + number}
+        config = {"lr": source.random(), "seed": number, "model": {"depth": source.randrange(48)}}
+        header = {"log": "run", "t": 1.7e9, **identity, "writer": "loop", "attempt": 1, "part": 0}
+        files = {
+            "run.json": encode_json({**identity, "config": config}),
+            "journal/loop.0001.0000.jsonl": encode_json(header) + b"\n" + bodies[number % 16],
+        }
+        for file, text in files.items():
+            (folder / file).write_bytes(text)
+            os.utime(folder / file, (then, then))
+        for path in (folder / "journal", folder):
+            os.utime(path, (then, then))

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             if args.limit is not None and len(rows) >= args.limit:
                 break
             if not view.brief().hidden or args.all:
-                rows.append((view.info, _last_loss(view)))
+                rows.append((view.info, last_loss(view)))
     if args.json:
         say_json([{"info": info, "loss": loss} for info, loss in rows])
     elif rows:
@@ -134,7 +134,8 @@ def _marked(line: str, info: RunInfo) -> Line:
     return [(before, ""), (found, style), (after, "")]
 
 
-def _last_loss(view: RunView) -> float | None:
+def last_loss(view: RunView) -> float | None:
+    """The last loss of rank 0, as the list shows it."""
     metric = view.role("loss")
     if metric is None or 0 not in metric.ranks:
         return None
