@@ -58,7 +58,7 @@ _OUR_IMPORTS = """
 import epochal.segments.read
 from pathlib import Path
 from epochal.cli.ls import last_loss
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 """
 _LAST = """
 with LocalStore(sys.argv[1], cache=Path(sys.argv[2])) as store:
