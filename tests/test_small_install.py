@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import epochal
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 
 SMALL = ("msgspec", "psutil")
 TRAINING = """

@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from epochal.store.local import LocalStore
+from epochal.store.local.store import LocalStore
 from epochal.tui.app import WatchApp
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import UNICODE
