@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import EpochalError, MetricNotFoundError
+from epochal.errors import MetricNotFoundError
 from epochal.health.rule_settings import reader_rules
 from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
+from epochal.series.series import Series, X, data_frame
 from epochal.settings import read_settings
-from epochal.store.along import X, place
-from epochal.store.answers import Metric, RunInfo, Series
+from epochal.store.answers import Metric, RunInfo
 from epochal.store.local.store import LocalStore, load_run, open_store
 from epochal.store.store import RunView
 
@@ -39,32 +37,6 @@ def open(  # noqa: A001 - epochal.open is its public name
 def load(folder: str | Path, *, follow_links: bool = False) -> RunData:
     """One run by its folder; raises ``UsageError`` when there is no run in it."""
     return RunData(load_run(folder, follow_links=follow_links, rules=reader_rules()))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Points:
-    """Points of one series: ``steps`` (or epochs), ``times`` in Unix seconds, ``values``.
-
-    ``at`` is what they are ordered by: the axis that was asked for. ``values`` are floats; where
-    all are whole numbers and one is beyond 2^53, they are 64-bit integers.
-    """
-
-    name: str
-    x: X
-    at: NDArray[Any]
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[Any]
-
-    def __len__(self) -> int:
-        return self.values.size
-
-    def frame(self) -> Any:
-        """A data frame of pandas, or of polars where only that is installed."""
-        columns = {"step": self.steps, "time": self.times, self.name: self.values}
-        if self.x not in ("step", "wall"):
-            columns = {self.x: self.at, **columns}
-        return _frame(columns)
 
 
 class RunData:
@@ -120,8 +92,8 @@ class RunData:
         lo: float | None = None,
         hi: float | None = None,
         pixels: int | None = None,
-    ) -> Points:
-        """Points of a series: every one, or with ``pixels`` those that a chart that wide shows.
+    ) -> Series:
+        """A series: every point, or with ``pixels`` those that a chart that wide shows.
 
         ``name`` may be a role (``eval_loss``) or the end of a name (``loss`` finds ``train/loss``).
         ``lo`` and ``hi`` are along ``x``: step, epoch, tokens, wall or relative. With ``pixels``
@@ -130,20 +102,11 @@ class RunData:
         """
         metric = self._metric(name, axis)
         series = self._view.series(metric.name, rank=rank, axis=metric.axis)
-        placed = place(self._view, series, x=x)
-        low = 0 if lo is None else int(np.searchsorted(placed.at, lo, side="left"))
-        high = placed.at.size if hi is None else int(np.searchsorted(placed.at, hi, side="right"))
-        chosen = np.arange(low, max(low, high))
-        if pixels is not None and chosen.size > pixels:
-            chosen = chosen[_shown(placed.buckets(pixels, lo=lo, hi=hi), placed.at[chosen])]
-        return Points(
-            series.name,
-            placed.x,
-            placed.at[chosen],
-            placed.steps[chosen],
-            placed.times[chosen],
-            placed.numbers[chosen],
-        )
+        chosen = series.reindex(x, self._view).between(lo, hi)
+        if pixels is None or len(chosen) <= pixels:
+            # A copy: the store's own arrays are shared, and cannot be written to.
+            return chosen.select(np.arange(len(chosen)))
+        return chosen.select(_shown(chosen.buckets(pixels, lo=lo, hi=hi), chosen.at))
 
     def frame(self, *names: str, rank: int = 0) -> Any:
         """A data frame of some step series, or of all: one row per step, one column per series."""
@@ -158,7 +121,7 @@ class RunData:
         table: dict[str, NDArray[Any]] = {"step": steps}
         for series in columns:
             table[series.name] = _spread(series, steps)
-        return _frame(table)
+        return data_frame(table)
 
     def _metric(self, name: str, axis: Axis | None) -> Metric:
         found = self._view.metric(name)
@@ -212,11 +175,11 @@ class Runs:
 
 def _spread(series: Series, steps: NDArray[np.int64]) -> NDArray[Any]:
     """The values of a series at steps; where it has none nan, or None beside whole numbers."""
-    if series.exact is not None and series.exact.size == steps.size:
-        return series.exact
-    is_exact = series.exact is not None
-    values = np.full(steps.size, None if is_exact else np.nan, dtype=object if is_exact else float)
-    values[np.searchsorted(steps, series.steps)] = series.numbers
+    if len(series) == steps.size:
+        return series.values
+    is_whole = series.has_integers
+    values = np.full(steps.size, None if is_whole else np.nan, dtype=object if is_whole else float)
+    values[np.searchsorted(steps, series.steps)] = series.values
     return values
 
 
@@ -226,15 +189,3 @@ def _shown(cut: Buckets, at: NDArray[Any]) -> NDArray[np.intp]:
     # Several points of one place come together: all of them are kept.
     wanted = np.unique(np.concatenate([np.asarray(one, dtype=at.dtype) for one in steps]))
     return np.flatnonzero(np.isin(at, wanted))
-
-
-def _frame(columns: Mapping[str, NDArray[Any]]) -> Any:
-    for package in ("pandas", "polars"):
-        try:
-            module = import_module(package)
-        except ModuleNotFoundError:
-            continue
-        return module.DataFrame(dict(columns))
-    raise EpochalError(
-        "frame() needs pandas or polars: 'pip install pandas', or use .steps and .values."
-    )

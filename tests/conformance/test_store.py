@@ -117,7 +117,7 @@ def test_telemetry_is_never_hidden(open_at: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path).add({"log": "gpu", "step": 9, "id": 0, "power": 5})
     journal.add({"log": "resume", "attempt": 2, "step": 1}, attempt=2)
     series = open_at(tmp_path).run("x").series("gpu/0/power")
-    assert (series.axis, series.values.tolist(), series.x.tolist()) == ("time", [5], [1001.0])
+    assert (series.axis, series.values.tolist(), series.at.tolist()) == ("time", [5], [1001.0])
 
 
 def test_texts_of_overtaken_steps_are_hidden(open_at: Open, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
-from epochal.store.answers import Entry, RunInfo, Series
+from epochal.series.series import Series
+from epochal.store.answers import Entry, RunInfo
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 

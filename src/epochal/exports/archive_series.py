@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import MetricNotFoundError
-from epochal.series.downsample import Buckets, buckets
+from epochal.series.downsample import Buckets
+from epochal.series.series import Series
 from epochal.server.series_body import SeriesBlock, series_block, series_body
 from epochal.server.wire import Knots, XKind
-from epochal.store.along import Placed, place
-from epochal.store.answers import Series
 from epochal.store.store import RunView
 
 Floats = NDArray[np.float64]
@@ -47,7 +46,7 @@ class Line:
     """One series of one run, and the steps around which every point is kept."""
 
     run_id: str
-    placed: Placed
+    series: Series
     steps: tuple[float, ...]
 
 
@@ -59,17 +58,17 @@ def lines_of(run: RunView, *, all_ranks: bool) -> Iterator[Line]:
         for rank in metric.ranks if all_ranks else metric.ranks[:1]:
             series = run.series(metric.name, rank=rank, axis=metric.axis)
             steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
-            yield Line(run_id, place(run, series, x="step"), steps)
+            yield Line(run_id, series.reindex("step", run), steps)
 
 
 def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:
     """Series bodies in base64, one per run: exact where they fit, else downsampled."""
-    points = sum(line.placed.at.size for line in lines)
+    points = sum(len(line.series) for line in lines)
     if points * 24 < budget_bytes * _MAX_COMPRESSION:
         bodies = _bodies(lines, pixels=0)
         if _size(bodies) <= budget_bytes:
             return bodies
-    longest = max((line.placed.at.size for line in lines), default=0)
+    longest = max((len(line.series) for line in lines), default=0)
     pixels = budget_bytes // (_SLICE_TEXT_BYTES * max(len(lines), 1))
     best: list[str] | None = None
     tried: set[int] = set()
@@ -105,10 +104,10 @@ def knots_of(run: RunView) -> dict[XKind, Knots]:
     found: dict[XKind, Knots] = {}
     kinds: tuple[XKind, ...] = ("wall", "epoch", "tokens")
     for kind in kinds:
-        placed = place(run, longest, x=kind)
+        moved = longest.reindex(kind, run)
         # Points without x were dropped: then steps and x no longer correspond.
-        if placed.x == kind and placed.at.size == longest.steps.size:
-            found[kind] = _thinned(longest.steps.astype(np.float64), placed.at.astype(np.float64))
+        if moved.x == kind and len(moved) == len(longest):
+            found[kind] = _thinned(longest.steps.astype(np.float64), moved.at.astype(np.float64))
     return found
 
 
@@ -139,13 +138,13 @@ def _size(bodies: Sequence[str]) -> int:
 
 
 def _block(line: Line, *, pixels: int) -> SeriesBlock:
-    placed = line.placed
-    whole = series_block(line.run_id, placed, pixels=pixels, lo=None, hi=None)
+    series = line.series
+    whole = series_block(line.run_id, series, pixels=pixels, lo=None, hi=None)
     if whole.head.raw:
         return whole
     slices = _concatenated(
         [
-            buckets(placed.at[start:stop], placed.values[start:stop], pixels=num)
+            series.select(slice(start, stop)).buckets(num)
             for start, stop, num in _ranges(line, pixels=pixels)
         ]
     )
@@ -155,7 +154,7 @@ def _block(line: Line, *, pixels: int) -> SeriesBlock:
 
 def _ranges(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
     """Start, end and number of slices of each range: coarse ranges, and those kept whole."""
-    size = line.placed.at.size
+    size = len(line.series)
     done = 0
     for start, stop in _full_ranges(line, reach=max(8, pixels // 40)):
         if start > done:
@@ -168,7 +167,7 @@ def _ranges(line: Line, *, pixels: int) -> Iterator[tuple[int, int, int]]:
 
 def _full_ranges(line: Line, *, reach: int) -> list[tuple[int, int]]:
     """Ranges of points that are kept whole, in order, without overlaps."""
-    at, values = line.placed.at, line.placed.values
+    at, values = line.series.at, line.series.floats
     centres = [at.size - 1, *(int(np.searchsorted(at, step)) for step in line.steps)]
     known = np.flatnonzero(np.isfinite(values))
     if known.size:

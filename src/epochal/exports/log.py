@@ -12,7 +12,7 @@ from epochal.atomic_file import new_text_file
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
 from epochal.exports.export import Rows, rows_of
 from epochal.format import format_duration, format_number
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.store import RunView
 
 _HEADER = "# epochal training log"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from epochal.format import format_count, format_number
 from epochal.series.downsample import Buckets, buckets
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.store import RunView
 
 WIDTH, HEIGHT = 720, 400
@@ -153,7 +153,7 @@ def _frame(courses: Sequence[_Course]) -> _Frame:
         return _Frame(0.0, 1.0, 0.0, 1.0)
     first = float(min(series.steps[0] for series in present))
     last = float(max(series.steps[-1] for series in present))
-    values = np.concatenate([series.values[np.isfinite(series.values)] for series in present])
+    values = np.concatenate([series.floats[np.isfinite(series.floats)] for series in present])
     low, high = _limits(values)
     return _Frame(first, last if last > first else first + 1, low, high)
 
@@ -192,10 +192,10 @@ def _strokes(course: _Course, frame: _Frame) -> Iterator[Shape]:
     loss = course.loss
     if loss is None:
         return
-    raw = buckets(loss.steps, loss.values, pixels=WIDTH - LEFT - RIGHT)
+    raw = buckets(loss.steps, loss.floats, pixels=WIDTH - LEFT - RIGHT)
     steps, values = _points(raw)
     yield Stroke(frame.x(steps), frame.y(values), course.colour, width=1.0, opacity=_RAW_OPACITY)
-    mean = buckets(loss.steps, centred_mean(loss.values), pixels=(WIDTH - LEFT - RIGHT) // 2)
+    mean = buckets(loss.steps, centred_mean(loss.floats), pixels=(WIDTH - LEFT - RIGHT) // 2)
     steps, values = _points(mean)
     yield Stroke(frame.x(steps), frame.y(values), course.colour, width=2.0)
 
@@ -222,12 +222,12 @@ def _dots(course: _Course, frame: _Frame) -> Iterator[Shape]:
     series = course.evaluated
     if series is None:
         return
-    known = np.isfinite(series.values)
+    known = np.isfinite(series.floats)
     places = np.flatnonzero(known)
     most = (WIDTH - LEFT - RIGHT) // 3
     if places.size > most:
         places = places[np.unique(np.linspace(0, places.size - 1, most).astype(np.intp))]
-    for x, y in zip(frame.x(series.steps[places]), frame.y(series.values[places]), strict=True):
+    for x, y in zip(frame.x(series.steps[places]), frame.y(series.floats[places]), strict=True):
         if TOP <= y <= HEIGHT - BOTTOM:
             yield Dot(float(x), float(y), 3.0, course.colour)
 
@@ -251,8 +251,8 @@ def _told(course: _Course) -> str:
     words = []
     for label, series in (("", course.loss), ("eval ", course.evaluated)):
         if series is not None and len(series):
-            words.append(f"{label}{format_number(float(series.values[-1]))}")
-            strange = series.values[~np.isfinite(series.values)]
+            words.append(f"{label}{format_number(float(series.floats[-1]))}")
+            strange = series.floats[~np.isfinite(series.floats)]
             if strange.size:
                 words.append(f"{strange.size} x {format_number(float(strange[-1]))}")
     return f"  {', '.join(words)}" if words else "  no loss"

@@ -17,7 +17,7 @@ import numpy as np
 
 from epochal.exports.export import Rows, rows_of
 from epochal.series.plain_kind import plain_kind, plain_word
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.store import RunView
 
 _BLOCK_STEPS = 4096
@@ -52,7 +52,7 @@ def _lines(columns: Sequence[tuple[str, Series]]) -> Iterator[str]:
         for order, (_, series) in enumerate(columns):
             low, high = np.searchsorted(series.steps, [block[0], block[-1] + 1])
             taken = zip(
-                series.steps[low:high].tolist(), series.numbers[low:high].tolist(), strict=True
+                series.steps[low:high].tolist(), series.values[low:high].tolist(), strict=True
             )
             points += [(step, order, value) for step, value in taken]
         points.sort(key=lambda point: point[:2])

@@ -16,7 +16,7 @@ import numpy as np
 from epochal.atomic_file import new_text_file
 from epochal.exports.epochs import EpochRow, epoch_rows, epochs_of
 from epochal.exports.export import Rows, rows_of
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
@@ -101,7 +101,7 @@ def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list
             rows = np.searchsorted(block, series.steps[low:high])
             np.fmax.at(times, rows, series.times[low:high])
             texts = cells[series.name] = [""] * block.size
-            for row, value in zip(rows.tolist(), series.numbers[low:high].tolist(), strict=True):
+            for row, value in zip(rows.tolist(), series.values[low:high].tolist(), strict=True):
                 texts[row] = _cell(value)
         blank = [""] * block.size
         filled = [cells.get(name, blank) for name in names]

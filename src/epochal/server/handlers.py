@@ -37,7 +37,6 @@ from epochal.server.responses import (
 from epochal.server.rows import labels_row, run_detail, run_row
 from epochal.server.series_body import SeriesBlock, series_block, series_body
 from epochal.server.state import server_state
-from epochal.store.along import place
 from epochal.store.answers import Labels
 from epochal.store.store import RunView
 from epochal.version import __version__
@@ -181,13 +180,12 @@ async def series(request: Request) -> Response:
         for name in names:
             for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
                 try:
-                    points = run.series(name, rank=rank, axis=axis)
+                    found = run.series(name, rank=rank, axis=axis).reindex(x, run)
                 except (MetricNotFoundError, FormatError) as error:
                     absent = wire.Missing(run_id, name, rank, str(error))
                     missing.setdefault(name, []).append(absent)
                 else:
-                    placed = place(run, points, x=x)
-                    one = series_block(run_id, placed, pixels=pixels, lo=lo, hi=hi)
+                    one = series_block(run_id, found, pixels=pixels, lo=lo, hi=hi)
                     blocks.setdefault(name, []).append(one)
         return _RunBlocks(_position(run_id, run), blocks, missing)
 

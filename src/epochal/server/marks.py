@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from epochal.errors import FormatError, MetricNotFoundError
 from epochal.format import format_duration
+from epochal.series.series import Series
 from epochal.server import wire
 from epochal.server.responses import run_id_of, run_response
 from epochal.server.state import server_state
 from epochal.server.state_changes import StateChangeCache, StateChanges, ThrottleChange
-from epochal.store.along import place
-from epochal.store.answers import Entry, Series
+from epochal.store.answers import Entry
 from epochal.store.store import RunView
 
 # The newest of each kind; more lines than this would fill a chart.
@@ -160,9 +160,9 @@ def _with_x(run: RunView, found: Sequence[_Found]) -> list[wire.Mark]:
         named = np.array([steps[i] if steps[i] is not None else -1 for i in which], dtype=np.int64)
         # The values are indices of marks: points without x are dropped, others are sorted.
         series = Series("", "step", 0, named, times[which], np.array(which, dtype=np.float64))
-        placed = place(run, series, x=x)
-        if placed.x == x:
-            for at, index in zip(placed.at.tolist(), placed.values.tolist(), strict=True):
+        moved = series.reindex(x, run)
+        if moved.x == x:
+            for at, index in zip(moved.at.tolist(), moved.values.tolist(), strict=True):
                 places[int(index)][x] = float(at)
     for one, at in zip(found, places, strict=True):
         if one.epoch is not None:

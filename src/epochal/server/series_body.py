@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.errors import UsageError
+from epochal.series.series import Series
 from epochal.server.wire import WIRE_VERSION, Missing, SeriesHead, SeriesHeader
-from epochal.store.along import Placed
 
 MAGIC = b"EPS1"
 # 16 million points are 384 MB; larger downloads are exports.
@@ -34,21 +34,19 @@ class SeriesBlock:
 
 
 def series_block(
-    run_id: str, placed: Placed, *, pixels: int, lo: float | None, hi: float | None
+    run_id: str, series: Series, *, pixels: int, lo: float | None, hi: float | None
 ) -> SeriesBlock:
     """Downsample a series between lo and hi to ``pixels`` slices; 0 keeps every point."""
-    axis, at = placed.series.axis, placed.at.astype(np.float64, copy=False)
-    assert axis != "none"
-    start, stop = _range(at, lo, hi)
-    points = stop - start
-    raw = pixels == 0 or points <= pixels
-    values = placed.values[start:stop]
+    assert series.axis != "none"
+    chosen = series.between(lo, hi)
+    at, values = chosen.at.astype(np.float64, copy=False), chosen.floats
+    is_raw = pixels == 0 or len(chosen) <= pixels
     nonfinite = np.flatnonzero(~np.isfinite(values))
-    marks = _marks(at[start:stop][nonfinite], values[nonfinite], most=0 if raw else pixels)
-    if raw:
-        rows: list[Floats] = [at[start:stop], values, placed.times[start:stop]]
+    marks = _marks(at[nonfinite], values[nonfinite], most=0 if is_raw else pixels)
+    if is_raw:
+        rows: list[Floats] = [at, values, chosen.times]
     else:
-        slices = placed.buckets(pixels, lo=lo, hi=hi)
+        slices = chosen.buckets(pixels, lo=lo, hi=hi)
         rows = [
             *(slices.first_step, slices.first),
             *(slices.last_step, slices.last),
@@ -56,22 +54,21 @@ def series_block(
             *(slices.max_step, slices.max),
             slices.count.astype(np.float64),
         ]
-    series = placed.series
     head = SeriesHead(
         run=run_id,
         name=series.name,
         rank=series.rank,
-        axis=axis,
-        x=placed.x,
-        raw=raw,
+        axis=series.axis,
+        x=series.x,
+        raw=is_raw,
         count=rows[0].size,
-        points=points,
+        points=len(chosen),
         nonfinite=marks[0].size,
         nonfinite_points=nonfinite.size,
         duplicates=series.duplicates,
         hidden=series.hidden,
-        lo=float(at[0]) if at.size else None,
-        hi=float(at[-1]) if at.size else None,
+        lo=float(series.at[0]) if len(series) else None,
+        hi=float(series.at[-1]) if len(series) else None,
     )
     return SeriesBlock(head, [*rows, *marks])
 
@@ -94,12 +91,6 @@ def series_body(
     return b"".join(
         (MAGIC, struct.pack("<I", len(text)), text, *(column.tobytes() for column in columns))
     )
-
-
-def _range(at: Floats, lo: float | None, hi: float | None) -> tuple[int, int]:
-    start = 0 if lo is None else int(np.searchsorted(at, lo, side="left"))
-    stop = at.size if hi is None else int(np.searchsorted(at, hi, side="right"))
-    return start, max(start, stop)
 
 
 def _marks(at: Floats, values: Floats, *, most: int) -> tuple[Floats, Floats]:

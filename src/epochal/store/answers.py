@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from epochal.records import Axis, Position, Record
-from epochal.series.downsample import Buckets, buckets
-from epochal.series.reduce import Summary, summarise
 from epochal.series.trend import Goal
 
 State = Literal[
@@ -116,57 +110,6 @@ class Metric:
     goal: Goal | None = None
     role: str | None = None
     x: str | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Series:
-    """Every point of one series, ascending along its axis; equal steps are resolved already.
-
-    ``steps`` holds steps or epochs; on the time axis the step a record named, -1 where it named
-    none. ``times`` are Unix seconds. ``values`` keep nan and infinities. ``exact`` are the values
-    as 64-bit integers where all are whole numbers and floats cannot hold them; else None.
-    ``duplicates`` counts the points that a later one of the same step replaced, ``hidden`` those
-    that a newer attempt overtook.
-    """
-
-    name: str
-    axis: Axis
-    rank: int
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-    duplicates: int = 0
-    hidden: int = 0
-    goal: Goal | None = None
-    unit: str | None = None
-    exact: NDArray[np.int64] | NDArray[np.uint64] | None = None
-
-    def __len__(self) -> int:
-        return self.values.size
-
-    @property
-    def numbers(self) -> NDArray[Any]:
-        """The values as they were logged: ``exact`` where floats cannot hold them."""
-        return self.values if self.exact is None else self.exact
-
-    @property
-    def x(self) -> NDArray[Any]:
-        """What the series is drawn over: times on the time axis, steps elsewhere."""
-        return self.times if self.axis == "time" else self.steps
-
-    @cached_property
-    def summary(self) -> Summary:
-        """First, last, extremes and mean, with their places on the axis."""
-        return summarise(self.x, self.values)
-
-    @property
-    def best(self) -> tuple[float, float] | None:
-        """Step and value of the best finite point; None without a goal or without a point."""
-        return None if self.goal is None else self.summary.best(self.goal)
-
-    def buckets(self, pixels: int, *, lo: float | None = None, hi: float | None = None) -> Buckets:
-        """The points between lo and hi cut to a chart's width; every point when they fit."""
-        return buckets(self.x, self.values, pixels=pixels, lo=lo, hi=hi)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.series.eta import Eta
-from epochal.store.along import TOKENS_OF_STEP
-from epochal.store.answers import Entry, RunInfo, Series
+from epochal.series.series import TOKENS_OF_STEP, Series
+from epochal.store.answers import Entry, RunInfo
 from epochal.store.store import MetricNotFoundError, RunView
 
 _GOING = ("running", "waiting", "silent")
@@ -122,11 +122,11 @@ def _estimate(run: RunView, info: RunInfo) -> float | None:
         )
     tokens = _total_tokens(run)
     if tokens and (series := _found(run, TOKENS_OF_STEP)) is not None:
-        return _end_of(run, info, series, tokens, np.nancumsum(series.values))
+        return _end_of(run, info, series, tokens, np.nancumsum(series.floats))
     if info.epoch is not None:
         return _end_of_epochs(run, info)
     if info.num_epochs and (series := _found(run, _EPOCHS_OF_STEP)) is not None:
-        return _end_of(run, info, series, info.num_epochs, series.values)
+        return _end_of(run, info, series, info.num_epochs, series.floats)
     return None
 
 
@@ -174,7 +174,7 @@ def _total_tokens(run: RunView) -> float | None:
 
 def _tokens(run: RunView) -> float | None:
     series = _found(run, TOKENS_OF_STEP)
-    return None if series is None else float(np.nansum(series.values))
+    return None if series is None else float(np.nansum(series.floats))
 
 
 def _found(run: RunView, name: str) -> Series | None:

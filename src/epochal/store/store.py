@@ -55,7 +55,8 @@ from typing import Any, Protocol
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
-from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
+from epochal.series.series import Series
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
 
 
 class RunView(Protocol):
@@ -68,6 +69,10 @@ class RunView(Protocol):
     @property
     def id(self) -> str:
         """What stands for this run and for no other of its store."""
+
+    @property
+    def created(self) -> float | None:
+        """When the run was created, in Unix seconds; None where nothing says it."""
 
     @property
     def info(self) -> RunInfo:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from epochal.format import format_duration
 from epochal.series.downsample import Buckets, buckets
-from epochal.store.along import X
+from epochal.series.series import X
 from epochal.tui.canvas import Canvas, draw_path
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.lines import fit

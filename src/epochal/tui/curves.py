@@ -8,9 +8,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.series.series import Series, X
 from epochal.series.smooth import ema
-from epochal.store.along import Placed, X, place
-from epochal.store.answers import Metric, Series
+from epochal.store.answers import Metric
 from epochal.store.store import RunView
 from epochal.tui.chart import Curve
 
@@ -37,41 +37,46 @@ class Curves:
         ``compared`` are runs to compare with, each with the style of its curve; those that do not
         have the metric on that axis are left out.
         """
-        main = _placed(run, metric, x)
-        front = self._curve(main, metric.name, "curve", smoothing)
-        curves = [front]
+        main = _series(run, metric)
+        moved = main.reindex(x, run)
+        curves = [self._curve(main, moved, metric.name, "curve", smoothing)]
         evaluated = _metric_of_role(run, "eval_loss") if metric.role == "loss" else None
         if evaluated is not None:
-            points = _placed(run, evaluated, x)
-            if points.x == main.x:
+            points = _series(run, evaluated).reindex(x, run)
+            if points.x == moved.x:
                 curves.insert(0, _raw(points, evaluated.name, "eval", shape="points"))
         for other, style in compared:
             same = None if other is run else _same_metric(other, metric)
             if same is None:
                 continue
-            placed = _placed(other, same, x)
-            if placed.x == main.x:
-                curves.append(self._curve(placed, other.info.name, style, smoothing))
+            theirs = _series(other, same)
+            compared_to = theirs.reindex(x, other)
+            if compared_to.x == moved.x:
+                name = other.info.name
+                curves.append(self._curve(theirs, compared_to, name, style, smoothing))
         if smoothing:
-            curves.append(_raw(main, metric.name, "raw"))
-        return curves, main.x
+            curves.append(_raw(moved, metric.name, "raw"))
+        return curves, moved.x
 
-    def _curve(self, placed: Placed, name: str, style: str, smoothing: float) -> Curve:
+    def _curve(
+        self, series: Series, moved: Series, name: str, style: str, smoothing: float
+    ) -> Curve:
+        """A curve of ``moved``, which is ``series`` along the axis of the chart."""
         if not smoothing:
-            return _raw(placed, name, style)
-        weight, values = self._smoothed.get(placed.series, (0.0, placed.values))
-        if weight != smoothing or values.size != placed.values.size:
-            values = ema(placed.values, smoothing)
-            self._smoothed[placed.series] = (smoothing, values)
-        return Curve(name, placed.at, values, style)
+            return _raw(moved, name, style)
+        weight, values = self._smoothed.get(series, (0.0, moved.floats))
+        if weight != smoothing or values.size != len(moved):
+            values = ema(moved.floats, smoothing)
+            self._smoothed[series] = (smoothing, values)
+        return Curve(name, moved.at, values, style)
 
 
-def _placed(run: RunView, metric: Metric, x: X) -> Placed:
-    return place(run, run.series(metric.name, rank=metric.ranks[0], axis=metric.axis), x=x)
+def _series(run: RunView, metric: Metric) -> Series:
+    return run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
 
 
-def _raw(placed: Placed, name: str, style: str, *, shape: str = "line") -> Curve:
-    return Curve(name, placed.at, placed.values, style, "points" if shape == "points" else "line")
+def _raw(series: Series, name: str, style: str, *, shape: str = "line") -> Curve:
+    return Curve(name, series.at, series.floats, style, "points" if shape == "points" else "line")
 
 
 def _metric_of_role(run: RunView, role: str) -> Metric | None:

@@ -204,7 +204,7 @@ def _gpu(
 
 
 def _values(run: RunView, name: str, rank: int) -> NDArray[np.float64]:
-    return run.series(name, rank=rank, axis="time").values
+    return run.series(name, rank=rank, axis="time").floats
 
 
 def _gpu_line(gpu: Gpu, name: int, *, columns: int, glyphs: Glyphs) -> Text:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, get_args
 
-from epochal.store.along import X
+from epochal.series.series import X
 from epochal.tui.zoom import Zoom
 
 T = TypeVar("T")

@@ -12,8 +12,9 @@ from rich.text import Text
 
 from epochal.format import format_count, format_duration
 from epochal.series.overfit import gap_grade, gap_percent
+from epochal.series.series import Series
 from epochal.series.window import LossTrend
-from epochal.store.answers import Metric, Series
+from epochal.store.answers import Metric
 from epochal.store.store import RunView
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.lines import clip_text, fit
@@ -83,7 +84,7 @@ def overfit_gap(train: Series, evaluated: Series) -> float | None:
     since = 0
     if len(evaluated) > 1:
         since = int(np.searchsorted(train.steps, evaluated.steps[-2], side="right"))
-    values = train.values[min(since, max(until - 1, 0)) : until]
+    values = train.floats[min(since, max(until - 1, 0)) : until]
     values = values[np.isfinite(values)]
     return gap_percent(float(evaluated.values[-1]), float(values.mean())) if values.size else None
 
@@ -158,7 +159,7 @@ def _figure(
     return Vital(
         label=label,
         text=short_number(last) if text is None or not is_finite else text,
-        values=series.values,
+        values=series.floats,
         style="strong" if is_finite else "shout",
         remark=remark,
         remark_style=remark_style,
@@ -172,7 +173,7 @@ def _trend(series: Series) -> int | None:
         return None
     marks = {"\\": -1, "/": 1}
     trend, mark = LossTrend(), " "
-    for value in series.values[-_LOOKED_BACK:].tolist():
+    for value in series.floats[-_LOOKED_BACK:].tolist():
         mark = trend.observe(value)
     return marks.get(mark, 0)
 

@@ -78,7 +78,8 @@ def test_exports_write_them_exactly(tmp_path: Path, name: str, capsys: Capture) 
 
 def test_a_chart_still_gets_floats(tmp_path: Path) -> None:
     run = epochal.load(_recorded(tmp_path, *range(BEYOND, BEYOND + 1000)).folder.path)
-    assert run.view.series("n").values.dtype == np.float64
+    assert run.view.series("n").floats.dtype == np.float64
+    assert run.view.series("n").buckets(10).last.dtype == np.float64
     assert len(run.series("n", pixels=10)) < 100
     assert run.summary("n").last == float(BEYOND + 999)
 

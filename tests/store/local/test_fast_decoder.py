@@ -66,7 +66,7 @@ def test_lines_on_lanes_say_the_same_as_records(part: TailedPart) -> None:
             expected.setdefault(SeriesKey(name, axis), []).append(point)
     assert set(part.series_keys()) == set(expected)
     for key, points in expected.items():
-        piece = part.piece(key)
+        piece = part.series(key)
         assert piece is not None
         _, steps, values = zip(*points, strict=True)
         assert piece.steps.tolist() == list(steps)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from epochal.journal.layout import PartName, run_folders
 from epochal.recipes.demo.every_kind.write import write_every_kind
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.run import LocalRun

@@ -28,7 +28,7 @@ from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
-from epochal.store.answers import Series
+from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.listing import FoundPart
 from epochal.store.local.sealed import OpenSegments
@@ -82,7 +82,7 @@ class HeldSeries:
         with self._lock:
             self._series[owner, key, rank] = series
             self._of.setdefault(owner, set()).add((owner, key, rank))
-            self._size += _bytes(series)
+            self._size += series.nbytes
             while self._size > self._limit and len(self._series) > 1:
                 self._let_go(next(iter(self._series)))
 
@@ -93,7 +93,7 @@ class HeldSeries:
                 self._let_go(key)
 
     def _let_go(self, key: _Key) -> None:
-        self._size -= _bytes(self._series.pop(key))
+        self._size -= self._series.pop(key).nbytes
         keys = self._of[key[0]]
         keys.discard(key)
         if not keys:
@@ -153,11 +153,6 @@ class MemoryBudget:
     guard: Guard = field(default_factory=Guard)
     # How rules judge runs that do not say it themselves.
     rules: RuleSettings = field(default_factory=RuleSettings)
-
-
-def _bytes(series: Series) -> int:
-    exact = 0 if series.exact is None else series.exact.nbytes
-    return series.steps.nbytes + series.times.nbytes + series.values.nbytes + exact
 
 
 class CachedSegments:

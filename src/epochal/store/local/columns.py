@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from epochal.records import Axis, Record, stored_numbers_of
+from epochal.series.series import Series, concatenated
 
 _STEP_LIMIT = 2**63
 # The year 9999, where calendars of most programs end.
@@ -42,18 +43,6 @@ class SeriesKey(NamedTuple):
     axis: Axis
 
 
-class Piece(NamedTuple):
-    """Points of one series, in the order they were written."""
-
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-
-    def taken(self, which: NDArray[Any]) -> Piece:
-        """Some of the points, by a mask or by their places."""
-        return Piece(self.steps[which], self.times[which], self.values[which])
-
-
 class Block:
     """The records of one part that hold the same series."""
 
@@ -74,14 +63,9 @@ class Block:
         self.steps.append(step)
         self.times.append(t)
 
-    def piece(self, place: int) -> Piece:
+    def column(self, place: int) -> NDArray[np.float64]:
         """A copy of one column: a view would forbid the buffers to grow."""
-        table = np.frombuffer(self.values).reshape(-1, len(self.names))
-        return Piece(
-            np.array(self.steps, dtype=np.int64),
-            np.array(self.times, dtype=np.float64),
-            table[:, place].copy(),
-        )
+        return np.frombuffer(self.values).reshape(-1, len(self.names))[:, place].copy()
 
 
 class Blocks:
@@ -131,31 +115,33 @@ class Blocks:
             assert alone is not None
             alone.append(ordinal, at, t, (value,))
 
-    def piece(self, key: SeriesKey) -> Piece:
+    def series(self, key: SeriesKey, rank: int) -> Series:
         """The points of one series, in the order they were written."""
         places = self._places[key]
-        pieces = [block.piece(place) for block, place in places]
-        if len(pieces) == 1:
-            return pieces[0]
+        whole = concatenated(
+            [
+                Series(
+                    key.name,
+                    key.axis,
+                    rank,
+                    np.array(block.steps, dtype=np.int64),
+                    np.array(block.times, dtype=np.float64),
+                    block.column(place),
+                )
+                for block, place in places
+            ]
+        )
+        if len(places) == 1:
+            return whole
         ordinals = np.concatenate([np.array(b.ordinals, dtype=np.int64) for b, _ in places])
-        return _joined(pieces, ordinals)
+        if bool(np.all(ordinals[:-1] <= ordinals[1:])):
+            return whole
+        return whole.select(np.argsort(ordinals, kind="stable"))
 
     def ordinals(self, key: SeriesKey) -> NDArray[np.int64]:
-        """The ordinals of a series' records, as ``piece`` has its points."""
+        """The ordinals of a series' records, in the order of the points of ``series``."""
         found = [np.array(block.ordinals, dtype=np.int64) for block, _ in self._places[key]]
         return np.sort(np.concatenate(found), kind="stable")
-
-
-def _joined(pieces: Sequence[Piece], ordinals: NDArray[np.int64]) -> Piece:
-    """One piece of several of one part, in the order of their records."""
-    whole = Piece(
-        np.concatenate([piece.steps for piece in pieces]),
-        np.concatenate([piece.times for piece in pieces]),
-        np.concatenate([piece.values for piece in pieces]),
-    )
-    if bool(np.all(ordinals[:-1] <= ordinals[1:])):
-        return whole
-    return whole.taken(np.argsort(ordinals, kind="stable"))
 
 
 def whole_number(value: Any) -> int | None:

@@ -259,7 +259,7 @@ def ends_nonfinite(state: RunState) -> bool:
         pieces = state.pieces(SeriesKey(loss.name, loss.axis), loss.ranks[0])
     except (OSError, FormatError):  # the run's problem, which its row tells
         return False
-    written = [(origin.attempt, piece) for origin, piece in pieces if piece.values.size]
+    written = [(origin.attempt, piece) for origin, piece in pieces if len(piece)]
     if not written:
         return False
     newest = max(written, key=lambda item: (item[0], item[1].times[-1]))[1]

@@ -30,8 +30,9 @@ from epochal.imports.values import tamed
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, Position, Record
+from epochal.series.series import Series, concatenated
 from epochal.store.answers import Labels, Machine
-from epochal.store.local.columns import Piece, SeriesKey
+from epochal.store.local.columns import SeriesKey
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import contents
@@ -286,24 +287,18 @@ class ForeignPart:
         points = (SeriesKey(name, "step") for name in self.gathered.names)
         return dict.fromkeys((*points, *self._digest.blocks))
 
-    def piece(self, key: SeriesKey) -> Piece | None:
-        """Its points of one series, None when there are none."""
+    def series(self, key: SeriesKey) -> Series | None:
+        """Its points of one series in the order written, None when there are none."""
         column = self.gathered.column(key.name) if key.axis == "step" else None
-        blocks = self._digest.blocks
-        rest = blocks.piece(key) if key in blocks else None
+        blocks, rank = self._digest.blocks, self.facts.origin.rank
+        rest = blocks.series(key, rank) if key in blocks else None
         if column is None:
             return rest
-        piece = Piece(column.steps, column.times, column.values)
+        points = Series(key.name, key.axis, rank, column.steps, column.times, column.values)
         if rest is None:
-            return piece
-        order = np.argsort(
-            np.concatenate([column.ordinals + 1, blocks.ordinals(key)]), kind="stable"
-        )
-        return Piece(
-            np.concatenate([piece.steps, rest.steps])[order],
-            np.concatenate([piece.times, rest.times])[order],
-            np.concatenate([piece.values, rest.values])[order],
-        )
+            return points
+        ordinals = np.concatenate([column.ordinals + 1, blocks.ordinals(key)])
+        return concatenated([points, rest]).select(np.argsort(ordinals, kind="stable"))
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""

@@ -10,7 +10,8 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record
-from epochal.store.local.columns import Origin, Piece, SeriesKey, whole_number
+from epochal.series.series import Series
+from epochal.store.local.columns import Origin, SeriesKey, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "epoch")
@@ -54,8 +55,8 @@ class Part(Protocol):
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
 
-    def piece(self, key: SeriesKey) -> Piece | None:
-        """Its points of one series, None when there are none."""
+    def series(self, key: SeriesKey) -> Series | None:
+        """Its points of one series in the order written, None when there are none."""
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are, of one label or of all; not for ``DENSE_KINDS``."""

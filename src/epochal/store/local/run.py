@@ -13,7 +13,8 @@ from epochal.errors import FormatError, MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
-from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Series, Status
+from epochal.series.series import Series
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import SeriesKey, unix_time

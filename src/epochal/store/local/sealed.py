@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
 from epochal.records import Position, Record, axis_of
-from epochal.store.local.columns import NO_STEP, Blocks, Piece, SeriesKey, seconds, whole_number
+from epochal.series.series import Series
+from epochal.store.local.columns import NO_STEP, Blocks, SeriesKey, seconds, whole_number
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
 
 if TYPE_CHECKING:
@@ -128,14 +129,15 @@ class SealedPart:
             self._keys = tuple(dict.fromkeys((*found, *self._epochs)))
         return self._keys
 
-    def piece(self, key: SeriesKey) -> Piece | None:
-        """Its points of one series, None when there are none."""
+    def series(self, key: SeriesKey) -> Series | None:
+        """Its points of one series in the order written, None when there are none."""
+        rank = self.facts.origin.rank
         if key.axis == "epoch":
-            return self._epochs.piece(key) if key in self._epochs else None
+            return self._epochs.series(key, rank) if key in self._epochs else None
         if key not in self.series_keys():
             return None
         points = self._segment.series(key.name, axis=key.axis)
-        return Piece(points.steps, points.times, points.values)
+        return Series(key.name, key.axis, rank, points.steps, points.times, points.values)
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""

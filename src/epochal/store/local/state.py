@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from epochal.journal.layout import LOOP
 from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, numbers_of
 from epochal.series.goals import guess_goal
+from epochal.series.series import Series, concatenated
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric, Series
-from epochal.store.local.columns import Origin, Piece, SeriesKey
+from epochal.store.answers import Metric
+from epochal.store.local.columns import Origin, SeriesKey
 from epochal.store.local.part import Part, PartFacts
 
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
@@ -122,12 +123,12 @@ class RunState:
                 found.setdefault(key, set()).add(rank)
         return found
 
-    def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Piece]]:
+    def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Series]]:
         """What each part holds of one rank's series, in the order of parts."""
-        found: list[tuple[Origin, Piece]] = []
+        found: list[tuple[Origin, Series]] = []
         for part in self.parts:
             origin = part.facts.origin
-            piece = part.piece(key) if origin.rank == rank else None
+            piece = part.series(key) if origin.rank == rank else None
             if piece is not None:
                 found.append((origin, piece))
         return found
@@ -135,27 +136,18 @@ class RunState:
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
-        merged = merge(self.pieces(key, rank), axis=key.axis, cuts=cuts)
-        exact = None
-        if may_be_rounded(merged.values):
-            exact = exact_values(self.parts, key, rank, cuts=cuts)
-        for column in (merged.steps, merged.times, merged.values, exact):
-            if column is not None:
-                column.flags.writeable = False  # answers are shared between all who ask
+        merged = merge(self.pieces(key, rank), cuts=cuts)
+        exact = exact_values(self.parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = next((m for m in self.metrics if (m.name, m.axis) == key), None)
-        return Series(
-            name=key.name,
-            axis=key.axis,
-            rank=rank,
-            steps=merged.steps,
-            times=merged.times,
-            values=merged.values,
-            exact=exact,
-            duplicates=merged.duplicates,
-            hidden=merged.hidden,
+        series = replace(
+            merged,
+            values=merged.values if exact is None else exact,
             goal=None if metric is None else metric.goal,
             unit=None if metric is None else metric.unit,
         )
+        for column in (series.steps, series.times, series.values):
+            column.flags.writeable = False  # answers are shared between all who ask
+        return series
 
     @cached_property
     def metrics(self) -> list[Metric]:
@@ -206,17 +198,6 @@ def _metric(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Merged:
-    """One rank's points in order, and how many were left out for which reason."""
-
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-    duplicates: int
-    hidden: int
-
-
 def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
     """Where each attempt is cut, from where each took over: the lowest of all newer ones counts."""
     cuts: dict[int, int] = {}
@@ -230,74 +211,58 @@ def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[in
     return cuts
 
 
-def merge(pieces: Sequence[tuple[Origin, Piece]], *, axis: Axis, cuts: Cuts) -> Merged:
-    """The points of one rank, ascending; on the time axis nothing is cut and nothing replaced.
+def merge(pieces: Sequence[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
+    """One rank's points of several parts, ascending; the time axis keeps every point.
 
     ``pieces`` come in the order of their parts.
     """
     # Later ones win: children before rank 0 itself, older attempts before newer.
     ordered = sorted(pieces, key=lambda item: (not item[0].is_child, item[0].attempt))
-    total = sum(piece.values.size for _, piece in ordered)
-    visible = [
-        _visible(piece, None if axis == "time" else cuts.get(origin.attempt))
-        for origin, piece in ordered
-    ]
-    steps, times, values = _joined(visible)
-    hidden = total - values.size
-    along = times if axis == "time" else steps
-    if axis != "time" and bool(np.all(along[:-1] < along[1:])):
-        return Merged(steps, times, values, duplicates=0, hidden=hidden)
-    order = _order(along)
-    steps, times, values = steps[order], times[order], values[order]
-    if axis != "time":
-        last_of_step = np.append(steps[1:] != steps[:-1], True)[: steps.size]
-        steps, times, values = steps[last_of_step], times[last_of_step], values[last_of_step]
-    duplicates = total - hidden - int(values.size)
-    return Merged(steps, times, values, duplicates=duplicates, hidden=hidden)
+    total = sum(len(piece) for _, piece in ordered)
+    series = concatenated([_visible(piece, cuts.get(origin.attempt)) for origin, piece in ordered])
+    hidden = total - len(series)
+    if series.axis == "time":
+        return replace(_sorted(series), hidden=hidden)
+    if not bool(np.all(series.steps[:-1] < series.steps[1:])):
+        series = _sorted(series)
+        is_last_of_step = np.append(series.steps[1:] != series.steps[:-1], True)[: len(series)]
+        series = series.select(is_last_of_step)
+    return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
 
 
-def _joined(pieces: Sequence[Piece]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    if len(pieces) == 1:
-        return pieces[0].steps, pieces[0].times, pieces[0].values
-    return (
-        np.concatenate([np.empty(0, np.int64), *(piece.steps for piece in pieces)]),
-        np.concatenate([np.empty(0), *(piece.times for piece in pieces)]),
-        np.concatenate([np.empty(0), *(piece.values for piece in pieces)]),
-    )
-
-
-def _visible(piece: Piece, cut: int | None) -> Piece:
-    if cut is None or piece.steps.size == 0 or int(piece.steps.max()) < cut:
+def _visible(piece: Series, cut: int | None) -> Series:
+    """The points that no newer attempt replaced; time goes on through all attempts."""
+    if cut is None or piece.axis == "time" or not len(piece) or int(piece.steps.max()) < cut:
         return piece
-    return piece.taken(piece.steps < cut)
+    return piece.select(piece.steps < cut)
 
 
-def _order(along: NDArray[Any]) -> NDArray[np.intp] | slice:
-    if bool(np.all(along[:-1] <= along[1:])):
-        return slice(None)
-    return np.argsort(along, kind="stable")
+def _sorted(series: Series) -> Series:
+    if bool(np.all(series.at[:-1] <= series.at[1:])):
+        return series
+    return series.select(np.argsort(series.at, kind="stable"))
 
 
-def may_be_rounded(values: NDArray[np.float64]) -> bool:
+def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
-    return bool(values.size) and bool(np.abs(values).max() >= _EXACT_UP_TO)
+    return bool(len(series)) and bool(np.abs(series.floats).max() >= _EXACT_UP_TO)
 
 
 def exact_values(
     parts: Sequence[Part], key: SeriesKey, rank: int, *, cuts: Cuts
 ) -> NDArray[np.int64] | NDArray[np.uint64] | None:
     """The values of a series as 64-bit integers; None unless every one of them is such a number."""
-    pieces: list[tuple[Origin, Piece]] = []
+    pieces: list[tuple[Origin, Series]] = []
     for part in parts:
         origin = part.facts.origin
-        piece = part.piece(key) if origin.rank == rank else None
+        piece = part.series(key) if origin.rank == rank else None
         if piece is None:
             continue
         numbers = _numbers(part, key.name, key.axis)
-        if not _are_same(numbers, piece.values):
+        if not _are_same(numbers, piece.floats):
             return None
-        pieces.append((origin, piece._replace(values=np.array(numbers, dtype=object))))
-    merged = merge(pieces, axis=key.axis, cuts=cuts).values.tolist()
+        pieces.append((origin, replace(piece, values=np.array(numbers, dtype=object))))
+    merged = merge(pieces, cuts=cuts).values.tolist()
     if min(merged) >= -(2**63) and max(merged) < 2**63:
         return np.array(merged, dtype=np.int64)
     if min(merged) >= 0 and max(merged) < 2**64:

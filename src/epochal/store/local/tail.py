@@ -13,7 +13,8 @@ from epochal.journal.line import decode, decode_json
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
-from epochal.store.local.columns import Piece, SeriesKey
+from epochal.series.series import Series
+from epochal.store.local.columns import SeriesKey
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.part import PartFacts, Place, StalePartError
 
@@ -108,10 +109,10 @@ class TailedPart:
         """Every series it holds, in order of first appearance."""
         return self._digest.blocks
 
-    def piece(self, key: SeriesKey) -> Piece | None:
-        """Its points of one series, None when there are none."""
+    def series(self, key: SeriesKey) -> Series | None:
+        """Its points of one series in the order written, None when there are none."""
         blocks = self._digest.blocks
-        return blocks.piece(key) if key in blocks else None
+        return blocks.series(key, self.facts.origin.rank) if key in blocks else None
 
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""

@@ -1,0 +1,217 @@
+"""One series: the points of one metric of one rank, from the file to the chart.
+
+Parts of a run give a ``Series`` each, the store merges them into one, and server, exports, terminal
+and Python take that one: there is no other type on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.errors import EpochalError, MetricNotFoundError, UsageError
+from epochal.records import Axis
+from epochal.series.downsample import Buckets, buckets
+from epochal.series.reduce import Summary, summarise
+from epochal.series.trend import Goal
+
+X = Literal["step", "epoch", "tokens", "wall", "relative"]
+Floats = NDArray[np.float64]
+
+# The series that say which epoch a step belongs to and how many tokens it has.
+EPOCH_OF_STEP = "train/epoch"
+TOKENS_OF_STEP = "train/step_tokens"
+_OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
+
+
+class SeriesRun(Protocol):
+    """The run that a series belongs to; ``reindex`` asks it what a step is in other units."""
+
+    @property
+    def created(self) -> float | None:
+        """When the run was created, in Unix seconds."""
+
+    def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
+        """Another series of the run; raises ``MetricNotFoundError``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The points of one metric of one rank.
+
+    ``axis`` is the one that the points were logged on. ``steps`` holds steps or epochs; on the time
+    axis the step that a record named, -1 where it named none. ``times`` are Unix seconds.
+    ``values`` are floats, nan and infinities included. Where every value is a whole number and
+    floats cannot hold all of them, ``values`` are 64-bit integers.
+
+    A store returns the points in the order of ``at``, equal steps resolved: ``duplicates`` counts
+    the points that a later one of the same step replaced, ``hidden`` those that a newer attempt
+    replaced. A part returns them in the order written. ``reindexed`` is set by ``reindex`` only.
+    """
+
+    name: str
+    axis: Axis
+    rank: int
+    steps: NDArray[np.int64]
+    times: Floats
+    values: NDArray[Any]
+    duplicates: int = 0
+    hidden: int = 0
+    goal: Goal | None = None
+    unit: str | None = None
+    reindexed: tuple[X, NDArray[Any]] | None = None
+
+    def __len__(self) -> int:
+        return self.values.size
+
+    @property
+    def x(self) -> X:
+        """What ``at`` counts: steps, epochs, tokens, Unix seconds or seconds since the start."""
+        return _OWN_X[self.axis] if self.reindexed is None else self.reindexed[0]
+
+    @property
+    def at(self) -> NDArray[Any]:
+        """The position of each point on ``x``."""
+        if self.reindexed is not None:
+            return self.reindexed[1]
+        return self.times if self.axis == "time" else self.steps
+
+    @property
+    def floats(self) -> Floats:
+        """The values as floats, for drawing and arithmetic; integers beyond 2^53 are rounded."""
+        return self.values.astype(np.float64, copy=False)
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether ``values`` are 64-bit integers because floats cannot hold them."""
+        return self.values.dtype.kind in "iu"
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory the points take."""
+        return self.steps.nbytes + self.times.nbytes + self.values.nbytes
+
+    @cached_property
+    def summary(self) -> Summary:
+        """First, last, extremes and mean, with their positions."""
+        return summarise(self.at, self.values)
+
+    @property
+    def best(self) -> tuple[float, float] | None:
+        """Position and value of the best finite point; None without a goal or without a point."""
+        return None if self.goal is None else self.summary.best(self.goal)
+
+    # -- fewer points -----------------------------------------------------------------------------
+
+    def select(self, which: NDArray[Any] | slice) -> Series:
+        """Some of the points, by a mask, by their indices or by a slice."""
+        moved = None if self.reindexed is None else (self.x, self.at[which])
+        return replace(
+            self,
+            steps=self.steps[which],
+            times=self.times[which],
+            values=self.values[which],
+            reindexed=moved,
+        )
+
+    def between(self, lo: float | None, hi: float | None) -> Series:
+        """The points with lo <= ``at`` <= hi; None is no bound."""
+        start = 0 if lo is None else int(np.searchsorted(self.at, lo, side="left"))
+        stop = self.at.size if hi is None else int(np.searchsorted(self.at, hi, side="right"))
+        return self if stop - start == self.at.size else self.select(slice(start, max(start, stop)))
+
+    def buckets(self, pixels: int, *, lo: float | None = None, hi: float | None = None) -> Buckets:
+        """The points between lo and hi downsampled to a chart's width; all of them if they fit."""
+        return buckets(self.at, self.values, pixels=pixels, lo=lo, hi=hi)
+
+    # -- another axis -----------------------------------------------------------------------------
+
+    def reindex(self, x: X, run: SeriesRun) -> Series:
+        """The points along another axis, in its order; points without a position are left out.
+
+        A series that cannot be converted keeps its own axis: ``x`` of the result says which it is.
+        """
+        if x not in get_args(X):
+            raise UsageError(f"x={x!r} is not an axis: use one of {', '.join(get_args(X))}.")
+        moved = self._moved(x, run)
+        at = moved.at
+        if at.dtype.kind != "f":
+            return moved
+        known = np.isfinite(at)
+        if not known.all():
+            moved = moved.select(known)
+        if bool(np.any(moved.at[1:] < moved.at[:-1])):
+            moved = moved.select(np.argsort(moved.at, kind="stable"))
+        return moved
+
+    def _moved(self, x: X, run: SeriesRun) -> Series:
+        if x == "wall":
+            return replace(self, reindexed=("wall", self.times))
+        if x == "relative":
+            return replace(self, reindexed=("relative", self.times - self._start(run)))
+        if self.axis == "step" and x in ("epoch", "tokens"):
+            told = _points_of(run, EPOCH_OF_STEP if x == "epoch" else TOKENS_OF_STEP, self.rank)
+            if told is not None:
+                steps, values = told
+                along = values if x == "epoch" else values.cumsum()
+                return replace(self, reindexed=(x, np.interp(self.steps, steps, along)))
+        return self
+
+    def _start(self, run: SeriesRun) -> float:
+        if run.created is not None:
+            return run.created
+        finite = self.times[np.isfinite(self.times)]
+        return float(finite.min()) if finite.size else 0.0
+
+    # -- other libraries --------------------------------------------------------------------------
+
+    def frame(self) -> Any:
+        """A data frame of pandas, or of polars where only that is installed."""
+        columns = {"step": self.steps, "time": self.times, self.name: self.values}
+        if self.x not in ("step", "wall"):
+            columns = {self.x: self.at, **columns}
+        return data_frame(columns)
+
+
+def concatenated(pieces: Sequence[Series]) -> Series:
+    """The points of several series, one after the other, under the name of the first."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return replace(
+        pieces[0],
+        steps=np.concatenate([piece.steps for piece in pieces]),
+        times=np.concatenate([piece.times for piece in pieces]),
+        values=np.concatenate([piece.values for piece in pieces]),
+    )
+
+
+def data_frame(columns: Mapping[str, NDArray[Any]]) -> Any:
+    """A data frame of pandas, else of polars; ``EpochalError`` where neither is installed."""
+    for package in ("pandas", "polars"):
+        try:
+            module = import_module(package)
+        except ModuleNotFoundError:
+            continue
+        return module.DataFrame(dict(columns))
+    raise EpochalError(
+        "frame() needs pandas or polars: 'pip install pandas', or use .steps and .values."
+    )
+
+
+def _points_of(run: SeriesRun, name: str, rank: int) -> tuple[Floats, Floats] | None:
+    """Steps and finite values of the series that converts steps; rank 0's if a rank has none."""
+    for candidate in dict.fromkeys((rank, 0)):
+        try:
+            other = run.series(name, rank=candidate, axis="step")
+        except MetricNotFoundError:
+            continue
+        known = np.isfinite(other.floats)
+        if known.any():
+            return other.steps[known].astype(np.float64), other.floats[known]
+    return None
