@@ -77,7 +77,9 @@ def test_a_checkpoint_does_not_say_where_and_on_what_a_training_goes_on() -> Non
 def test_an_unknown_key_of_a_file_names_the_nearest(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text('{"eval_frequency": 3}', encoding="utf-8")
-    with pytest.raises(UsageError, match="'eval_frequency' is no flag; the nearest is 'eval_freq'"):
+    with pytest.raises(
+        UsageError, match="'eval_frequency' is not a flag; the nearest is 'eval_freq'"
+    ):
         read_command(["--config", str(file)])
 
 
@@ -88,7 +90,7 @@ def test_an_unknown_key_of_a_file_names_the_nearest(tmp_path: Path) -> None:
         ("seed: true", "seed must be of type int, got True"),
         ("compile: 1", "compile must be of type bool, got 1"),
         ("max_lr: fast", "max_lr must be of type float, got 'fast'"),
-        ("- 1", "must hold names and values"),
+        ("- 1", "must have names and values"),
         ("preset: huge", "preset 'huge' is not known"),
         ("a: [", "neither YAML nor JSON"),
     ],

@@ -1,4 +1,4 @@
-"""Everything that can be asked of the trainer: one dataclass, from which the command line is made.
+"""The flags of the trainer: one dataclass, from which the command line is built.
 
 A flag given on the command line wins over one in ``--config``, that over the checkpoint a training
 goes on from, that over ``--preset``, and that over the default.
@@ -33,42 +33,48 @@ class Flags:
     num_layers: int = _flag(12, "blocks")
     embd_size: int = _flag(768, "width of the stream")
     num_heads: int = _flag(12, "heads of attention")
-    vocab_size: int | None = _flag(None, "rows of the embedding (default: as the tokenizer needs)")
+    vocab_size: int | None = _flag(None, "rows of the embedding (default: set by the tokenizer)")
     # How it is trained.
     max_lr: float = _flag(1e-3, "learning rate after the warm-up")
     min_lr: float = _flag(1e-4, "learning rate at the end")
     # None only until ``__post_init__`` has put the run's own default in its place.
     warmup_steps: int = _flag(
-        None, "steps of the climb to max_lr (default: 715, or a tenth of a shorter run)"
+        None, "steps of the warm-up to max_lr (default: 715, or a tenth of a shorter run)"
     )
-    weight_decay: float = _flag(0.1, "of matrices; biases and norms have none")
+    weight_decay: float = _flag(0.1, "weight decay of matrices; biases and norms have none")
     grad_clip: float = _flag(1.0, "largest gradient norm")
     num_epochs: int = _flag(5, "epochs; the run has num_epochs x steps_per_epoch steps")
     steps_per_epoch: int = _flag(19_073, "steps in one epoch")
     max_steps: int | None = _flag(
-        None, "stop after so many steps if the run has more; the schedule stays as it is"
+        None, "stop after this number of steps; the schedule does not change"
     )
-    seed: int = _flag(1337, "of weights and of the order of the data")
+    seed: int = _flag(1337, "seed of the weights and of the order of the data")
     compile: bool = _flag(False, "use torch.compile")
-    device: str | None = _flag(None, "cpu or cuda (default: a GPU where there is one)")
+    device: str | None = _flag(None, "cpu or cuda (default: a GPU if there is one)")
     # What it is trained on and judged by.
     data: str | None = _flag(None, "folder or file of tokens or text (default: a generated text)")
     tokenizer: str | None = _flag(
         None, "bytes, a name of tiktoken's, or a tokenizer.json (default: bytes; gpt2 for shards)"
     )
-    init_from: str | None = _flag(None, "a run, checkpoint or file whose weights to take")
-    finetune: str | None = _flag(None, "a .jsonl of instructions and answers to train on instead")
-    eval_freq: int = _flag(250, "steps between evaluations; the start and the end are judged too")
+    init_from: str | None = _flag(None, "a run, checkpoint or file with initial weights")
+    finetune: str | None = _flag(None, "fine-tune on a .jsonl of instructions and answers")
+    eval_freq: int = _flag(
+        250, "steps between evaluations; also evaluated at the start and the end"
+    )
     eval_batches: int = _flag(20, "validation batches of each evaluation")
-    hellaswag: str | None = _flag(None, "the public hellaswag_val.jsonl (default: looked for)")
-    hellaswag_examples: int | None = _flag(None, "use only the first so many (default: all)")
-    sample_prompt: str = _flag("Hello, I am a language model,", "what samples begin with")
+    hellaswag: str | None = _flag(
+        None, "the public hellaswag_val.jsonl (default: searched beside the data)"
+    )
+    hellaswag_examples: int | None = _flag(None, "number of examples to use (default: all)")
+    sample_prompt: str = _flag("Hello, I am a language model,", "the beginning of samples")
     # What is kept, and where.
     checkpoint_freq: int = _flag(250, "steps between checkpoints")
-    keep_checkpoints: int = _flag(10, "rolling checkpoints that stay; latest and best always do")
-    keep_emergency_checkpoints: int = _flag(10, "checkpoints made on a signal that stay")
+    keep_checkpoints: int = _flag(
+        10, "rolling checkpoints to keep; latest and best are always kept"
+    )
+    keep_emergency_checkpoints: int = _flag(10, "emergency checkpoints to keep")
     histogram_freq: int = _flag(1000, "steps between histograms of all parameters; 0 for none")
-    use_tensorboard: bool = _flag(False, "write TensorBoard event files as well")
+    use_tensorboard: bool = _flag(False, "also write TensorBoard event files")
     report_to: tuple[str, ...] = _flag((), "other trackers: wandb, aim, mlflow, trackio, …")
     run_name: str | None = _flag(None, "name of the run (default: gpt2_train_DATE-TIME)")
     project: str = _flag("gpt2", "project of the run")
@@ -76,7 +82,7 @@ class Flags:
     logdir: str | None = _flag(None, "folder of the plain log (default: the run's)")
     checkpoint_dir: str | None = _flag(None, "folder of checkpoints (default: the run's)")
     tensorboard_dir: str | None = _flag(None, "folder of event files (default: the run's)")
-    serve: int | None = _flag(None, "show the run in a browser on this port; 0 for any free one")
+    serve: int | None = _flag(None, "serve the live page on this port; 0 for any free one")
 
     @property
     def num_steps(self) -> int:
@@ -239,7 +245,7 @@ def read_command(arguments: Sequence[str] | None = None) -> Asked:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m epochal.recipes.gpt2",
-        description="Train GPT-2, recorded, shown and saved as a long training should be.",
+        description="Train GPT-2 with recording, a live page and checkpoints.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )
@@ -256,14 +262,14 @@ def _parser() -> argparse.ArgumentParser:
             kind = _kind_of(kinds[entry.name])
             name = kind.__name__.upper()
             parser.add_argument(f"--{entry.name}", type=kind, metavar=name, help=said + shown)
-    parser.add_argument("--preset", choices=PRESETS, help="sizes to start from")
+    parser.add_argument("--preset", choices=PRESETS, help="sizes of the model")
     parser.add_argument("--config", metavar="FILE", help="flags in a YAML or JSON file")
     parser.add_argument(
-        "--resume", metavar="WHICH", help="go on from: auto, latest, best, or a path"
+        "--resume", metavar="WHICH", help="resume from: auto, latest, best, or a path"
     )
     for name, said in (
-        ("list_checkpoints", "show what can be gone on from, and end"),
-        ("estimate", "say what the run would take, from a few measured steps, and end"),
+        ("list_checkpoints", "list the checkpoints and exit"),
+        ("estimate", "measure a few steps, print the cost of the run and exit"),
     ):
         parser.add_argument(f"--{name}", action="store_true", help=said)
     return parser
@@ -288,12 +294,14 @@ def _read_file(path: Path) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError) as error:
         raise UsageError(f"--config {path} is neither YAML nor JSON: {error}") from error
     if not isinstance(entries, dict):
-        raise UsageError(f"--config {path} must hold names and values.")
+        raise UsageError(f"--config {path} must have names and values.")
     known = [*(entry.name for entry in fields(Flags)), "preset", "resume"]
     for name in entries:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.0)
-            raise UsageError(f"--config {path}: {name!r} is no flag; the nearest is {near[0]!r}.")
+            raise UsageError(
+                f"--config {path}: {name!r} is not a flag; the nearest is {near[0]!r}."
+            )
     return entries
 
 
