@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from epochal.torch_hooks import TorchHooks, register_torch
+from epochal.torch_hooks import TorchHooks, torch_hooks
 from epochal.version import __version__
 
 if TYPE_CHECKING:
@@ -134,4 +134,4 @@ def _load_torch_hooks() -> TorchHooks:
     return HOOKS
 
 
-register_torch(_load_torch_hooks)
+torch_hooks.register(_load_torch_hooks)

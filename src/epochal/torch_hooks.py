@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from epochal.registered import Registered
+
 
 class TorchHooks(NamedTuple):
     """The functions that ``epochal.torch`` provides."""
@@ -19,14 +21,5 @@ class TorchHooks(NamedTuple):
     explain_out_of_memory: Callable[..., None]  # (run, error, model=, optimizer=)
 
 
-_loaders: list[Callable[[], TorchHooks]] = []
-
-
-def register_torch(load: Callable[[], TorchHooks]) -> None:
-    """Have runs call the hooks that `load` returns."""
-    _loaders[:] = [load]
-
-
-def torch_hooks() -> TorchHooks:
-    """Return the registered hooks. Call this only where torch is in use."""
-    return _loaders[0]()
+torch_hooks: Registered[TorchHooks] = Registered()
+"""Returns the hooks. Call this only where torch is in use."""

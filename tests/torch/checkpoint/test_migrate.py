@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from epochal.torch.checkpoint.file import checkpoint_info, checkpoint_keys, checkpoint_version
 from epochal.torch.checkpoint.migrate import migrate_checkpoint
 from epochal.torch.checkpoint.model_file import load_checkpoint, save_checkpoint
-from epochal.torch.checkpoint.peek import checkpoint_info, checkpoint_keys, checkpoint_version
 from epochal.torch.structure import structural_hash
 from tests.torch.checkpoint.models import Net, Tied
 from tests.torch.checkpoint.test_file_damage import fdl

@@ -8,6 +8,7 @@ from torch import nn
 
 from epochal import FlowBuilder, Graph
 from epochal.torch import freeze, is_frozen, unfreeze
+from epochal.torch.checkpoint.file import checkpoint_info, checkpoint_keys
 from epochal.torch.checkpoint.migrate import migrate_checkpoint
 from epochal.torch.checkpoint.model_file import (
     load_checkpoint,
@@ -15,7 +16,6 @@ from epochal.torch.checkpoint.model_file import (
     load_subgraph_checkpoint,
     save_checkpoint,
 )
-from epochal.torch.checkpoint.peek import checkpoint_info, checkpoint_keys
 from epochal.torch.checkpoint.state import load_state, save_state
 from epochal.torch.checkpoint.training_state import TrainingState
 from tests.torch.checkpoint.models import same, values

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from epochal.torch.checkpoint.file import checkpoint_info
 from epochal.torch.checkpoint.model_file import load_checkpoint_file, save_checkpoint
-from epochal.torch.checkpoint.peek import checkpoint_info
 from epochal.torch.checkpoint.snapshot import snapshot_cpu
 from epochal.torch.structure import structural_hash
 from tests.torch.checkpoint.models import Net, Tied, same, values

@@ -8,21 +8,21 @@ from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
     from epochal.torch.checkpoint.checkpoints import Checkpoints
-    from epochal.torch.checkpoint.load_report import LoadReport
+    from epochal.torch.checkpoint.file import (
+        CheckpointInfo,
+        checkpoint_info,
+        checkpoint_keys,
+        checkpoint_version,
+    )
     from epochal.torch.checkpoint.manifest import CheckpointNotFoundError
     from epochal.torch.checkpoint.migrate import MigrateReport, migrate_checkpoint
     from epochal.torch.checkpoint.model_file import (
+        LoadReport,
         checkpoint_config,
         load_checkpoint,
         load_checkpoint_file,
         load_subgraph_checkpoint,
         save_checkpoint,
-    )
-    from epochal.torch.checkpoint.peek import (
-        CheckpointInfo,
-        checkpoint_info,
-        checkpoint_keys,
-        checkpoint_version,
     )
     from epochal.torch.checkpoint.retention import Retention
     from epochal.torch.checkpoint.snapshot import ModelSnapshot, snapshot_cpu
@@ -60,19 +60,19 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "CheckpointInfo": "peek",
+        "CheckpointInfo": "file",
         "CheckpointNotFoundError": "manifest",
         "Checkpoints": "checkpoints",
-        "LoadReport": "load_report",
+        "LoadReport": "model_file",
         "MigrateReport": "migrate",
         "ModelSnapshot": "snapshot",
         "Restored": "state",
         "Retention": "retention",
         "TrainingState": "training_state",
         "checkpoint_config": "model_file",
-        "checkpoint_info": "peek",
-        "checkpoint_keys": "peek",
-        "checkpoint_version": "peek",
+        "checkpoint_info": "file",
+        "checkpoint_keys": "file",
+        "checkpoint_version": "file",
         "load_checkpoint": "model_file",
         "load_checkpoint_file": "model_file",
         "load_state": "state",

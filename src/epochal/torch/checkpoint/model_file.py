@@ -28,7 +28,6 @@ from epochal.torch.checkpoint.file import (
     stem_of,
     write_checkpoint,
 )
-from epochal.torch.checkpoint.load_report import LoadReport
 from epochal.torch.checkpoint.named_tensors import (
     Hash,
     Named,
@@ -41,6 +40,29 @@ from epochal.torch.checkpoint.named_tensors import (
 from epochal.torch.checkpoint.tensor_bytes import DTYPE_NAMES, Entry
 from epochal.torch.names import name_finder, spelling
 from epochal.torch.structure import unwrapped
+
+
+@dataclass(frozen=True, slots=True)
+class LoadReport:
+    """Which tensors a load filled; a tensor with several names goes by its first.
+
+    `loaded` and `missing` (in the model, not in the file: kept as they were) are in the model's
+    order, `skipped` (in the file, not in the model: ignored) in the file's.
+    """
+
+    loaded: tuple[str, ...]
+    skipped: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether file and model held exactly the same names."""
+        return not self.skipped and not self.missing
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.loaded)} loaded, {len(self.skipped)} skipped, {len(self.missing)} missing"
+        )
 
 
 def save_checkpoint(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from epochal.torch.checkpoint.file import Content, Source, write_checkpoint
-from epochal.torch.checkpoint.host_copy import HostCopy, copied_to_host
 from epochal.torch.checkpoint.model_file import content_of
 from epochal.torch.checkpoint.named_tensors import Hash, Named, NamedTensors
+from epochal.torch.host_copy import HostCopy, copied_to_host
 
 
 @dataclass(frozen=True, slots=True)

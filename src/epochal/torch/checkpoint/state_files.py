@@ -14,7 +14,6 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import read_json, write_json
 from epochal.journal.process import liveness, process_identity
 from epochal.torch.checkpoint.file import Content, open_checkpoint, write_checkpoint
-from epochal.torch.checkpoint.host_copy import HostCopy, copied_to_host
 from epochal.torch.checkpoint.loss_picture import LossHistory, draw_losses
 from epochal.torch.checkpoint.manifest import (
     Best,
@@ -30,6 +29,7 @@ from epochal.torch.checkpoint.manifest import (
 from epochal.torch.checkpoint.model_file import content_of
 from epochal.torch.checkpoint.state_tree import packed, unpacked
 from epochal.torch.checkpoint.training_state import TrainingState
+from epochal.torch.host_copy import HostCopy, copied_to_host
 
 MODEL = "model.safetensors"
 SHARED = "shared.safetensors"

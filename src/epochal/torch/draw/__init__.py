@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from epochal.torch.graph.drawing import Drawing, register_drawing
+from epochal.torch.graph.drawing import Drawing, drawing
 from epochal.torch.lazy import on_first_use
 
 if TYPE_CHECKING:
@@ -33,4 +33,4 @@ def _load_drawing() -> Drawing:
     return Drawing(picture_of_graph, picture_of, plot_html)
 
 
-register_drawing(_load_drawing)
+drawing.register(_load_drawing)

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from epochal.errors import UsageError
-from epochal.torch.flops.device_peak import chosen_device, device_peak, device_title
-from epochal.torch.flops.peaks import dtype_name
+from epochal.torch.flops.peaks import chosen_device, device_peak, device_title, dtype_name
 
 _TYPES = {
     "fp32": torch.float32,

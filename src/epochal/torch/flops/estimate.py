@@ -12,11 +12,16 @@ from torch import nn
 from epochal.errors import UsageError
 from epochal.torch.flops import calibration
 from epochal.torch.flops.calibration import Calibration
-from epochal.torch.flops.count import count_flops
-from epochal.torch.flops.device_peak import chosen_device, device_peak, device_title
+from epochal.torch.flops.count import count_flops, output_layer
 from epochal.torch.flops.formulas import Flops, Recompute, Trained, flops_per_token
-from epochal.torch.flops.output_layer import output_layer
-from epochal.torch.flops.peaks import DTYPES, Peak, dtype_name
+from epochal.torch.flops.peaks import (
+    DTYPES,
+    Peak,
+    chosen_device,
+    device_peak,
+    device_title,
+    dtype_name,
+)
 from epochal.torch.flops.transformer_shape import is_shaped
 
 # Eight-bit and four-bit recipes keep scores and output layer in 16 bits.

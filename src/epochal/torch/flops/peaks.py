@@ -1,10 +1,13 @@
-"""Finds what a GPU can do at most: by its PCI id, by its name, or from the nearest one known."""
+"""Finds what a GPU can do at most: by its PCI id, by its name, or from the nearest known GPU."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
 
 from epochal.errors import UsageError
 from epochal.torch.flops.peak_table import ROWS, Line, Row
@@ -159,3 +162,56 @@ def _line_of(name: str) -> Line:
 
 def _is_amd(name: str) -> bool:
     return any(word in name.lower() for word in ("amd", "radeon", "instinct"))
+
+
+def chosen_device(device: Any = None) -> torch.device:
+    """The device that is meant: the given one, else the current GPU, else the CPU."""
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    chosen = torch.device(device)
+    if chosen == torch.device("cuda"):
+        return torch.device("cuda", torch.cuda.current_device())
+    return chosen
+
+
+def device_peak(device: Any = None) -> Peak | None:
+    """What a GPU can do by its maker's papers; None for unknown ones and for CPUs."""
+    chosen = chosen_device(device)
+    if chosen.type != "cuda":
+        return None
+    facts = torch.cuda.get_device_properties(chosen)
+    clock_khz = getattr(facts, "clock_rate", None)
+    return peak_of(
+        facts.name,
+        pci_id=_pci_id(getattr(facts, "uuid", None)),
+        sm_count=facts.multi_processor_count,
+        clock_mhz=None if clock_khz is None else clock_khz / 1000,
+        capability=(facts.major, facts.minor),
+    )
+
+
+def device_title(device: torch.device) -> str:
+    """The name people know a device by."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type.upper()
+
+
+def _pci_id(uuid: object) -> str | None:
+    """The PCI device id, which only the driver's own library tells; None where it does not."""
+    if uuid is None:
+        return None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except (ImportError, OSError):
+        return None
+    except pynvml.NVMLError:
+        return None
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}".encode())
+        # The upper half is the device, the lower the vendor.
+        return f"{pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId >> 16:04x}"
+    except pynvml.NVMLError:  # a slice of a GPU has a UUID of another kind
+        return None
+    finally:
+        pynvml.nvmlShutdown()

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from epochal.registered import Registered
+
 if TYPE_CHECKING:
     from epochal.torch.draw.picture import Picture
 
@@ -21,14 +23,5 @@ class Drawing(NamedTuple):
     plot_html: Callable[..., None]  # (path, history, title=)
 
 
-_loaders: list[Callable[[], Drawing]] = []
-
-
-def register_drawing(load: Callable[[], Drawing]) -> None:
-    """Have graphs call the functions that `load` returns."""
-    _loaders[:] = [load]
-
-
-def drawing() -> Drawing:
-    """Return the registered functions."""
-    return _loaders[0]()
+drawing: Registered[Drawing] = Registered()
+"""Returns the functions."""

@@ -36,7 +36,7 @@ from epochal.torch.graph.timings import Timings
 
 if TYPE_CHECKING:
     from epochal.torch.checkpoint.file import Source
-    from epochal.torch.checkpoint.load_report import LoadReport
+    from epochal.torch.checkpoint.model_file import LoadReport
     from epochal.torch.checkpoint.snapshot import ModelSnapshot
     from epochal.torch.draw.picture import Picture
 

@@ -18,16 +18,14 @@ if TYPE_CHECKING:
         cuda_spill_bytes,
     )
     from epochal.torch.memory.leaks import (
+        LeakReport,
+        leak_report,
         live_tensor_count,
         malloc_trim,
+        mark_tensors,
         rss_kb,
     )
     from epochal.torch.memory.segments import MemorySegments, memory_segments
-    from epochal.torch.memory.tensor_growth import (
-        LeakReport,
-        leak_report,
-        mark_tensors,
-    )
     from epochal.torch.memory.watch import MemoryWatch, watch_memory
 
 __all__ = [
@@ -55,7 +53,7 @@ __all__ = [
 __getattr__ = on_first_use(
     __name__,
     {
-        "LeakReport": "tensor_growth",
+        "LeakReport": "leaks",
         "MemoryReport": "account",
         "MemorySegments": "segments",
         "MemoryWatch": "watch",
@@ -66,10 +64,10 @@ __getattr__ = on_first_use(
         "cuda_peak_reserved_bytes": "allocator",
         "cuda_reset_peak_stats": "allocator",
         "cuda_spill_bytes": "allocator",
-        "leak_report": "tensor_growth",
+        "leak_report": "leaks",
         "live_tensor_count": "leaks",
         "malloc_trim": "leaks",
-        "mark_tensors": "tensor_growth",
+        "mark_tensors": "leaks",
         "memory_report": "account",
         "memory_segments": "segments",
         "rss_kb": "leaks",

@@ -20,8 +20,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from epochal.errors import UsageError
 from epochal.journal.line import now
-from epochal.torch.arriving import Arriving
 from epochal.torch.compiled import exclude_from_compile
+from epochal.torch.host_copy import HostCopy, copied_to_host
 from epochal.torch.moe.routers import Router, find_routers
 from epochal.torch.moe.routing_sums import (
     COLUMNS,
@@ -56,7 +56,7 @@ class _Taken:
     step: int
     made: int
     at: float
-    sums: Arriving
+    sums: HostCopy
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,9 @@ class MoeWatch:
             dist.all_reduce(packed)
             if dist.get_rank() != 0:
                 return  # rank 0 writes for all
-        self._pending.append(_Taken(self._count.step, self._made, now(), Arriving(packed)))
+        self._pending.append(
+            _Taken(self._count.step, self._made, now(), copied_to_host({"sums": packed}))
+        )
 
     def _tell_unseen(self) -> None:
         if not self._is_told:
@@ -280,7 +282,7 @@ class MoeWatch:
             self._write(self._pending.pop(0))
 
     def _write(self, taken: _Taken) -> None:
-        seen = self._read(taken.sums.read())
+        seen = self._read(taken.sums.ready()["sums"])
         if seen is None:
             self._tell_unseen()
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from epochal.torch.lazy import on_first_use
+from epochal.torch.schedule.scheduler import Conversions, conversions
 
 if TYPE_CHECKING:
     from epochal.torch.schedule.formulas import (
@@ -90,3 +91,12 @@ __getattr__ = on_first_use(
         "token_budget": "token_plan",
     },
 )
+
+
+def _load_conversions() -> Conversions:
+    from epochal.torch.schedule.catalogue import schedule_from, state_of, torch_schedule
+
+    return Conversions(state_of, schedule_from, torch_schedule)
+
+
+conversions.register(_load_conversions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from epochal.errors import UsageError
 from epochal.torch.schedule.formulas import (
@@ -29,6 +29,11 @@ from epochal.torch.schedule.wrappers import (
     TemporaryOverride,
     WarmupScheduler,
 )
+
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+
+    from epochal.torch.schedule.adapter import TorchSchedule
 
 KINDS: Mapping[str, type[Scheduler]] = {
     "constant": ConstantLR,
@@ -117,6 +122,14 @@ def schedule_from(state: Mapping[str, Any]) -> Scheduler:
         if not known[name].init:
             setattr(schedule, name, value)
     return schedule
+
+
+def torch_schedule(optimizer: Optimizer, *schedules: Scheduler) -> TorchSchedule:
+    """Drive an optimizer by one schedule, or by one for each of its parameter groups."""
+    # A schedule has a text form and a state without torch, so torch is imported only here.
+    from epochal.torch.schedule.adapter import TorchSchedule
+
+    return TorchSchedule(optimizer, *schedules)
 
 
 def _is_ours(schedule: Scheduler) -> bool:

@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from epochal.errors import UsageError, ValueTypeError
+from epochal.registered import Registered
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from epochal.torch.schedule.adapter import TorchSchedule
+
+
+class Conversions(NamedTuple):
+    """What a schedule can be turned into; these functions import every kind of schedule."""
+
+    state_of: Callable[[Scheduler], dict[str, Any]]
+    schedule_from: Callable[[Mapping[str, Any]], Scheduler]
+    torch_schedule: Callable[..., TorchSchedule]  # (optimizer, *schedules)
+
+
+conversions: Registered[Conversions] = Registered()
+"""Returns the functions, which `epochal.torch.schedule` registers."""
 
 
 class Scheduler(ABC):
@@ -35,22 +48,16 @@ class Scheduler(ABC):
 
     def state(self) -> dict[str, Any]:
         """Return everything this schedule is, as JSON can hold it."""
-        from epochal.torch.schedule.catalogue import state_of
-
-        return state_of(self)
+        return conversions().state_of(self)
 
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> Scheduler:
         """Give back the schedule whose `state()` this is; the kind is named inside it."""
-        from epochal.torch.schedule.catalogue import schedule_from
-
-        return schedule_from(state)
+        return conversions().schedule_from(state)
 
     def to_torch(self, optimizer: Optimizer) -> TorchSchedule:
         """Drive every parameter group of an optimizer, as a torch `LRScheduler`."""
-        from epochal.torch.schedule.adapter import TorchSchedule
-
-        return TorchSchedule(optimizer, self)
+        return conversions().torch_schedule(optimizer, self)
 
 
 def check_step(step: int) -> int:

@@ -20,6 +20,7 @@ from epochal.torch.schedule.scheduler import (
     check_step,
     checked_lengths,
     checked_schedules,
+    conversions,
 )
 
 if TYPE_CHECKING:
@@ -221,6 +222,4 @@ class GroupRates:
 
     def to_torch(self, optimizer: Optimizer) -> TorchSchedule:
         """Drive each parameter group by its own schedule, as a torch `LRScheduler`."""
-        from epochal.torch.schedule.adapter import TorchSchedule
-
-        return TorchSchedule(optimizer, *self.schedules)
+        return conversions().torch_schedule(optimizer, *self.schedules)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from epochal.errors import ValueTypeError
-from epochal.torch.memory.tensor_growth import leak_report, mark_tensors
+from epochal.torch.memory.leaks import leak_report, mark_tensors
 
 
 class Trainer:

@@ -17,6 +17,10 @@ class HostCopy:
     _tensors: dict[str, Tensor]
     _events: tuple[Any, ...]
 
+    def has_arrived(self) -> bool:
+        """Tell whether `ready` would return without waiting."""
+        return all(event.query() for event in self._events)
+
     def ready(self) -> dict[str, Tensor]:
         """Wait until every copy has arrived, and return them. Any thread may call it."""
         for event in self._events:
