@@ -121,17 +121,21 @@ def make_row(
     )
 
 
+def changed_at(path: Path) -> float:
+    """When a file or folder was changed last, in Unix seconds; 0 where that cannot be read."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def faulty_row(path: Path, problem: str) -> Row:
     """The row of a run that could not be read at all, known by its path."""
-    try:
-        created = path.stat().st_mtime
-    except OSError:
-        created = 0.0
     return Row(
         id=path.name,
         name=path.name,
         project=path.parent.name,
-        created=created,
+        created=changed_at(path),
         updated=None,
         attempts=0,
         step=None,

@@ -1,4 +1,4 @@
-"""One run on disk, answered from its parts; what has been read is read on only where it grew."""
+"""One run on disk: everything that a store can be asked about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from epochal.errors import FormatError, MetricNotFoundError, UsageError
+from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
@@ -24,13 +24,18 @@ from epochal.store.local.entries import (
     entries_of,
     met_errors,
     recorded_errors,
-    records_of,
 )
 from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, is_ending
 from epochal.store.local.labels import check_labels
-from epochal.store.local.locked import locked
-from epochal.store.local.part import StalePartError
-from epochal.store.local.row import UNREADABLE, brief_info, faulty_row, make_row, recorded_id
+from epochal.store.local.reader import RunReader, locked
+from epochal.store.local.row import (
+    UNREADABLE,
+    brief_info,
+    changed_at,
+    faulty_row,
+    make_row,
+    recorded_id,
+)
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.metrics import no_metric, resolve
@@ -39,8 +44,6 @@ from epochal.store.status import GONE
 
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _SETTLED_S = 60.0
-# A question is asked again each time that another part was sealed meanwhile.
-_MAX_MOVES = 100
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
 
@@ -66,7 +69,9 @@ class LocalRun:
         self.lock = threading.RLock() if lock is None else lock
         self._held = MemoryBudget() if held is None else held
         self._key = next(_KEYS)
-        self._state: RunState | None = None
+        self._reader = RunReader(source)
+        # The reader's counts that were noticed so far.
+        self._num_changes = self._num_reads = 0
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
         self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
@@ -74,8 +79,6 @@ class LocalRun:
         self._diagnosis = Diagnosis()
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
-        # Counts up whenever the files are not as they were.
-        self.version = 0
         # Which one it is of the runs in its store that say the same id, as copies of a folder do.
         self.copy = 1
         self._own_id: str | None = None
@@ -103,19 +106,38 @@ class LocalRun:
     @locked
     def refresh(self) -> bool:
         """Look for what was written since; True when there was anything."""
-        before = self.source.signature
-        self.source.look()
-        if before is not None and before == self.source.signature:
-            return False
-        self.version += before is not None
-        self._row = None
-        self._resolved.clear()
-        self._summaries.clear()
-        if self._state is None:
-            return True
-        end = end_of(self._state)
-        self._load()
-        return end_of(self._state) != end
+        try:
+            return self._reader.refresh()
+        finally:
+            self._notice()
+
+    def _look_once(self) -> None:
+        if self.source.signature is None:
+            self.refresh()
+
+    def _ask(self, query: Callable[[RunState], T]) -> T:
+        """The result of a query of the run's parts; raises ``FormatError``."""
+        try:
+            return self._reader.ask(query)
+        finally:
+            self._notice()
+
+    def _notice(self) -> None:
+        """Forget what was worked out of files that have changed, and count what was read."""
+        if self._num_changes != self._reader.num_changes:
+            self._num_changes = self._reader.num_changes
+            self._row = None
+            self._resolved.clear()
+            self._summaries.clear()
+        if self._num_reads != self._reader.num_reads:
+            self._num_reads = self._reader.num_reads
+            self._held.series.drop(self._key)
+            self._held.loaded.grown(self)
+
+    @property
+    def version(self) -> int:
+        """Counts up whenever the files are not as they were."""
+        return max(self._reader.num_changes - 1, 0)  # the first look finds no change
 
     @locked
     def recall(self, signature: str, row: Row) -> None:
@@ -128,10 +150,8 @@ class LocalRun:
     def signature(self) -> str:
         """What the row of this run is valid for."""
         self._look_once()
-        signature = self.source.signature
-        assert signature is not None
         # A reader's rules change what is worked out.
-        return f"{signature}{self._held.rules.digest}"
+        return f"{self.source.signature}{self._held.rules.digest}"
 
     @property
     @locked
@@ -154,11 +174,10 @@ class LocalRun:
         if not self.lock.acquire(blocking=False):
             return False
         try:
-            if self._state is None or not self.is_settled:
+            if self._reader.state is None or not self.is_settled:
                 return False
             self._row = self.row
-            self._state = None
-            self.source.close()
+            self._reader.release()
             return True
         finally:
             self.lock.release()
@@ -166,50 +185,9 @@ class LocalRun:
     @locked
     def close(self) -> None:
         """Let go of everything; the run is gone, or nobody will ask again."""
-        self._state = None
-        self.source.close()
+        self._reader.release()
         self._held.series.drop(self._key)
         self._held.loaded.forget(self)
-
-    def _look_once(self) -> None:
-        if self.source.signature is None:
-            self.refresh()
-
-    def _known(self) -> RunState:
-        if self._state is None:
-            self._load()
-            assert self._state is not None
-        return self._state
-
-    def _load(self) -> None:
-        self._look_once()
-        changed = self.source.poll()
-        if changed or self._state is None:
-            self._state = RunState(self.source.parts)
-            self._held.series.drop(self._key)
-            self._held.loaded.grown(self)
-
-    def _ask(self, question: Callable[[RunState], T]) -> T:
-        """The answer to a question; asked again where a part was sealed or cut since it was read.
-
-        Raises ``FormatError`` where the files cannot be read.
-        """
-        for _ in range(_MAX_MOVES):
-            try:
-                return question(self._known())
-            except (FileNotFoundError, StalePartError):
-                self._catch_up()
-            except OSError as error:
-                raise FormatError(f"a part of the journal cannot be read: {error}") from error
-        raise FormatError(f"the files in {self.path} change faster than they can be read.")
-
-    def _catch_up(self) -> None:
-        """Look at the files again; where they look the same, read all of them again."""
-        before = self.source.signature
-        self.refresh()
-        if self.source.signature == before:
-            self._state = None
-            self.source.close()
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -263,13 +241,8 @@ class LocalRun:
             return self._row.created
         created = unix_time(self._said("created"))
         if created is None:
-            created = unix_time((self._known().header or {}).get("t"))
-        if created is not None:
-            return created
-        try:
-            return self.path.stat().st_mtime
-        except OSError:
-            return 0.0
+            created = unix_time(self._ask(_header).get("t"))
+        return changed_at(self.path) if created is None else created
 
     @locked
     def brief(self) -> RunInfo:
@@ -355,7 +328,7 @@ class LocalRun:
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
         self._look_once()
-        return dict(self.source.said or self._known().header or {})
+        return dict(self.source.said or self._ask(_header))
 
     @property
     @locked
@@ -378,7 +351,7 @@ class LocalRun:
         said = self.source.said
         if said:
             return said.get(field)
-        return (self._known().header or {}).get(field)
+        return self._ask(_header).get(field)
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -523,24 +496,14 @@ class LocalRun:
 
         Hold ``lock`` while iterating where other threads ask the store too.
         """
-        return self._records(self._known(), since)
-
-    def _records(self, state: RunState, since: Cursor | None) -> Iterator[tuple[Position, Record]]:
-        seen = dict(since or {})
-        for _ in range(_MAX_MOVES):
-            try:
-                for position, record in records_of(state, seen):
-                    seen[position.writer] = position
-                    yield position, record
-            except (FileNotFoundError, StalePartError):
-                with self.lock:
-                    self._catch_up()
-                    state = self._known()
-            else:
-                return
-        raise FormatError(f"the files in {self.path} change faster than they can be read.")
+        return self._reader.records(self._ask(lambda state: state), since, self.lock)
 
     @locked
     def end(self) -> Cursor:
         """Where the records read so far end."""
-        return self.row.end if self._state is None else end_of(self._state)
+        state = self._reader.state
+        return self.row.end if state is None else end_of(state)
+
+
+def _header(state: RunState) -> Record:
+    return state.header or {}
