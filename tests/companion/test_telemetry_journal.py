@@ -13,7 +13,7 @@ from epochal.companion.telemetry_journal import Telemetry
 from epochal.journal.layout import PartName, RunFolder
 from epochal.records import scalars_of
 from epochal.segments.seal import seal_part
-from epochal.telemetry.gpu import GpuModel, GpuSample
+from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
 from epochal.telemetry.host import HOST_METRICS, HostSample
 from epochal.telemetry.used import UsedGpus
 from tests.doubles.companions import companion_config
@@ -37,6 +37,7 @@ class Time:
 class Gpus:
     """GPUs that read whatever ``state`` says."""
 
+    kind, metrics, why_absent = "gpu", GPU_METRICS, None
     failures = 0
     last_failure: str | None = None
 
@@ -67,6 +68,14 @@ class Gpus:
             gpu_util=fmean(one.gpu_util or 0 for one in past),
             mem_util=fmean(one.mem_util or 0 for one in past),
         )
+
+    def probe(self) -> bool:
+        return True
+
+    def recent_use(
+        self, since: float, *, only: Collection[int] | None = None
+    ) -> dict[int, list[tuple[float, float]]]:
+        return {}
 
     def pids(self) -> dict[int, frozenset[int] | None]:
         return self.computing

@@ -4,7 +4,7 @@ import numpy as np
 
 from epochal.imports.foreign import Batch, Points
 from epochal.imports.gathered import GatheredAttempt
-from epochal.imports.records import records_of
+from epochal.imports.run_copy import metrics_of
 
 
 def batch(rows: list[tuple[str, int, float, float]], *records: dict[str, object]) -> Batch:
@@ -21,7 +21,7 @@ def batch(rows: list[tuple[str, int, float, float]], *records: dict[str, object]
 
 def test_points_of_one_step_and_millisecond_are_one_record() -> None:
     rows = [("a", 1, 5.0001, 1.0), ("b", 1, 5.0002, 2.0), ("a", 2, 5.0003, 3.0)]
-    assert list(records_of(batch(rows))) == [
+    assert list(metrics_of(batch(rows).points)) == [
         {"log": "metrics", "t": 5.0, "step": 1, "m": {"a": 1.0, "b": 2.0}},
         {"log": "metrics", "t": 5.0, "step": 2, "m": {"a": 3.0}},
     ]
@@ -29,7 +29,7 @@ def test_points_of_one_step_and_millisecond_are_one_record() -> None:
 
 def test_a_name_that_comes_again_begins_a_record() -> None:
     rows = [("a", 1, 5.0, 1.0), ("a", 1, 5.0, 2.0)]
-    assert [record["m"]["a"] for record in records_of(batch(rows))] == [1.0, 2.0]
+    assert [record["m"]["a"] for record in metrics_of(batch(rows).points)] == [1.0, 2.0]
 
 
 def test_columns_are_by_name_in_the_order_written() -> None:

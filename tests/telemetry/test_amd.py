@@ -6,7 +6,6 @@ import pytest
 
 from epochal.telemetry.amd import AmdSource
 from epochal.telemetry.gpu import GPU_METRICS, GpuSample
-from epochal.telemetry.source import readings
 from tests.doubles.amd_sysfs import (
     ACCELERATOR,
     ACCELERATOR_ID,
@@ -24,7 +23,7 @@ def sysfs(tmp_path: Path) -> AmdSysfs:
 
 
 def values(sample: GpuSample) -> dict[str, object]:
-    found = {reading.name: reading.value for reading in readings(sample, metrics=GPU_METRICS)}
+    found = {metric.name: getattr(sample, metric.attribute) for metric in GPU_METRICS}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -5,7 +5,6 @@ import pytest
 from epochal.telemetry.gpu import GPU_METRICS
 from epochal.telemetry.nvidia import NvidiaSource
 from epochal.telemetry.nvidia_device import throttle_words
-from epochal.telemetry.source import readings
 from tests.doubles.nvml import FakeGpu, FakeNvml, mixed_gpus
 
 MIG = "MIG-5c89852c-d268-c3f3-1b07-005d5ae1dc3f"
@@ -30,7 +29,7 @@ def test_every_field_is_read_with_the_tables_units() -> None:
     assert (first.id, second.id) == (0, 1)
     assert first.name == "NVIDIA H200"
     assert first.uuid == "GPU-7a539482-5e14-49d3-57cd-674508334e28"
-    values = {reading.name: reading.value for reading in readings(first, metrics=GPU_METRICS)}
+    values = {metric.name: getattr(first, metric.attribute) for metric in GPU_METRICS}
     assert (
         values.pop("pcie_rx") is None
     )  # the counter of this double stands still, as does its clock
@@ -66,7 +65,7 @@ def test_passive_cooling_has_no_fan_speed() -> None:
 def test_gpu_that_answers_nothing_has_only_absent_fields() -> None:
     source = source_of(FakeNvml(unsupported=["*"]), visible="0")
     (sample,) = source.sample()
-    assert {reading.value for reading in readings(sample, metrics=GPU_METRICS)} == {None}
+    assert {getattr(sample, metric.attribute) for metric in GPU_METRICS} == {None}
     assert source.failures == 0
 
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.telemetry.visible_rocm import rocm_visible
+from epochal.telemetry.visible import rocm_visible
 
 UUIDS = ("GPU-babaabbaabbaabba", None, "GPU-abbaabbaabbaabba", "GPU-babababababababa")
 

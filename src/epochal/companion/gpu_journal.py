@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.config import CompanionConfig
@@ -16,9 +16,9 @@ from epochal.companion.live_file import LiveFile
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.throttle import ThrottleWatch, gravity
 from epochal.guard import Guard
-from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
+from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample, GpuSource
 from epochal.telemetry.interval import Interval
-from epochal.telemetry.used import Computing, UsedGpus
+from epochal.telemetry.used import UsedGpus
 
 T = TypeVar("T")
 
@@ -27,32 +27,6 @@ GPU_MEMBER = "source gpu"
 _LEARN_EVERY_S = 10.0
 _LEARN_AGAIN_EVERY_S = 60.0
 _FULL_SPEED = ("", "idle")
-
-
-class GpuReader(Protocol):
-    """A GPU source that can be asked about some of its GPUs, and who computes on each."""
-
-    @property
-    def failures(self) -> int:
-        """How many of its readings failed."""
-
-    @property
-    def last_failure(self) -> str | None:
-        """One of those failures in words."""
-
-    def sample(
-        self, only: Collection[int] | None = None, *, light: bool = False
-    ) -> tuple[GpuSample, ...]:
-        """Read the GPUs of these ids, lightly or fully."""
-
-    def pids(self) -> Computing:
-        """The processes on each GPU."""
-
-    def gpu_models(self) -> tuple[GpuModel, ...]:
-        """What each GPU is."""
-
-    def close(self) -> None:
-        """Give back what was taken."""
 
 
 class GpuJournal:
@@ -65,7 +39,7 @@ class GpuJournal:
         self,
         config: CompanionConfig,
         journal: OwnJournal,
-        gpus: GpuReader,
+        gpus: GpuSource,
         *,
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 
 from epochal.companion.cadence import Cadence, is_due, whole_seconds
 from epochal.companion.config import CompanionConfig
-from epochal.companion.gpu_journal import GpuJournal, GpuReader
+from epochal.companion.gpu_journal import GpuJournal
 from epochal.companion.live_file import LiveFile
 from epochal.companion.own_cost import OwnCost
 from epochal.companion.own_journal import OwnJournal
 from epochal.guard import Guard
 from epochal.telemetry.cgroup import Cgroup
 from epochal.telemetry.disk import disk_source
+from epochal.telemetry.gpu import GpuSource
 from epochal.telemetry.host import HostSource, hardware_line
 from epochal.telemetry.interval import Interval
 from epochal.telemetry.network import network_source
@@ -44,7 +45,7 @@ class Telemetry:
         config: CompanionConfig,
         journal: OwnJournal,
         *,
-        gpus: GpuReader,
+        gpus: GpuSource,
         used: UsedGpus,
         own_pids: Callable[[], Collection[int]],
         guard: Guard | None = None,

@@ -22,7 +22,7 @@ Nothing here writes to the files it reads, and nothing is read before it is aske
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -31,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.records import Record
+
+_BATCH_RECORDS = 8192
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,6 +155,18 @@ def file_extent(*paths: Path) -> Extent:
     found = file_signature(*paths)
     changed_ns = max((changed for _, _, changed in found), default=0)
     return Extent(sum(size for _, size, _ in found), changed_ns / 1e9)
+
+
+def batches_of(records: Iterable[Record]) -> Iterator[Batch]:
+    """Records in batches, as they come."""
+    batch: list[Record] = []
+    for record in records:
+        batch.append(record)
+        if len(batch) == _BATCH_RECORDS:
+            yield Batch(empty_points(), batch)
+            batch = []
+    if batch:
+        yield Batch(empty_points(), batch)
 
 
 def empty_points() -> Points:

@@ -11,16 +11,13 @@ from epochal.imports.foreign import (
     Batch,
     Extent,
     Identity,
-    empty_points,
+    batches_of,
     file_extent,
     file_signature,
 )
 from epochal.imports.rows import RowReader
 from epochal.imports.text_file import TextFile, identity_of
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import Record
-
-_BATCH_RECORDS = 8192
 
 # Takes the whole objects that follow the file's offset, moving it, and says what is damaged.
 Objects = Callable[[TextFile], Iterator[dict[str, Any]]]
@@ -91,14 +88,8 @@ class ObjectFileRun:
 
     def read_new(self) -> Iterator[Batch]:
         """The records of whole objects written since."""
-        records: list[Record] = []
-        for row in self._format.objects(self._file):
-            records += self._rows.records(row)
-            if len(records) >= _BATCH_RECORDS:
-                yield Batch(empty_points(), records)
-                records = []
-        if records:
-            yield Batch(empty_points(), records)
+        rows = self._format.objects(self._file)
+        return batches_of(record for row in rows for record in self._rows.records(row))
 
     def blob(self, file: str) -> bytes:
         """There are none."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from epochal.imports.foreign import Batch, ForeignRun, Identity, Points
-from epochal.imports.records import metrics_of, others_of
 from epochal.imports.values import tamed
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode, encode_lines
@@ -152,3 +151,35 @@ def _cut(points: Points, *, size: int = 50_000) -> Iterator[Points]:
             points.times[start:end],
             points.values[start:end],
         )
+
+
+def others_of(batch: Batch) -> Iterator[Record]:
+    """The records of a batch that are not points."""
+    for record in batch.records:
+        yield {**record, "t": round(float(record["t"]), 3)}
+
+
+def metrics_of(points: Points) -> Iterator[Record]:
+    """The records that hold these points; times are rounded to the millisecond, as in a journal.
+
+    Points that follow each other with the same step, at the same millisecond and under different
+    names are one record.
+    """
+    if not len(points):
+        return
+    millis = np.rint(points.times * 1000.0)
+    is_new = (np.diff(points.steps) != 0) | (np.diff(millis) != 0)
+    names = points.names
+    record: Record = {}
+    metrics: dict[str, float] = {}
+    columns = (points.which, points.steps, millis / 1000.0, points.values)
+    rows = zip([True, *is_new.tolist()], *(column.tolist() for column in columns), strict=True)
+    for starts, which, step, t, value in rows:
+        name = names[which]
+        if starts or name in metrics:
+            if metrics:
+                yield record
+            metrics = {}
+            record = {"log": "metrics", "t": t, "step": step, "m": metrics}
+        metrics[name] = value
+    yield record

@@ -4,7 +4,7 @@
 """
 
 from epochal.records.kind import ROLES, Axis, Event, Field, Kind, Record
-from epochal.records.kinds import DENSE_KINDS, KINDS, declared_series
+from epochal.records.kinds import DENSE_KINDS, KINDS, LOG_KINDS, declared_series
 from epochal.records.kinds.machine import ALLOCATOR_PLACES
 from epochal.records.roles import GUESSED_ROLE, ROLE_GUESSES
 from epochal.records.series import (
@@ -28,6 +28,7 @@ __all__ = [
     "GUESSED_ROLE",
     "HEARTBEAT_EVERY_S",
     "KINDS",
+    "LOG_KINDS",
     "ROLES",
     "ROLE_GUESSES",
     "Axis",

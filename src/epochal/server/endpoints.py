@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from epochal.records import LOG_KINDS
 from epochal.server import downloads, entries, epochs, handlers, marks, prometheus, stream, wire
-from epochal.server.entries import LOG_KINDS, EntrySource, entries_handler
+from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
 from epochal.server.responses import run_response
 from epochal.server.rows import run_detail

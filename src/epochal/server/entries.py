@@ -19,8 +19,6 @@ from epochal.server.updates import entry_row
 from epochal.store.answers import Cursor, Entry
 from epochal.store.store import RunView
 
-LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
-
 NAME = str_param("name")
 RANK = ranks_param()
 KIND = str_params("kind", most=64)

@@ -13,13 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from epochal.telemetry.amd_device import AmdDevice, hwmon_of
+from epochal.telemetry.amd_device import NAME_LISTS, AmdDevice, hwmon_of
 from epochal.telemetry.amd_kfd import KfdNode, compute_nodes, computing, kfd_files
-from epochal.telemetry.amd_names import NAME_LISTS
 from epochal.telemetry.gpu import GPU_METRICS, GpuModel, GpuSample
 from epochal.telemetry.source import Metric, closed_error
 from epochal.telemetry.sysfs import Read, SysfsFiles, read_text
-from epochal.telemetry.visible_rocm import rocm_visible
+from epochal.telemetry.visible import rocm_visible
 
 _VENDOR = 0x1002
 # The first byte of a PCI class: displays, and accelerators that have none.
@@ -55,13 +54,8 @@ class AmdSource:
         self._kfd = kfd_files(read)
         self._drm = SysfsFiles("DRM", read=read)
         self._devices: list[AmdDevice] | None = None
-        self._why_absent: str | None = None
+        self.why_absent: str | None = None
         self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Why there is no GPU: none is there, or none visible; ``None`` where there is one."""
-        return self._why_absent
 
     @property
     def failures(self) -> int:
@@ -81,7 +75,7 @@ class AmdSource:
             self._devices = self._visible(present)
             if not self._devices:
                 hidden = "no AMD GPU is visible to this process"
-                self._why_absent = hidden if present else "Linux knows no AMD GPU that computes"
+                self.why_absent = hidden if present else "Linux knows no AMD GPU that computes"
         return bool(self._devices)
 
     def sample(

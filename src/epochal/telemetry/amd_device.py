@@ -11,10 +11,33 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from epochal.telemetry.amd_kfd import KfdNode
-from epochal.telemetry.amd_names import NAME_LISTS, listed_name
 from epochal.telemetry.gpu import GpuModel, GpuSample
 from epochal.telemetry.means import MomentMeans
 from epochal.telemetry.sysfs import Read, SysfsFiles, read_text
+
+# Lines such as "744C,	C8,	AMD Radeon RX 7900 XTX": device, revision, name.
+NAME_LISTS = (
+    Path("/usr/share/libdrm/amdgpu.ids"),
+    Path("/opt/amdgpu/share/libdrm/amdgpu.ids"),
+)
+
+
+def listed_name(
+    device: int | None, revision: int | None, *, lists: Iterable[Path] = NAME_LISTS
+) -> str | None:
+    """The name of a PCI device and revision; None where no list has it."""
+    if device is None or revision is None:
+        return None
+    line = re.compile(rf"^{device:X},\s*{revision:02X},\s*(\S.*)$", re.MULTILINE | re.IGNORECASE)
+    for path in lists:
+        try:
+            found = line.search(path.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
+        if found is not None:
+            return found[1].strip()
+    return None
+
 
 # Data-centre GPUs have no sensor at the edge.
 _SENSORS = ("edge", "junction")

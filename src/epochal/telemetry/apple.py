@@ -65,32 +65,17 @@ class AppleSource:
         self._gpus: list[_Gpu] | None = None
         self._total: int | None = None
         self._due_s = 0.0
-        self._failures = 0
-        self._last_failure: str | None = None
-        self._why_absent: str | None = None
+        self.failures = 0
+        self.last_failure: str | None = None
+        self.why_absent: str | None = None
         self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Why there is no GPU: another system, no answer, none listed; ``None`` where one is."""
-        return self._why_absent
-
-    @property
-    def failures(self) -> int:
-        """How often ``ioreg`` gave no answer, or none that can be read."""
-        return self._failures
-
-    @property
-    def last_failure(self) -> str | None:
-        """The newest of those failures in words."""
-        return self._last_failure
 
     def probe(self) -> bool:
         """Tell whether there is a GPU; looked up once, at the first call."""
         if self._gpus is None and not self._closed:
             self._gpus = self._open()
-            if not self._gpus and self._why_absent is None:
-                self._why_absent = self._last_failure or "macOS lists no GPU of Apple's"
+            if not self._gpus and self.why_absent is None:
+                self.why_absent = self.last_failure or "macOS lists no GPU of Apple's"
         return bool(self._gpus)
 
     def sample(
@@ -138,7 +123,7 @@ class AppleSource:
 
     def _open(self) -> list[_Gpu]:
         if self._platform != "darwin":
-            self._why_absent = "Apple's GPUs are found on macOS only"
+            self.why_absent = "Apple's GPUs are found on macOS only"
             return []
         entries = self._ask() or []
         self._gpus = [
@@ -158,8 +143,8 @@ class AppleSource:
         try:
             entries = _entries(self._run(_COMMAND))
         except (OSError, subprocess.SubprocessError, ValueError) as error:
-            self._failures += 1
-            self._last_failure = f"ioreg: {error}"
+            self.failures += 1
+            self.last_failure = f"ioreg: {error}"
             self._due_s = self._clock() + _PAUSE_AFTER_FAILURE_S
             return None
         ended_s = self._clock()

@@ -41,13 +41,8 @@ class MachineGpus:
         self._vendors = vendors_of(every=every, quick=quick) if vendors is None else vendors
         self._chosen: GpuSource | None = None
         self._is_looked_up = False
-        self._why_absent: str | None = None
+        self.why_absent: str | None = None
         self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Why no vendor has a GPU here, each in its words; ``None`` where one has."""
-        return self._why_absent
 
     @property
     def failures(self) -> int:
@@ -70,7 +65,7 @@ class MachineGpus:
                     one.close()
             if self._chosen is None:
                 reasons = [one.why_absent for one in self._vendors if one.why_absent]
-                self._why_absent = "; ".join(reasons) or "no vendor's GPUs are looked for"
+                self.why_absent = "; ".join(reasons) or "no vendor's GPUs are looked for"
         return self._chosen is not None
 
     def sample(

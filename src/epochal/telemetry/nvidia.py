@@ -50,15 +50,10 @@ class NvidiaSource:
         self._sleep = sleep
         self._devices: list[NvidiaDevice] | None = None
         self._unreachable: list[str] = []
-        self._why_absent: str | None = None
+        self.why_absent: str | None = None
         self._started = False
         self._count = 0
         self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """Why there is no GPU: no binding, no driver, none visible; ``None`` where there is one."""
-        return self._why_absent
 
     @property
     def failures(self) -> int:
@@ -75,8 +70,8 @@ class NvidiaSource:
         """Tell whether a GPU is visible; looked up once, at the first call."""
         if self._devices is None and not self._closed:
             self._devices = self._open()
-            if not self._devices and self._why_absent is None:
-                self._why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
+            if not self._devices and self.why_absent is None:
+                self.why_absent = self.last_failure or "no NVIDIA GPU is visible to this process"
         return bool(self._devices)
 
     def sample(
@@ -149,7 +144,7 @@ class NvidiaSource:
             try:
                 import pynvml
             except ImportError:
-                self._why_absent = "the package nvidia-ml-py is not installed"
+                self.why_absent = "the package nvidia-ml-py is not installed"
                 return False
             self._nvml = pynvml
         try:
@@ -157,7 +152,7 @@ class NvidiaSource:
             self._started = True
             self._count = self._nvml.nvmlDeviceGetCount()
         except self._nvml.NVMLError as error:
-            self._why_absent = f"NVML does not start: {error}"
+            self.why_absent = f"NVML does not start: {error}"
             return False
         return True
 

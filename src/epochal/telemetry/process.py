@@ -69,19 +69,14 @@ class ProcessSource:
         self._clock = clock
         self._process: psutil.Process | None = None
         self._previous: tuple[float, dict[tuple[int, float], float]] | None = None
-        self._why_absent: str | None = None
+        self.why_absent: str | None = None
         self._closed = False
-
-    @property
-    def why_absent(self) -> str | None:
-        """That the process is gone, or ``None``."""
-        return self._why_absent
 
     def probe(self) -> bool:
         """Tell whether the process runs; once it is gone it stays gone."""
         import psutil
 
-        if self._why_absent is not None:
+        if self.why_absent is not None:
             return False
         try:
             if self._process is None:
@@ -90,7 +85,7 @@ class ProcessSource:
         except psutil.NoSuchProcess:
             alive = False
         if not alive:
-            self._why_absent = f"process {self._pid} is gone"
+            self.why_absent = f"process {self._pid} is gone"
         return alive
 
     def sample(self) -> tuple[ProcessSample, ...]:

@@ -16,7 +16,6 @@ them needs to know nothing else. A source belongs to one thread.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -53,15 +52,6 @@ class Metric:
         return self.field.unit
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One value with its name and unit; ``None`` is a value that could not be read."""
-
-    name: str
-    unit: str
-    value: float | str | None
-
-
 class Source(Protocol[SampleT_co]):
     """Something on the machine that can be read again and again."""
 
@@ -85,11 +75,6 @@ class Source(Protocol[SampleT_co]):
 
     def close(self) -> None:
         """Give back what was taken; a second call does nothing."""
-
-
-def readings(sample: object, *, metrics: Sequence[Metric]) -> list[Reading]:
-    """Turn one sample into named values with units, in the order of its table."""
-    return [Reading(m.name, m.unit, getattr(sample, m.attribute)) for m in metrics]
 
 
 def closed_error(source: object) -> UsageError:

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from epochal.format import format_duration, format_number
-from epochal.records import Position, Record, scalars_of
+from epochal.records import LOG_KINDS, Position, Record, scalars_of
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
 from epochal.tui.severity import severity_of
 
-LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
 KEPT_LINES = 5000
 KEPT_TEXTS = 100
 # The newest records of the machine that are looked at for words: a minute and more of 8 GPUs.

@@ -17,7 +17,7 @@ from epochal.imports.foreign import (
     Batch,
     Extent,
     Identity,
-    empty_points,
+    batches_of,
     file_extent,
     file_signature,
 )
@@ -34,7 +34,6 @@ _PATTERNS = ("*.csv", "*.tsv", "*/metrics.csv")
 _SEPARATORS = ",;\t|"
 _NAME_COLUMNS = ("tag", "metric", "name", "key", "variable")
 _RUN_COLUMNS = ("run", "run_name", "run_id")
-_BATCH_RECORDS = 8192
 _PEEK_BYTES = 64 * 1024
 _MAX_RUNS = 10_000
 
@@ -112,6 +111,9 @@ class CsvRun:
 
     def read_new(self) -> Iterator[Batch]:
         """The records of whole lines written since."""
+        return batches_of(self._new_records())
+
+    def _new_records(self) -> Iterator[Record]:
         text = self._file.read_rest()
         if not self._file.is_settled:
             text = text[: text.rfind(b"\n") + 1]
@@ -123,7 +125,6 @@ class CsvRun:
         if self._layout is None:
             self._layout = layout_of(lines)
         reader = csv.reader(lines, delimiter=self._layout.separator)
-        records: list[Record] = []
         is_header = self._line == 0 and self._layout.has_header
         while True:
             self._file.offset = places[reader.line_num]
@@ -138,13 +139,8 @@ class CsvRun:
             if is_header or not any(map(str.strip, cells)):
                 is_header = False
                 continue
-            records += self._records(cells, self._layout)
-            if len(records) >= _BATCH_RECORDS:
-                yield Batch(empty_points(), records)
-                records = []
+            yield from self._records(cells, self._layout)
         self._file.offset = places[-1]
-        if records:
-            yield Batch(empty_points(), records)
 
     def blob(self, file: str) -> bytes:
         """There are none."""

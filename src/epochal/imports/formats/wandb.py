@@ -20,7 +20,7 @@ from epochal.imports.foreign import (
     Batch,
     Extent,
     Identity,
-    empty_points,
+    batches_of,
     file_extent,
     file_signature,
     stable_id,
@@ -37,7 +37,6 @@ from epochal.records import Record
 # First: a W&B folder may hold event files of TensorBoard.
 ORDER = 10
 _PLACES = ("*.wandb", "*/*.wandb", "wandb/*/*.wandb")
-_BATCH_RECORDS = 8192
 _OWN = "_wandb"
 _GOALS = {1: "min", 2: "max"}
 
@@ -127,20 +126,17 @@ class WandbRun:
 
     def read_new(self) -> Iterator[Batch]:
         """What was written to the log since."""
-        records: list[Record] = []
+        return batches_of(self._new_records())
+
+    def _new_records(self) -> Iterator[Record]:
         try:
             for place, data in self._log.read():
                 try:
-                    records += self._records(data)
+                    yield from self._records(data)
                 except WireError as error:
                     self._faults.append(f"{self.path} is damaged at byte {place}: {error}.")
-                if len(records) >= _BATCH_RECORDS:
-                    yield Batch(empty_points(), records)
-                    records = []
         except OSError as error:
             self._faults.append(f"{self.path} cannot be read: {error.strerror or error}.")
-        if records:
-            yield Batch(empty_points(), records)
 
     def blob(self, file: str) -> bytes:
         """The bytes of a media file."""

@@ -13,6 +13,8 @@ from epochal.records.kinds.training import TRAINING
 KINDS: Mapping[str, Kind] = {
     kind.name: kind for kind in (*LIFECYCLE, *TRAINING, *MACHINE, *SAMPLES)
 }
+# The kinds that the log of a run shows, on the page and in the terminal.
+LOG_KINDS = ("message", "event", "epoch", "eval", "resume", "finish", "finding")
 DENSE_KINDS = frozenset(kind.name for kind in KINDS.values() if kind.dense)
 
 

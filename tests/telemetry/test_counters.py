@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from epochal.telemetry.rate import Rates
+from epochal.telemetry.counters import Rates
 
 
 def ticking(*seconds: float) -> Callable[[], float]:
