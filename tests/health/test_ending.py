@@ -44,7 +44,7 @@ def test_memory_that_ran_out_is_said_in_plain_words() -> None:
         has_checkpoint=False,
     )
     assert found.sentence == (
-        "The run failed after step 4: memory ran out on cpu when 4.0 GiB more were asked for at "
+        "The run failed after step 4: memory ran out on cpu when 4.0 GiB more were requested at "
         "train.py:9 in main."
     )
     assert found.evidence == {"asked": "4.0 GiB", "free": "1.0 KiB"}

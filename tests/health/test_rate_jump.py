@@ -74,7 +74,7 @@ def test_a_rate_many_times_as_high_in_mid_run_is_an_error_that_names_it(
     lost = next(finding for finding in found if finding.rule == "divergence")
     assert (lost.severity, lost.state) == ("error", "open")
     assert lost.sentence.startswith(f"The learning rate rose {factor} times at step 30")
-    assert "has not come back to" in lost.sentence
+    assert "has not returned to" in lost.sentence
     assert lost.steps is not None
     assert lost.steps[0] in range(300, 305)
     assert [f.rule for f in found if f.rule.startswith("advice") or f.rule == "plateau"] == []

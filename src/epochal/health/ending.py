@@ -136,7 +136,7 @@ def _advice(run: str, reason: str, facts: Mapping[str, Any], *, has_checkpoint: 
     if is_of_memory(reason):
         return (
             "Use a smaller batch with gradient accumulation, shorter sequences or activation "
-            "checkpointing; the text 'out-of-memory' of the run says what the memory was used for. "
+            "checkpointing; the text 'out-of-memory' of the run shows how the memory was used. "
             f"{go_on}"
         )
     return go_on

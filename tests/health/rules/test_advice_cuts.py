@@ -20,7 +20,9 @@ def run(losses: list[float], cuts: tuple[int, ...], kind: str = "permanent") -> 
 
 def test_cuts_that_do_not_help_are_said_so() -> None:
     found, *_ = opened(AdviceCuts, run([2.0] * 800, (200, 300)))
-    assert "cut for good 2 times, last at step 300, and the loss has not fallen" in found.sentence
+    assert (
+        "cut permanently 2 times, last at step 300, and the loss has not fallen" in found.sentence
+    )
     assert found.severity == "info"
 
 

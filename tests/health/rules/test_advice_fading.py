@@ -17,7 +17,7 @@ def test_a_loss_that_stops_as_gradients_fade_is_noted() -> None:
     losses = [5.0 - 3 * n / 300 for n in range(300)] + [2.0] * 300
     norms = noisy(1.0, 0.1, 300) + noisy(0.2, 0.1, 300, seed=1)
     found, *_ = opened(AdviceFading, run(losses, norms))
-    assert "runs out of signal" in found.sentence
+    assert "become too small to learn" in found.sentence
 
 
 def test_gradients_that_fade_slowly_are_noted_once_the_plateau_is_found() -> None:

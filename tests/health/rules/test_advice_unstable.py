@@ -22,7 +22,7 @@ def run(*, collapses: bool) -> list[Finding]:
 
 def test_divergence_with_collapsed_routers_points_to_them() -> None:
     found, *_ = run(collapses=True)
-    assert "the routers drive it" in found.sentence
+    assert "the routing is the likely cause" in found.sentence
     assert found.evidence["routing"] == "moe-collapse"
 
 

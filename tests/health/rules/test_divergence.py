@@ -10,7 +10,7 @@ def test_a_loss_that_rises_and_stays_up_is_an_error() -> None:
     losses = falling(600) + [best * (1 + n / 20) for n in range(60)] + flat(100, best * 4)
     (found,) = opened(Divergence, steps(losses))
     assert found.severity == "error"
-    assert "has not come back" in found.sentence
+    assert "has not recovered" in found.sentence
     assert found.steps is not None
     assert found.steps[1] < 720
 

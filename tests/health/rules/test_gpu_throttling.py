@@ -15,7 +15,7 @@ def test_heat_is_found_within_a_minute_with_its_cost() -> None:
     hot = [work(n, 1200, "thermal cap", temperature=90) for n in range(20, 30)]
     found, *_ = opened(GpuThrottling, cool + hot)
     assert found.t - (START + 200) <= 60
-    assert "held back by heat at 90 °C" in found.sentence
+    assert "throttled by heat at 90 °C" in found.sentence
     assert "39 % less" in found.sentence
 
 

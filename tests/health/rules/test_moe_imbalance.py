@@ -31,7 +31,7 @@ def experts(load: list[float], *, count: int = 6) -> list[Record]:
 
 def test_a_crowded_expert_is_found() -> None:
     (found,) = opened(MoeImbalance, moe(noisy(7.0, 0.02, 40)), config=EIGHT)
-    assert "; 8 is the most there can be." in found.sentence
+    assert "; the maximum is 8." in found.sentence
 
 
 def test_what_is_usual_for_many_experts_is_left_alone() -> None:

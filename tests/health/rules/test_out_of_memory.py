@@ -18,7 +18,7 @@ def test_one_that_was_caught_is_a_warning() -> None:
     (found,) = opened(OutOfMemory, [step(7, loss=1.0), error(7.5), step(8, loss=1.0)])
     assert (found.severity, found.series, found.steps) == ("warning", "cuda:0", (7, 7))
     assert found.sentence == (
-        "Memory ran out on cuda:0 when 20.0 GiB more were asked for at train.py:12 in step; "
+        "Memory ran out on cuda:0 when 20.0 GiB more were requested at train.py:12 in step; "
         "the training went on."
     )
 

@@ -19,7 +19,7 @@ def test_silence_is_noted_and_becomes_a_warning() -> None:
     found = quiet(lively(), 400)
     assert [f.severity for f in found] == ["info", "warning"]
     assert found[0].t - START < 160
-    assert "the last was of step 99" in found[0].sentence
+    assert "the last was step 99" in found[0].sentence
 
 
 def test_silence_beside_an_idle_machine_is_a_warning_at_once() -> None:
@@ -31,7 +31,7 @@ def test_silence_beside_an_idle_machine_is_a_warning_at_once() -> None:
             break
     (first,) = found
     assert first.severity == "warning"
-    assert "do nothing" in first.sentence
+    assert "are idle" in first.sentence
 
 
 def test_evaluations_as_long_as_the_last_ones_are_no_silence() -> None:

@@ -14,12 +14,12 @@ def test_a_counter_that_stands_is_a_warning() -> None:
     for record in records[50:]:
         record["step"] = 50
     (found,) = opened(StepAnomaly, records)
-    assert "stands at 50" in found.sentence
+    assert "stays at 50" in found.sentence
 
 
 def test_a_leap_is_a_warning() -> None:
     (found,) = opened(StepAnomaly, steps(falling(300)) + steps(falling(50), first=100_000))
-    assert "leapt from 299 to 100,000" in found.sentence
+    assert "jumped from 299 to 100,000" in found.sentence
 
 
 def test_a_loop_that_logs_every_other_block_gets_one_finding_that_counts() -> None:
@@ -29,7 +29,7 @@ def test_a_loop_that_logs_every_other_block_gets_one_finding_that_counts() -> No
     assert len(news) == 1
     (found,) = health.renotify(is_over=True)
     assert found.id == news[0].id
-    assert "leapt 19 times, at first from 99 to 200, where it usually grows by 1" in found.sentence
+    assert "jumped 19 times, at first from 99 to 200; it usually grows by 1" in found.sentence
     assert found.evidence["count"] == 19
     assert found.steps == (99, 3800)
 

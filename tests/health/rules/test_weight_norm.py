@@ -24,7 +24,7 @@ def test_a_slow_blow_up_is_found_too() -> None:
 
 def test_weights_that_fade_away_are_found() -> None:
     found, *_ = opened(WeightNorm, watched([10 * 0.85**n for n in range(20)]))
-    assert "fade away" in found.sentence
+    assert "shrink" in found.sentence
 
 
 def test_growth_like_a_root_of_time_is_healthy() -> None:

@@ -26,12 +26,12 @@ _SURE = 3.0
 # may hide a larger one is none.
 _MATERIAL = 0.02
 _HIGHER = (
-    "The rate is not the cause. Go back to a checkpoint from before the first cut and look at the "
+    "The rate is not the cause. Resume from a checkpoint before the first cut and check the "
     "data there, at precision (bf16 or loss scaling) and at the model."
 )
 _STANDS = (
     "A lower rate alone does not help. Look at the data and the model, or raise the rate again "
-    "slowly; if the loss is as low as you hoped, stop."
+    "slowly; if the loss is low enough, stop."
 )
 
 
@@ -50,19 +50,19 @@ class AdviceCuts(Rule):
 
     name = "advice-cuts"
     group = "advice"
-    meaning = "Cuts of the learning rate do not help any more."
-    healthy = "A loss that falls after a cut."
+    meaning = "Further cuts of the learning rate do not help."
+    healthy = "The loss falls after a cut."
     reports = {
         "info": (
-            "Two cuts for good, and for 200 points since a loss that does not fall and is not "
-            "below the one before the last cut, beyond noise."
+            "After two permanent cuts the loss has not fallen for 200 points. It is not below "
+            "its value before the last cut, beyond noise."
         ),
         "warning": (
-            "The same, with a loss 2 % higher than before the first cut: the learning rate is not "
-            "the cause."
+            "The same, and the loss is 2 % higher than before the first cut. The learning rate "
+            "is not the cause."
         ),
     }
-    what_to_try = "Look at data and model, or stop."
+    what_to_try = "Check data and model, or stop."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"event", "step", "metrics"})
     every_rank = False
@@ -157,7 +157,7 @@ class AdviceCuts(Rule):
             subject,
             active=True,
             severity="warning" if is_higher else "info",
-            sentence=f"The rate has been cut for good {len(steps)} times, last at step "
+            sentence=f"The rate has been cut permanently {len(steps)} times, last at step "
             f"{steps[-1]:,}, and the loss {outcome}: {format_number(before.value)} before step "
             f"{steps[0]:,}, {format_number(now.value)} now.",
             steps=(steps[0], step),

@@ -24,16 +24,17 @@ class AdviceFading(Rule):
 
     name = "advice-fading"
     group = "advice"
-    meaning = "The training runs out of signal: saturation, decay, or data learned by heart."
-    healthy = "Gradients that stay in a range while the loss falls."
+    meaning = "The gradients become too small to learn: saturation, decay, or memorised data."
+    healthy = "Gradients stay in a range while the loss falls."
     reports = {
         "info": (
-            "The loss stopped falling, gradients are half as large as before it did, and the "
+            "The loss stopped falling, gradients are half as large as before that, and the "
             "learning rate is high."
         ),
     }
     what_to_try = (
-        "Look for saturated outputs, strong weight decay and a loss scaled down; add data, or stop."
+        "Check for saturated outputs, strong weight decay and a scaled-down loss. Add data, or "
+        "stop."
     )
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})
@@ -79,11 +80,11 @@ class AdviceFading(Rule):
             active=True,
             severity="info",
             sentence=f"The loss stopped falling at step {since:,} while the gradients "
-            f"shrank to {100 * left:.0f} % of what they were: the training runs out of signal.",
+            f"shrank to {100 * left:.0f} % of their size: the gradients become too small to learn.",
             steps=(since, observation.step),
             evidence={"norm_change": left, "points": signals.phase_points},
             advice="Look for saturated outputs, too strong weight decay or a loss scaled down; if "
-            "the training data is learned by heart, stop or add data.",
+            "the model has memorised the training data, stop or add data.",
         )
 
     def _fresh(self) -> tuple[int, float] | None:

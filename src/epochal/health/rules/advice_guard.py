@@ -25,12 +25,12 @@ class AdviceGuard(Rule):
 
     name = "advice-guard"
     group = "advice"
-    meaning = "The jump of the loss may come from the routing, not from the learning rate."
-    healthy = "Cuts of a `LossGuard` while the experts are in use."
+    meaning = "The routing, not the learning rate, may have caused the jump of the loss."
+    healthy = "A `LossGuard` cuts the rate only while the experts are in use."
     reports = {
         "info": "A `LossGuard` cut the learning rate within ten steps of idle experts.",
     }
-    what_to_try = "Look at the routing before you lower the learning rate."
+    what_to_try = "Check the routing before you lower the learning rate."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"event", "moe", "step"})
     every_rank = False
@@ -81,9 +81,9 @@ class AdviceGuard(Rule):
             active=True,
             severity="info",
             sentence=f"The rate was cut at step {at:,} while only {100 * use:.0f} % of the experts "
-            "were in use: the jump may come from the routing.",
+            "were in use: the routing may have caused the jump.",
             steps=(at, at),
             evidence={"utilization": use, "step": at},
-            advice="Mend the balance of the experts (balancing loss, router noise) rather than "
+            advice="Improve the balance of the experts (balancing loss, router noise) rather than "
             "lowering the rate for all.",
         )

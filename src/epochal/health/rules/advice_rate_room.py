@@ -30,9 +30,9 @@ class AdviceRateRoom(Rule):
     name = "advice-rate-room"
     group = "advice"
     meaning = "The peak of the learning rate may be too low."
-    healthy = "A loss that falls ever slower as the warm-up ends."
+    healthy = "The loss falls more and more slowly as the warm-up ends."
     reports = {
-        "info": "The warm-up ends while the loss falls faster and faster with the learning rate.",
+        "info": ("The warm-up ends while the loss still falls faster and faster."),
     }
     what_to_try = "Try 1.5 times the peak in the next run."
     silenced_by = ("nonfinite", "divergence")

@@ -25,12 +25,12 @@ class AdviceStuck(Rule):
 
     name = "advice-stuck"
     group = "advice"
-    meaning = "The steps jump to and fro: they are too long for what is left to learn."
-    healthy = "A learning rate that falls where the loss stands."
+    meaning = "The steps are too large for further progress."
+    healthy = "The learning rate falls while the loss is constant."
     reports = {
         "info": (
-            "A plateau lasts, gradients are flat and more than half of what they were when it "
-            "began, and the learning rate stays high."
+            "A plateau continues and the learning rate stays high. Gradients are constant and "
+            "more than half as large as when the plateau began."
         ),
     }
     what_to_try = "Lower the learning rate now, or stop."
@@ -97,7 +97,7 @@ class AdviceStuck(Rule):
                 "norm_change": change if left is None else left,
             },
             advice="Begin to lower the rate now, or use a larger batch: steps of this size no "
-            "longer get down. If the loss is as low as you hoped, stop here.",
+            "longer reduce the loss. If the loss is low enough, stop here.",
         )
 
     def _size(self, left: float | None, change: float) -> str:

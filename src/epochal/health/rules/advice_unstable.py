@@ -26,7 +26,7 @@ class AdviceUnstable(Rule):
     reports = {
         "warning": "Loss and gradients rise while the experts are badly balanced.",
     }
-    what_to_try = "Mend the routers first."
+    what_to_try = "Fix the balance of the routers first."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics"})
     every_rank = False
@@ -63,10 +63,10 @@ class AdviceUnstable(Rule):
             active=True,
             sentence=f"The training has been {signals.phase} since step {signals.phase_step:,}, "
             f"gradients have grown {change:.1f} times, and its experts are badly balanced: the "
-            "routers drive it.",
+            "routing is the likely cause.",
             steps=(signals.phase_step, observation.step),
             evidence={"norm_change": change, "phase": signals.phase, "routing": routing[0]},
-            advice="Go back to the last good checkpoint with half the rate for the routers and a "
+            advice="Resume from the last good checkpoint with half the rate for the routers and a "
             "larger z loss; clip gradients.",
         )
 

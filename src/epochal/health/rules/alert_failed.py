@@ -17,10 +17,10 @@ class AlertFailed(Rule):
 
     name = "alert-failed"
     group = "operation"
-    meaning = "A message about this run did not reach its address."
+    meaning = "An alert of this run did not reach its address."
     healthy = "Every alert arrives."
     reports = {
-        "warning": "An address is unknown or does not take a message.",
+        "warning": "An address is unknown or refuses a message.",
     }
     what_to_try = "Check `alerts=`, `EPOCHAL_ALERTS` and the network."
     kinds = frozenset({"event"})
@@ -36,7 +36,7 @@ class AlertFailed(Rule):
                 "alerts",
                 active=True,
                 sentence=f"{reason[0].upper()}{reason[1:]}.",
-                advice="Nobody is told of this run there. Check the addresses in alerts= or "
+                advice="This address gets no alerts of this run. Check the addresses in alerts= or "
                 "EPOCHAL_ALERTS, and that this machine can reach them.",
             ),
         )

@@ -22,7 +22,7 @@ class AlwaysClipped(Rule):
 
     name = "always-clipped"
     group = "gradients"
-    meaning = "The clipping limit, not the gradient, sets the length of every step."
+    meaning = "The clipping limit, not the gradient, sets the size of every step."
     healthy = "Norms mostly below the limit."
     reports = {
         "info": "95 % of 100 steps are clipped.",
@@ -30,8 +30,8 @@ class AlwaysClipped(Rule):
     }
     what_to_try = "Set the limit at about the usual norm, or lower the learning rate."
     needs = (
-        "The gradient norm before and after clipping. A norm that always shows the same round "
-        "number is one logged after clipping: log the one before it too."
+        "The gradient norm before and after clipping. If the norm is always the same round "
+        "number, it was logged after clipping: log the norm before clipping too."
     )
     silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "metrics"})

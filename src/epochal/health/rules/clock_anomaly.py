@@ -29,12 +29,12 @@ class ClockAnomaly(Rule):
 
     name = "clock-anomaly"
     group = "values"
-    meaning = "The machine's clock was set, or it slept: rates across the gap are wrong."
+    meaning = "The machine's clock was set, or the machine slept. Rates across the gap are wrong."
     healthy = "Time passes evenly."
     reports = {
         "warning": (
             "The time goes back by a second or more between records of the same names. Or it "
-            "leaps by ten minutes and 100 usual gaps that the step's own timer did not see."
+            "jumps by ten minutes and 100 usual gaps that the step's own timer did not measure."
         ),
     }
     what_to_try = "Set up NTP. Ignore rates across the gap."

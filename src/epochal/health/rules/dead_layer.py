@@ -21,17 +21,17 @@ class DeadLayer(Rule):
 
     name = "dead-layer"
     group = "layers"
-    meaning = "A layer gets no gradient: nothing in it is learned."
-    healthy = "Every trained layer has a gradient; outputs of a ReLU are 50 to 95 % zeros."
+    meaning = "A layer gets no gradient, so it learns nothing."
+    healthy = "Every trained layer has a gradient. Outputs of a ReLU are 50 to 95 % zeros."
     reports = {
         "warning": (
-            "Five watched steps without any gradient, or with more than 99.5 % zeros. Many layers "
-            "with one fault are one finding, which names the first of them."
+            "Five watched steps without any gradient, or with more than 99.5 % zeros. Many "
+            "layers with the same fault are one finding, which names the first ones."
         ),
     }
     what_to_try = (
-        "Look for a detached output and for saturated or negative activations. Lower the learning "
-        "rate."
+        "Check for a detached output and for saturated or negative activations. Lower the "
+        "learning rate."
     )
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite",)
@@ -94,7 +94,7 @@ class DeadLayer(Rule):
             GRADIENT_NORMS.name(layers[0]),
             active=True,
             sentence=f"No gradient has reached {named(layers)} since step {since:,}: "
-            "what gets none does not learn.",
+            "it does not learn.",
             steps=(since, self._step),
             evidence={"layers": len(layers), "since_step": since},
             advice="Check that its output is used in the loss and not detached, and that what "

@@ -28,23 +28,23 @@ class Divergence(Rule):
 
     name = "divergence"
     group = "loss"
-    meaning = "The loss lost what it had gained and does not come back by itself."
-    healthy = "Back at its best level soon after a bump."
+    meaning = "The loss has risen and does not recover."
+    healthy = "Returns to its best level soon after a rise."
     reports = {
         "warning": (
-            "As below, where the loss had fallen so far that a quarter of the gain is more than "
-            "80 % of what was left."
+            "As for an error, but the loss had fallen so far that a quarter of the gain is more "
+            "than 80 % of the rest."
         ),
         "error": (
-            "For 60 points the level stands a fifth above the best, a quarter of the gain, 5 "
-            "widths and 1.5 times any rise the run recovered from, and does not fall. Ten points "
-            "are enough when the loss has doubled and all gain is lost. After a jump to a "
-            "learning rate never tried before: a third of the gain is still lost after 60 points. "
-            "After a restart to a known rate: four fifths after 160 points."
+            "For 60 points the level does not fall and is far above the best one. Far is a "
+            "fifth, a quarter of the gain, 5 widths and 1.5 times any earlier rise. Ten points "
+            "are enough if the loss has doubled and all gain is lost. After a jump to a new, "
+            "higher learning rate: a third of the gain is still lost after 60 points. After a "
+            "restart to a known rate: four fifths after 160 points."
         ),
     }
     what_to_try = (
-        "Go back to a checkpoint before the rise or the jump, with half the learning rate."
+        "Resume from a checkpoint before the rise or the jump, with half the learning rate."
     )
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS
@@ -106,11 +106,11 @@ class Divergence(Rule):
             True,
             "error" if is_grave else "warning",
             f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
-            f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not come back.",
+            f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not recovered.",
             steps=steps_of(curve, rise.best_at, position),
             evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
             advice=(
-                "Stop, go back to a checkpoint before the rise, and go on with half the learning "
+                "Stop, and resume from a checkpoint before the rise with half the learning "
                 "rate or stronger gradient clipping."
             ),
         )
@@ -124,7 +124,7 @@ class Divergence(Rule):
             "error",
             f"The learning rate rose {times(jump.factor)} times at {place(curve, jump.position)}, "
             f"from {format_number(jump.before)} to {format_number(jump.after)}; the loss has not "
-            f"come back to {format_number(best)} since: it is {format_number(rise.level)} at "
+            f"returned to {format_number(best)} since: it is {format_number(rise.level)} at "
             f"{place(curve, position)}.",
             steps=steps_of(curve, jump.position, position),
             evidence={
@@ -134,7 +134,7 @@ class Divergence(Rule):
                 RATE_AFTER: jump.after,
             },
             advice=(
-                "Stop, go back to a checkpoint before the jump, and keep the rate that worked, or "
+                "Stop, resume from a checkpoint before the jump, and keep the rate that worked, or "
                 "raise it slowly and by less."
             ),
         )

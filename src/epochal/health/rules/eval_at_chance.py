@@ -21,9 +21,9 @@ class EvalAtChance(Rule):
     name = "eval-at-chance"
     group = "evaluation"
     meaning = "The model guesses."
-    healthy = "Clearly above one in the number of classes."
+    healthy = "Clearly above 1 / number of classes."
     reports = {
-        "warning": "3 evaluations have an accuracy next to one in the number of classes.",
+        "warning": ("In 3 evaluations the accuracy is close to 1 / number of classes."),
     }
     what_to_try = "Check labels, weights and input of the evaluation."
     needs = (

@@ -36,12 +36,12 @@ class EvalFlat(Rule):
 
     name = "eval-flat"
     group = "evaluation"
-    meaning = "Evaluation does not move: it may not see the trained model."
-    healthy = "It moves from one evaluation to the next."
+    meaning = "The evaluation does not change. It may not use the trained model."
+    healthy = "It changes from one evaluation to the next."
     reports = {
         "info": "12 evaluations stay within noise.",
         "warning": (
-            "4 evaluations are alike to six digits, and no other figure of them moves by 1 %."
+            "4 evaluations are equal to six digits, and no other metric of them changes by 1 %."
         ),
     }
     what_to_try = "Check that the trained model is evaluated, and that the data is not empty."

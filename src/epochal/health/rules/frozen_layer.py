@@ -30,16 +30,18 @@ class FrozenLayer(Rule):
     name = "frozen-layer"
     group = "layers"
     meaning = "A layer's weights do not change."
-    healthy = "Every trained layer moves."
+    healthy = "The weights of every trained layer change."
     reports = {
         "info": (
-            "The weights are unchanged without a gradient though `requires_grad` is True. What is "
-            "frozen by `requires_grad` is no finding."
+            "The weights do not change and have no gradient, although `requires_grad` is True. "
+            "Parameters that are frozen by `requires_grad` give no finding."
         ),
-        "warning": "The weights are unchanged for four watched steps, with a gradient.",
+        "warning": (
+            "The weights do not change for four watched steps, although they have a gradient."
+        ),
     }
     what_to_try = (
-        "Look for parameters missing in the optimizer, a group with a rate of 0, and 16-bit "
+        "Check for parameters missing in the optimizer, a group with a rate of 0, and 16-bit "
         "weights."
     )
     needs = "`epochal.watch(model)`."
@@ -114,6 +116,6 @@ class FrozenLayer(Rule):
             sentence=f"{named(layers)} gets no gradient and has not changed since step {since:,}.",
             steps=(since, self._step),
             evidence={"layers": len(layers), "since_step": since},
-            advice="If it was frozen on purpose all is well; otherwise set requires_grad, and see "
-            "that the layer takes part in the forward pass.",
+            advice="If it is frozen on purpose, ignore this; otherwise set requires_grad, and see "
+            "that the forward pass uses the layer.",
         )

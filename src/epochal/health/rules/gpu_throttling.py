@@ -26,7 +26,7 @@ _ADVICE = {
     _THERMAL: "Check fans, airflow and room temperature; a lower power limit loses less speed than "
     "heat does.",
     _POWER: "Compare the power limit with the board's default (nvidia-smi -q -d POWER); if it is "
-    "the default, the work is dense and this is as fast as the board goes.",
+    "the default, the work is dense and this is the highest speed of the board.",
 }
 _OTHER_ADVICE = (
     "Look for locked application clocks, a sync boost group or a hardware slowdown "
@@ -51,17 +51,17 @@ class GpuThrottling(Rule):
 
     name = "gpu-throttling"
     group = "speed"
-    meaning = "A GPU lowers its clock to stay within heat or power."
-    healthy = "The full clock; at the power limit in dense work a tenth to a quarter less."
+    meaning = "A GPU lowers its clock because of a temperature or power limit."
+    healthy = "The full clock. At the power limit in dense work, a tenth to a quarter less."
     reports = {
         "info": "30 % less at the power limit, from the beginning on.",
         "warning": (
-            "Heat and 5 % of the clock; another cap and 15 %; or 15 % less than the GPU held "
-            "before, for 20 s."
+            "A temperature limit and 5 % less clock. Or another limit and 15 % less. Or 15 % "
+            "less than before, for 20 s."
         ),
         "error": "Half of the clock.",
     }
-    what_to_try = "Look at airflow, the power limit and locked clocks."
+    what_to_try = "Check airflow, the power limit and locked clocks."
     kinds = frozenset({"gpu", "event"})
     tells_growth = True
     release = 2
@@ -201,7 +201,7 @@ def _described(
         subject,
         active=True,
         severity=severity,
-        sentence=f"GPU {gpu} is held back by {reason}{heat}: it has run at {clock:.0f} MHz{cost}, "
+        sentence=f"GPU {gpu} is throttled by {reason}{heat}: it has run at {clock:.0f} MHz{cost}, "
         f"for {format_duration(observation.t - since)}.",
         evidence=evidence,
         advice=_ADVICE.get(word, _OTHER_ADVICE),

@@ -28,16 +28,16 @@ class GradientAcceleration(Rule):
 
     name = "gradient-acceleration"
     group = "gradients"
-    meaning = "The norm grows along a line: it often ends in an explosion."
+    meaning = "The gradient norm grows steadily. It often explodes later."
     healthy = "No lasting slope."
     reports = {
         "info": (
-            "The norm grows 2.5 times within 60 points, along a line, while the loss falls or "
-            "stands still."
+            "The norm grows 2.5 times within 60 points, along a line, while the loss falls or is "
+            "constant."
         ),
         "warning": (
-            "The same while the loss rises or swings; 4 times its lowest level on a plateau; 8 "
-            "times while the loss falls."
+            "The same while the loss rises or oscillates. Or 4 times its lowest level on a "
+            "plateau. Or 8 times while the loss falls."
         ),
     }
     what_to_try = "Lower the learning rate before it explodes."

@@ -25,17 +25,19 @@ class GradientExplosion(Rule):
 
     name = "gradient-explosion"
     group = "gradients"
-    meaning = "The gradient is many times longer than usual: one step can undo much."
+    meaning = "The gradient is many times larger than usual. One step can destroy much progress."
     healthy = "Within 8 times the usual norm."
     reports = {
-        "info": "One or two points lie beyond 8 times the usual norm, however far.",
-        "warning": "Three of five points do; or the level is 30 times the usual of the run.",
+        "info": "One or two points are beyond 8 times the usual norm.",
+        "warning": (
+            "Three of five points are. Or the level is 30 times the usual level of the run."
+        ),
         "error": "The same at 100 times the usual norm or more.",
     }
     what_to_try = "Clip at the usual norm, or lower the learning rate."
     needs = (
-        "The gradient norm before clipping. Language models settle at 0.2 to 1; what matters is "
-        "that it stays in a range."
+        "The gradient norm before clipping. Language models have 0.2 to 1. A stable range "
+        "matters more than the value."
     )
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS

@@ -21,12 +21,14 @@ class GradientVanishing(Rule):
 
     name = "gradient-vanishing"
     group = "gradients"
-    meaning = "Next to no gradient is left, though the loss is not low."
-    healthy = "Above 3 % of the usual norm, or fallen as far as the loss."
+    meaning = "The gradient is almost zero although the loss is not low."
+    healthy = "Above 3 % of the usual norm, or reduced as much as the loss."
     reports = {
-        "warning": "The norm is below 3 % of the usual, times the share of the loss that is left.",
+        "warning": (
+            "The norm is below 3 % of the usual norm, times the remaining share of the loss."
+        ),
     }
-    what_to_try = "Look for saturated activations, a detached graph and underflow in float16."
+    what_to_try = "Check for saturated activations, a detached graph and underflow in float16."
     needs = "The gradient norm."
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS

@@ -37,11 +37,11 @@ class InputBound(Rule):
     meaning = "The device waits for data."
     healthy = "Waiting for data takes less than a tenth of a step."
     reports = {
-        "info": "Half of the time passes between steps, beside a GPU.",
+        "info": ("Half of the time passes between steps, on a machine with a GPU."),
         "warning": (
-            "A quarter of a step; or a GPU below 65 % beside CPUs above 90 % for a minute. In the "
-            "first record of phases: ten steps that waited for 80 % of their time, the longest "
-            "wait left out."
+            "A quarter of a step. Or a GPU below 65 % and CPUs above 90 % for a minute. In the "
+            "first `phases` record: ten steps that waited for 80 % of their time, without the "
+            "longest wait."
         ),
         "error": "60 % of a step.",
     }
@@ -49,7 +49,7 @@ class InputBound(Rule):
         "Use more workers and prefetching, prepare data beforehand, use a local disk and pinned "
         "memory."
     )
-    needs = 'Timed phases (`with run.phase("data"):`) tell most.'
+    needs = 'Timed phases (`with run.phase("data"):`) give the best evidence.'
     kinds = frozenset({"phases", "span", "gpu", "system", "step"})
 
     class Thresholds(RuleThresholds):
@@ -187,7 +187,7 @@ class InputBound(Rule):
             name,
             active=True,
             sentence=f"GPU {observation.record.get('id', 0)} works {level:.0f} % of the time while "
-            f"the CPUs run at {cpu:.0f} %: the host cannot keep it fed.",
+            f"the CPUs run at {cpu:.0f} %: the host does not prepare data fast enough.",
             evidence={"gpu_util_pct": round(level, 1), "cpu_pct": round(cpu, 1)},
             advice=f"{_ADVICE} Time the phases of a step (run.phase) to see which it is.",
         )

@@ -21,14 +21,14 @@ class LossSpike(Rule):
 
     name = "loss-spike"
     group = "loss"
-    meaning = "One batch, or a step that was too long, threw the loss off."
+    meaning = "One batch, or too large a step, raised the loss suddenly."
     healthy = "Within 8 widths of its level, or within 1.6 times the worst point so far."
     reports = {
-        "info": "One point lies beyond both, and a tenth of the level above it.",
-        "warning": "Three of five points do, by a third of the level.",
+        "info": "One point is above both bounds, and a tenth above the level.",
+        "warning": ("Three of five points are above both bounds, and a third above the level."),
     }
     what_to_try = (
-        "Look at the batches of these steps. Clip gradients lower, or lower the learning rate."
+        "Check the batches of these steps. Clip gradients lower, or lower the learning rate."
     )
     silenced_by = ("nonfinite",)
     kinds = CURVE_KINDS

@@ -22,7 +22,7 @@ class LowSol(Rule):
     name = "low-sol"
     group = "speed"
     meaning = "The hardware could do the same work much faster."
-    healthy = "60 % of the speed of light and more; 80 % is excellent."
+    healthy = "60 % of the speed of light or more. 80 % is excellent."
     reports = {
         "info": "Below 60 % over 50 records.",
         "warning": "Below 25 %.",

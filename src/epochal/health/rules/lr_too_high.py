@@ -24,13 +24,13 @@ class LearningRateTooHigh(Rule):
 
     name = "lr-too-high"
     group = "learning rate"
-    meaning = "At the peak of the rate the loss rises instead of falling."
-    healthy = "The loss falls at the peak too."
+    meaning = "The loss rises while the learning rate is at its peak."
+    healthy = "The loss also falls at the peak."
     reports = {
         "warning": (
-            "Under at least 90 % of the peak rate the loss stays for 30 points above its best "
-            "level: by 15 %, a tenth of its gain, 1.6 widths and 1.5 times any rise it recovered "
-            "from."
+            "At 90 % of the peak rate or more, the loss stays above its best level for 30 "
+            "points. It is higher by all of these: 15 %, a tenth of its gain, 1.6 widths, and "
+            "1.5 times any rise it recovered from."
         ),
     }
     what_to_try = "Halve the peak of the learning rate."

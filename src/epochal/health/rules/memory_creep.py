@@ -32,19 +32,19 @@ class MemoryCreep(Rule):
 
     name = "memory-creep"
     group = "memory"
-    meaning = "Something is kept that should be let go of."
+    meaning = "Memory grows steadily. The program keeps objects that it no longer needs."
     healthy = (
-        "Flat after some minutes; a sawtooth, caches that fill up and steps of an allocator are "
-        "fine."
+        "Constant after some minutes. A sawtooth, caches that fill up and steps of an allocator "
+        "are normal."
     )
     reports = {
         "warning": (
-            "The floor rises in every sixth of ten minutes or an hour, without slowing, by 6 % "
-            "and 64 MiB. It stays open for as long as the memory grows at all."
+            "The minimum rises in every sixth of ten minutes or an hour, without slowing down, "
+            "by 6 % and 64 MiB. The finding is open as long as the memory grows."
         ),
     }
     what_to_try = (
-        "Detach what you keep, look for lists that grow, compare live tensors at two steps."
+        "Detach tensors that you store. Check for growing lists. Compare live tensors at two steps."
     )
     kinds = frozenset({"system", "gpu", "allocator"})
     tells_growth = True

@@ -37,11 +37,11 @@ class MemoryFull(Rule):
 
     name = "memory-full"
     group = "memory"
-    meaning = "At this pace memory runs out and the run is killed."
-    healthy = "No growth towards the limit; a GPU that is full and stays so is fine."
+    meaning = "At this rate memory runs out and the run is killed."
+    healthy = "No growth towards the limit. A GPU that is constantly full is normal."
     reports = {
         "warning": (
-            "After two minutes of training: full within half an hour at a pace that has lasted "
+            "After two minutes of training: full within half an hour at a rate that has lasted "
             "150 s, or a host above 95 %."
         ),
         "error": "Full within five minutes, or a host above 98 %.",

@@ -27,16 +27,16 @@ class MoeCollapse(Rule):
 
     name = "moe-collapse"
     group = "experts"
-    meaning = "Most experts are never chosen: the model has become a smaller one."
-    healthy = "At least 80 % of the experts in use, however sure the router is."
+    meaning = "The router never chooses most experts. The model has become a smaller one."
+    healthy = "At least 80 % of the experts in use, even if the router is very confident."
     reports = {
         "error": (
-            "Utilisation is below 0.5, and the imbalance above 2.2 or the router's entropy below "
-            "0.25. `moe-imbalance` is silent meanwhile. The evidence names the layer that uses "
-            "least of its experts."
+            "Utilisation is below 0.5, and the imbalance is above 2.2 or the router's entropy "
+            "below 0.25. `moe-imbalance` is silenced meanwhile. The evidence names the layer "
+            "with the lowest utilisation."
         ),
     }
-    what_to_try = "Go back to an older checkpoint, with larger balancing and z losses."
+    what_to_try = "Resume from an older checkpoint, with larger balancing and z losses."
     silenced_by = ("nonfinite",)
     kinds = frozenset({"moe", "step", "experts"})
     every_rank = False
@@ -95,7 +95,7 @@ class MoeCollapse(Rule):
             parts.append(f"the busiest gets {imbalance:.3g} times the mean load")
         if entropy is not None:
             evidence["router_entropy"] = entropy
-            parts.append(f"the router's entropy is {100 * entropy:.0f} % of what it could be")
+            parts.append(f"the router's entropy is {100 * entropy:.0f} % of its maximum")
         if self._idlest is not None and self._idlest[1] < limits.utilization_grave:
             evidence["worst_layer"], evidence["worst_utilization"] = self._idlest
         return Verdict(

@@ -48,28 +48,28 @@ class MoeImbalance(Rule):
 
     name = "moe-imbalance"
     group = "experts"
-    meaning = "Some experts do most of the work."
+    meaning = "A few experts do most of the work."
     healthy = (
-        "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many; more than 80 % "
-        "of the experts in use."
+        "A load imbalance of 1 to 2.5 for few experts, up to 1.5 × top-k for many. More than 80 "
+        "% of the experts in use."
     )
     reports = {
         "warning": (
-            "The imbalance reaches 0.8 of experts / top-k, but at least 3, or 2.5 × top-k, but at "
-            "least 10, where that is lower. Or it is 1.8 times what it was, or rises steadily by "
-            "half. Or utilisation is below 0.8. Or the balancing loss is three times its least, "
-            "where the load shows nothing."
+            "The imbalance reaches the lower of 0.8 × experts / top-k (at least 3) and 2.5 × "
+            "top-k (at least 10). Or it is 1.8 times its usual value, or rises steadily by half. "
+            "Or utilisation is below 0.8. Or the balancing loss is three times its minimum while "
+            "the load shows nothing."
         ),
         "error": (
-            "The imbalance reaches 0.95 of experts / top-k, or twice the bar for many experts; or "
-            "utilisation is below 0.5."
+            "The imbalance reaches 0.95 of experts / top-k, or twice the limit for many experts. "
+            "Or utilisation is below 0.5."
         ),
     }
     what_to_try = "Add a balancing loss or bias, or noise; lower the learning rate of the router."
     needs = (
         "Experts and top-k, from `experts` records or the configuration: `num_experts`, "
-        "`num_local_experts`, `num_experts_per_tok`, `top_k`, at any depth. The load imbalance is "
-        "the busiest expert's load over the mean; it cannot exceed experts / top-k."
+        "`num_local_experts`, `num_experts_per_tok`, `top_k`, at any depth. The load imbalance "
+        "is the largest load of an expert divided by the mean. It cannot exceed experts / top-k."
     )
     silenced_by = ("nonfinite",)
     kinds = frozenset({"moe", "step", "experts"})
@@ -226,7 +226,7 @@ class MoeImbalance(Rule):
         bound = ""
         if most is not None:
             evidence["largest"] = most
-            bound = f"; {most:.3g} is the most there can be"
+            bound = f"; the maximum is {most:.3g}"
         return Verdict(
             _IMBALANCE,
             active=True,
@@ -244,7 +244,7 @@ class MoeImbalance(Rule):
             _UTILIZATION,
             active=True,
             severity="error" if use < limits.utilization_grave else "warning",
-            sentence=f"{100 * (1 - use):.0f} % of the experts get no tokens at all.",
+            sentence=f"{100 * (1 - use):.0f} % of the experts get no tokens.",
             evidence={"utilization": use, "healthy_from": limits.utilization},
             advice=_ADVICE,
         )

@@ -44,17 +44,18 @@ class NeverFell(Rule):
 
     name = "never-fell"
     group = "loss"
-    meaning = "Nothing has been learned: gradients may not reach the weights, or labels do not fit."
-    healthy = "Lower after some hundred points."
+    meaning = (
+        "The model has not learned anything. Gradients may not reach the weights, or labels may "
+        "not match inputs."
+    )
+    healthy = "Lower after a few hundred points."
     reports = {
         "info": "No fall beyond noise in 300 points.",
-        "warning": (
-            "The points leave no room for a fall of 0.5 % in 600 points, or of 2 % in 2,000."
-        ),
+        "warning": ("The points exclude a fall of 0.5 % in 600 points, or of 2 % in 2,000."),
     }
     what_to_try = (
-        "Check that gradients reach the weights and that labels match their inputs. Have the "
-        "model learn one batch by heart."
+        "Check that gradients reach the weights and that labels match their inputs. Overfit one "
+        "batch as a test."
     )
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
@@ -154,7 +155,7 @@ class NeverFell(Rule):
             advice=(
                 "Check that gradients reach the weights (optimizer.step, requires_grad, the right "
                 "parameters), that labels match inputs, and that the rate is neither 0 nor tiny; "
-                "a model should first learn one batch by heart."
+                "first overfit one batch as a test."
             ),
         )
 

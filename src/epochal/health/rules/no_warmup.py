@@ -27,16 +27,15 @@ class NoWarmup(Rule):
 
     name = "no-warmup"
     group = "learning rate"
-    meaning = "Full steps were taken before the optimizer knew the scale of the gradients."
+    meaning = "The optimizer took full steps before it knew the scale of the gradients."
     healthy = (
-        "A rise of the rate over 1 to 5 % of the steps; or no warm-up, and a loss that falls all "
-        "the same."
+        "The rate rises over 1 to 5 % of the steps. Or there is no warm-up and the loss falls."
     )
     reports = {
         "warning": (
-            "The rate starts at its peak, and within 120 points the loss stands a tenth and 3 to "
-            "4 widths above its start. 2.2 to 3 widths are enough where the gradient norm leapt "
-            "as well."
+            "The rate starts at its peak, and within 120 points the loss is a tenth and 3 to 4 "
+            "widths above its start. 2.2 to 3 widths are enough if the gradient norm jumped as "
+            "well."
         ),
     }
     what_to_try = "Warm up over 1 to 5 % of the steps."

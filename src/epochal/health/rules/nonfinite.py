@@ -38,25 +38,25 @@ class NonFinite(Rule):
 
     name = "nonfinite"
     group = "values"
-    meaning = "A value overflowed or was not defined: what follows from it is lost."
-    healthy = "Every value is a number; a loss scaler may skip a step now and then."
+    meaning = "A value overflowed or was not defined. Everything computed from it is lost."
+    healthy = "Every value is a number. A loss scaler may skip single steps."
     reports = {
         "info": (
             "The gradient norm is NaN or infinite once or twice, as when a loss scaler skips "
-            "steps; or a metric never was a number."
+            "steps. Or a metric never was a number."
         ),
         "warning": (
-            "The norm is not a number three times in a row; or any other series that had numbers "
+            "The norm is not a number three times in a row. Or another series that had numbers "
             "stops having them."
         ),
         "error": (
-            "The loss is not a number. The finding names the tensors that were seen first, where "
-            "the model is watched."
+            "The loss is not a number. If the model is watched, the finding names the first "
+            "tensors with such values."
         ),
     }
     what_to_try = (
-        "Go back to the last checkpoint. Lower the learning rate, clip gradients or use bfloat16. "
-        "Look for log(0) and divisions by zero."
+        "Resume from the last checkpoint. Lower the learning rate, clip gradients or use "
+        "bfloat16. Check for log(0) and divisions by zero."
     )
     silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})

@@ -27,15 +27,15 @@ class OutOfMemory(Rule):
 
     name = "out-of-memory"
     group = "memory"
-    meaning = "An allocation failed and the loop went on without it."
-    healthy = "Room left at the peak of a step."
+    meaning = "An allocation failed and the loop continued without it."
+    healthy = "Free memory at the peak of a step."
     reports = {
         "warning": (
-            "Memory ran out and the program caught it (`run.memory_guard`). One that ends the run "
-            "is told by `failed`."
+            "Memory ran out and the program caught the error (`run.memory_guard`). If the error "
+            "ends the run, the finding is `failed`."
         ),
     }
-    what_to_try = "Use a smaller batch. The text `out-of-memory` says what the memory was used for."
+    what_to_try = "Use a smaller batch. The text `out-of-memory` shows how the memory was used."
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
     tells_growth = True
 
@@ -100,9 +100,9 @@ class OutOfMemory(Rule):
             "went on.",
             steps=self._steps.get(device),
             evidence={**evidence_of(record), "times": times},
-            advice="What it was doing then is lost. Use a smaller batch with gradient accumulation,"
+            advice="That work is lost. Use a smaller batch with gradient accumulation,"
             " shorter sequences or activation checkpointing; the text 'out-of-memory' of the run "
-            "says what the memory was used for.",
+            "shows how the memory was used.",
         )
 
 
@@ -111,7 +111,7 @@ def described(record: Record) -> str:
     asked, where = record.get("asked"), record.get("where")
     words = f"Memory ran out on {record.get('device', 'the device')}"
     if isinstance(asked, int):
-        words += f" when {format_bytes(asked)} more were asked for"
+        words += f" when {format_bytes(asked)} more were requested"
     return words + (f" at {where}" if isinstance(where, str) and where else "")
 
 

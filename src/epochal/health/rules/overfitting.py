@@ -34,17 +34,15 @@ class Overfitting(Rule):
 
     name = "overfitting"
     group = "evaluation"
-    meaning = (
-        "Training still improves while evaluation worsens: the data is being learned by heart."
-    )
+    meaning = "Training improves while evaluation gets worse. The model memorises the data."
     healthy = (
-        "The evaluation loss follows the training loss at a gap of some per cent that does not "
-        "grow."
+        "The evaluation loss follows the training loss with a gap of a few per cent that does "
+        "not grow."
     )
     reports = {
         "warning": (
             "The mean of three evaluations is above the best such mean by 1.5 % and 3.5 usual "
-            "steps between evaluations, and the training loss fell meanwhile."
+            "changes between evaluations. Meanwhile the training loss fell."
         ),
     }
     what_to_try = "Keep the best checkpoint. Add data, dropout or weight decay, or stop."

@@ -27,10 +27,10 @@ class Plateau(Rule):
     healthy = "Still falling over 800 points, or the schedule is at its end."
     reports = {
         "info": (
-            "The loss does not fall by more than noise over 800 points, at three looks in a row."
+            "The loss does not fall by more than noise over 800 points, in three checks in a row."
         ),
     }
-    what_to_try = "Lower the learning rate 3 to 10 times. If it is low already, stop."
+    what_to_try = "Lower the learning rate 3 to 10 times. If it is already low, stop."
     silenced_by = ("nonfinite", "divergence")
     kinds = CURVE_KINDS
     every_rank = False

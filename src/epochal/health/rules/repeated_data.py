@@ -37,15 +37,15 @@ class RepeatedData(Rule):
 
     name = "repeated-data"
     group = "evaluation"
-    meaning = "The loss falls off a cliff where an epoch ends: samples are recognised."
-    healthy = "Drops of some per cent where an epoch ends."
+    meaning = "The loss drops sharply at the end of an epoch. The model recognises samples."
+    healthy = "Drops of a few per cent at the end of an epoch."
     reports = {
         "warning": (
-            "A drop of 12 %, three times the fall before it, and 1.5 widths over 20 points or 0.9 "
-            "over 60, without a cut of the learning rate there."
+            "A drop of 12 %, three times the fall before it, and 1.5 widths over 20 points or "
+            "0.9 over 60. The learning rate was not reduced there."
         ),
     }
-    what_to_try = "Use fewer epochs or more data. Look for samples that come twice."
+    what_to_try = "Use fewer epochs or more data. Check for duplicated samples."
     needs = "Epochs: the field `epoch` of a step, or epoch records."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"step", "metrics", "epoch"})
@@ -150,13 +150,13 @@ class RepeatedData(Rule):
             curve.name,
             True,
             "warning",
-            f"The loss fell off a cliff at the end of an epoch: from {format_number(before)} to "
+            f"The loss dropped sharply at the end of an epoch: from {format_number(before)} to "
             f"{format_number(after)}{share} at {place(curve, self._boundary)}.",
             steps=steps_of(curve, self._boundary, curve.points[-1][0]),
             evidence={"before": before, "after": after, "drop": drop},
             advice=(
                 "The model recognises its data: train for fewer epochs, add data or "
-                "regularisation, and check the evaluation loss; look for samples that come twice."
+                "regularisation, and check the evaluation loss; check for duplicated samples."
             ),
         )
 

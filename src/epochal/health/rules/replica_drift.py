@@ -61,14 +61,14 @@ class ReplicaDrift(Rule):
 
     name = "replica-drift"
     group = "layers"
-    meaning = "Copies of the model that should be equal no longer are."
-    healthy = "Norms are equal on all ranks but for rounding; losses differ by their data."
+    meaning = "Copies of the model on different ranks are no longer equal."
+    healthy = "Norms are equal on all ranks except for rounding. Losses differ by their data."
     reports = {
-        "warning": "A rank's loss leaves the others'.",
-        "error": "Norms that were alike differ by 0.1 %.",
+        "warning": "A rank's loss moves away from the others.",
+        "error": "Norms that were equal differ by 0.1 %.",
     }
     what_to_try = (
-        "Look for exchanges that a rank skips, unused parameters and buffers that are not "
+        "Check for exchanges that a rank skips, unused parameters and buffers that are not "
         "broadcast."
     )
     silenced_by = ("nonfinite",)
@@ -203,7 +203,7 @@ class ReplicaDrift(Rule):
             active=True,
             sentence=f"Rank {rank} drifts away from the others: its loss is on average "
             f"{format_number(abs(apart))} {more} theirs over the last "
-            f"{self.thresholds.window} records; where it stood at first that would "
+            f"{self.thresholds.window} records; at its first level that would "
             f"be {format_number(abs(at_first))}.",
             evidence={"apart": apart, "at_first": at_first, "level": _mean(self._levels)},
             advice=_ADVICE,

@@ -25,18 +25,18 @@ class SilentRun(Rule):
 
     name = "silent-run"
     group = "operation"
-    meaning = "Nothing has been recorded for longer than ever before: the run may hang."
-    healthy = "Records as often as usual."
+    meaning = "The run has not recorded anything for longer than ever before. It may hang."
+    healthy = "Records at the usual rate."
     reports = {
-        "info": "No record for 45 s, ten usual distances and 2.5 times the longest pause.",
+        "info": ("No record for 45 s, ten usual intervals and 2.5 times the longest pause."),
         "warning": (
-            "The same while the processes do nothing; after three minutes if that is not known, "
-            "after ten if they work."
+            "The same while the processes are idle. After three minutes if that is not known, "
+            "after ten if they are busy."
         ),
     }
     what_to_try = (
-        "Run `py-spy dump`. Look for a rank that waits for another, a loader that hangs and a "
-        "full disk."
+        "Run `py-spy dump`. Check for a rank that waits for another, a data loader that hangs "
+        "and a full disk."
     )
     kinds = frozenset()
 
@@ -130,7 +130,7 @@ class SilentRun(Rule):
         )
         if silent_s <= bar:
             return
-        last = "" if self._last_step is None else f" (the last was of step {self._last_step:,})"
+        last = "" if self._last_step is None else f" (the last was step {self._last_step:,})"
         yield Verdict(
             "",
             active=True,
@@ -138,7 +138,7 @@ class SilentRun(Rule):
             sentence=f"Nothing has been logged for {format_duration(silent_s)}{last}; usually a "
             f"record comes every {format_duration(usual)}.{self._machine()}",
             evidence=self._evidence(silent_s, usual),
-            advice="Look where the process stands (py-spy dump --pid …). A rank that waits for "
+            advice="Inspect the process (py-spy dump --pid …). A rank that waits for "
             "another in an exchange, a loader that hangs and a full disk are usual reasons.",
         )
 
@@ -156,7 +156,7 @@ class SilentRun(Rule):
         if self._cpu_pct is None and not self._use:
             return ""
         if self._is_idle():
-            return " Its processes do nothing."
+            return " Its processes are idle."
         use = max(self._use.values(), default=0.0)
         shown = [] if self._cpu_pct is None else [f"{self._cpu_pct:.0f} % of a core"]
         shown += [f"{use:.0f} % of a GPU"] if self._use else []

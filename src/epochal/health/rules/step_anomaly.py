@@ -43,12 +43,12 @@ class StepAnomaly(Rule):
 
     name = "step-anomaly"
     group = "values"
-    meaning = "Steps went back, stood still or leapt: two loops may write one run."
-    healthy = "Steps grow at about one stride."
+    meaning = "The step decreased, did not change, or jumped. Two loops may write to one run."
+    healthy = "Steps grow by about the same amount."
     reports = {
         "warning": (
-            "A step goes back without a resume, stands still for three records, or leaps by 20 "
-            "strides. One finding counts how often."
+            "A step decreases without a resume, stays the same for three records, or jumps by 20 "
+            "usual increments. One finding counts all of them."
         ),
     }
     what_to_try = "Use one counter for the run; pass `resume_step=` when you resume."
@@ -116,7 +116,7 @@ class StepAnomaly(Rule):
             _SUBJECT,
             True,
             "warning",
-            f"The step leapt {often}, where it usually grows by {usual:,.0f}.",
+            f"The step jumped {often}; it usually grows by {usual:,.0f}.",
             steps=self._leaps.steps,
             evidence={"from": before, "to": after, "usual": usual, "count": self._leaps.count},
             advice="Check the step counter: records may be missing, or it counts something else.",
@@ -124,7 +124,7 @@ class StepAnomaly(Rule):
 
     def _backward(self) -> Verdict:
         before, after = self._returns.first
-        what = f"stands at {after:,}"
+        what = f"stays at {after:,}"
         if after < before:
             often = _times(self._returns, "at first ")
             what = f"went back {often}from {before:,} to {after:,}"

@@ -29,16 +29,15 @@ class Straggler(Rule):
 
     name = "straggler"
     group = "speed"
-    meaning = "All ranks wait for one at every step."
-    healthy = "Ranks within some per cent of each other."
+    meaning = "All ranks wait for one rank at every step."
+    healthy = "Ranks are within a few per cent of each other."
     reports = {
         "warning": (
-            "A rank is a fifth above the median of the others, and outside their spread. With "
-            "timed phases its work is the step without the exchange, in which the others wait for "
-            "it."
+            "A rank is a fifth above the median of the others, and outside their range. With "
+            "timed phases, its work is the step without `sync`, in which the other ranks wait."
         ),
     }
-    what_to_try = "Look at the rank's clock, temperature, data and neighbours."
+    what_to_try = "Check the rank's clock, temperature, data and other programs on its machine."
     kinds = frozenset({"step", "phases"})
     patience = 3
     release = 3

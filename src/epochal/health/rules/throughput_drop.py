@@ -39,16 +39,16 @@ class ThroughputDrop(Rule):
 
     name = "throughput-drop"
     group = "speed"
-    meaning = "The run has become slower than it was."
-    healthy = "Near its own median; pauses for evaluation and saving do not count."
+    meaning = "The run is slower than before."
+    healthy = "Near its own median. Pauses for evaluation and saving do not count."
     reports = {
         "warning": (
-            "A fifth slower for half a minute, or for three records in a row where they are "
-            "sparse. The finding names the step that parts fast records from slow ones."
+            "A fifth slower for half a minute, or for three records in a row if they are sparse. "
+            "The finding names the first slow step."
         ),
     }
     what_to_try = (
-        "Look at the system panel at that time: other programs, slow storage, longer inputs."
+        "Check the System panel at that time: other programs, slow storage, longer inputs."
     )
     needs = "The throughput, else the duration of the steps, else the time between records."
     kinds = frozenset({"step", "metrics"})

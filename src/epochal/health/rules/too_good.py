@@ -41,17 +41,17 @@ class TooGood(Rule):
 
     name = "too-good"
     group = "evaluation"
-    meaning = "Nobody learns that fast: the answer may be among the inputs."
-    healthy = "Learned by and by."
+    meaning = "The model learned too fast. The inputs may contain the answer."
+    healthy = "Gradual learning."
     reports = {
         "warning": (
             "An accuracy of 99 % at the first evaluation within 500 steps, or at any within 100 "
-            "steps (99.9 % where only epochs are logged). Or a loss of classes or tokens at 2 % "
-            "of its start within 500 steps; of any other loss, only where it is also a tenth of "
-            "the training loss."
+            "steps (99.9 % if only epochs are logged). Or a loss of classes or tokens at 2 % of "
+            "its start within 500 steps. Any other loss must also be at a tenth of the training "
+            "loss."
         ),
     }
-    what_to_try = "Look for labels among the inputs, and for test samples in the training set."
+    what_to_try = "Check for labels among the inputs, and for test samples in the training set."
     silenced_by = ("nonfinite",)
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False

@@ -35,15 +35,15 @@ class UpdateRatio(Rule):
 
     name = "update-ratio"
     group = "layers"
-    meaning = "Steps are far too long or too short for the weights they change."
+    meaning = "The steps are far too large or too small for the weights."
     healthy = "An update of about 0.001 of the weights' norm; 0.0001 to 0.03 is usual."
     reports = {
         "warning": (
-            "Above 0.1; below 0.00001 in the median layer while the rate is high; or below "
+            "Above 0.1. Or below 0.00001 in the median layer while the rate is high. Or below "
             "0.000002 in one layer."
         ),
     }
-    what_to_try = "Change the learning rate. Look at clipping, and for a loss scaled by mistake."
+    what_to_try = "Change the learning rate. Check clipping and the scale of the loss."
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"metrics", "step"})

@@ -46,14 +46,14 @@ class WeightNorm(Rule):
 
     name = "weight-norm"
     group = "layers"
-    meaning = "Weights grow or vanish steadily."
-    healthy = "Norms level off."
+    meaning = "The weights grow or shrink steadily."
+    healthy = "Norms stop changing."
     reports = {
         "warning": (
-            "The norm doubles without slowing down; or it is a quarter of its peak and still falls."
+            "The norm doubles without slowing down. Or it is a quarter of its peak and still falls."
         ),
     }
-    what_to_try = "Change the learning rate or the weight decay; do not decay biases and norms."
+    what_to_try = "Change the learning rate or the weight decay. Do not decay biases and norms."
     needs = "`epochal.watch(model)`."
     silenced_by = ("nonfinite", "divergence")
     kinds = frozenset({"metrics", "step"})
@@ -163,9 +163,9 @@ class WeightNorm(Rule):
         return Verdict(
             names[0],
             active=True,
-            sentence=f"The weights of {named(_layers(names))} fade away: norm "
+            sentence=f"The weights of {named(_layers(names))} shrink: norm "
             f"{format_number(move.now)} at step {self._step:,}, "
-            f"{100 * move.now / move.before:.0f} % of the {format_number(move.before)} it was.",
+            f"{100 * move.now / move.before:.0f} % of the earlier {format_number(move.before)}.",
             steps=(move.step, self._step),
             evidence={"peak": move.before, "now": move.now, "layers": len(names)},
             advice="Lower the weight decay, and leave biases and normalisation layers out of it.",
