@@ -3,7 +3,8 @@
 Eight bytes of length, a JSON table of names, dtypes, shapes and offsets, then the values. The
 safetensors package opens these files and this module opens the package's; it is not used here
 because it wants a plain file or all of it in memory, where a compressed file or a connection can
-be read a tensor at a time. Files of ours carry a SHA-256 over the table and all values.
+be read a tensor at a time, and refuses tensors that share memory or are not contiguous. Files of
+ours carry a SHA-256 over the table and all values. ``docs/dependencies.md`` has measurements.
 """
 
 from __future__ import annotations
