@@ -19,8 +19,9 @@ import epochal.torch
 
 ROOT = """
 Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Graph LossGuard
-LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError TrainingRunLogger
-TrainingState Trend TrendGroup UsageError __version__ current_run explain_phases finish init load
+LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError SummaryWriter
+TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
+explain_phases finish init load
 log open speed_of_light watch watch_memory watch_moe
 """.split()
 

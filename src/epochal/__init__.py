@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from epochal import health as health
     from epochal import torch as torch
     from epochal.errors import EpochalError, RunFinishedError, RunNotFoundError, UsageError
+    from epochal.integrations.summary_writer import SummaryWriter
     from epochal.monitor import EpochMetrics, EpochRecord, Monitor, RankMetrics
     from epochal.reading import load
     from epochal.reading import open as open  # noqa: A004 (epochal.open reads like it does)
@@ -52,6 +53,7 @@ _HOMES = {
     "Run": "epochal.run.run",
     "RunFinishedError": "epochal.errors",
     "RunNotFoundError": "epochal.errors",
+    "SummaryWriter": "epochal.integrations.summary_writer",
     "TrainingRunLogger": "epochal.training_log",
     "TrainingState": "epochal.torch.checkpoint",
     "Trend": "epochal.series.trend",
@@ -89,6 +91,7 @@ __all__ = [
     "Run",
     "RunFinishedError",
     "RunNotFoundError",
+    "SummaryWriter",
     "TrainingRunLogger",
     "TrainingState",
     "Trend",

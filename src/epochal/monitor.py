@@ -179,7 +179,7 @@ class Monitor:
         """
         from epochal.torch.draw.module_picture import picture_of
 
-        self._log_picture(model, picture_of(model, example_inputs))
+        log_picture(self.run, model, picture_of(model, example_inputs))
 
     def watch_profiled(self, model: Any, example_inputs: Any = None) -> None:
         """Record the picture coloured by time; the model must be one that is being profiled.
@@ -191,7 +191,7 @@ class Monitor:
         from epochal.torch.structure import unwrapped
 
         if isinstance(model, ModuleProfile):
-            self._log_picture(model.module, model.picture(example_inputs))
+            log_picture(self.run, model.module, model.picture(example_inputs))
             return
         graph = unwrapped(model)
         if not isinstance(graph, Graph):
@@ -200,7 +200,7 @@ class Monitor:
                 f"returned, got {type(graph).__name__}: time it with `with profile_module(model) "
                 "as profile:` and pass the profile, or draw it without times with watch()."
             )
-        self._log_picture(graph, graph.picture(profiled=True))
+        log_picture(self.run, graph, graph.picture(profiled=True))
 
     def finish_with(self, model: Any, example_inputs: Any = None) -> None:
         """Record the picture once more, and finish the run, whatever becomes of the picture.
@@ -257,19 +257,6 @@ class Monitor:
         self.run.__exit__(kind, error, trace)
         self._sampler.close()
 
-    def _log_picture(self, model: Any, picture: Any) -> None:
-        from epochal.torch.graph.summary import counts
-        from epochal.torch.structure import structural_hash
-
-        total, frozen = counts(model)
-        self.run.log_graph(
-            picture.svg(),
-            name=getattr(model, "label", None) or type(model).__name__,
-            hash=structural_hash(model),
-            parameters={"total": total, "trainable": total - frozen, "frozen": frozen},
-            how=picture.note,
-        )
-
     def _records(self) -> list[dict[str, Any]]:
         return [
             {
@@ -294,6 +281,21 @@ class Monitor:
                 if first is None or past.epoch < first:
                     earlier[past.epoch] = past
         return [earlier[number] for number in sorted(earlier)]
+
+
+def log_picture(run: Run, model: Any, picture: Any) -> None:
+    """Record a model's picture with its structural hash and parameter counts."""
+    from epochal.torch.graph.summary import counts
+    from epochal.torch.structure import structural_hash
+
+    total, frozen = counts(model)
+    run.log_graph(
+        picture.svg(),
+        name=getattr(model, "label", None) or type(model).__name__,
+        hash=structural_hash(model),
+        parameters={"total": total, "trainable": total - frozen, "frozen": frozen},
+        how=picture.note,
+    )
 
 
 def _epoch_count(given: Any) -> int:

@@ -30,6 +30,10 @@ _SUFFIXES = {
     "video/mp4": ".mp4",
     "application/json": ".json",
     "application/x-protobuf": ".pb",
+    "application/onnx": ".onnx",
+    "application/x-npy": ".npy",
+    "application/x-npz": ".npz",
+    "text/tab-separated-values": ".tsv",
 }
 UNKNOWN = "application/octet-stream"
 

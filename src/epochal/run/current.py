@@ -44,10 +44,10 @@ class OpenRuns:
         """The current run or, when none is open, the one that finished last."""
         return self.current or self._last
 
-    def add(self, run: Run) -> None:
-        """Make a run the current one."""
+    def add(self, run: Run, *, is_current: bool = True) -> None:
+        """Take in a run; one that is not to be current is so while no other run is open."""
         with self._lock:
-            self._runs.append(run)
+            self._runs.insert(len(self._runs) if is_current else 0, run)
             self._has_changed()
 
     def remove(self, run: Run) -> None:

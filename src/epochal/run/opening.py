@@ -74,7 +74,7 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
         resume_step=request.resume_step,
         redactor=request.redactor,
     )
-    if launch.world_size > 1:
+    if launch.world_size > 1 and request.run_folder is None:
         meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
     _greet(run, request, last_step)
@@ -84,7 +84,11 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
 
 
 def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
-    folder, name = create_run_folder(request.root / slugify(request.project), request.name)
+    if request.run_folder is not None:
+        folder, name = RunFolder(request.run_folder), request.name
+        folder.journal.mkdir(parents=True, exist_ok=True)
+    else:
+        folder, name = create_run_folder(request.root / slugify(request.project), request.name)
     if name != request.name and request.named:
         request.console.notice(
             f"a run named {request.name!r} exists already, so this one is {name!r}"
@@ -106,6 +110,9 @@ def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
 
 def _find_resumable(request: Request) -> RunFolder | None:
     """The newest run that may be gone on with; raises when one must be and there is none."""
+    if request.run_folder is not None:
+        folder = RunFolder(request.run_folder)
+        return folder if folder.identity.exists() else None
     if request.resume == "never":
         return None
     if request.resume == "must" and not request.named:
@@ -221,6 +228,26 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
         console=request.console,
         totals=request.totals,
         last_step=meeting.last_step,
+        redactor=request.redactor,
+    )
+
+
+def join_rank_zero(request: Request, launch: Launch) -> Run | None:
+    """Write as another rank into the folder that is asked for; None when rank 0 is not there."""
+    folder = RunFolder(request.run_folder or request.root)
+    if launch.rank == 0 or not folder.identity.exists():
+        return None
+    known = read_json(folder.identity)
+    if known.get("launch_id") != launch.launch_id or liveness(known) == "dead":
+        return None
+    return _open_run(
+        {**known, **process_identity()},
+        folder,
+        writer=rank_writer(launch.rank),
+        attempt=max(1, folder.last_attempt()),
+        rank=launch.rank,
+        console=request.console,
+        totals=request.totals,
         redactor=request.redactor,
     )
 

@@ -22,7 +22,10 @@ REINIT_MODES = ("create_new", "finish_previous")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run that is asked for; ``named`` says whether the name was given or made up."""
+    """A run that is asked for; ``named`` says whether the name was given or made up.
+
+    ``run_folder`` is where it must lie, whatever its names would make of it.
+    """
 
     root: Path
     project: str
@@ -38,6 +41,7 @@ class Request:
     console: Console
     redactor: Redactor
     rules: Mapping[str, Any]
+    run_folder: Path | None = None
 
 
 def checked_request(

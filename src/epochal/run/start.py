@@ -20,6 +20,8 @@ from epochal.run.progress_estimator import Totals
 from epochal.run.run import Run
 from epochal.settings import (
     Announcement,
+    Launch,
+    Settings,
     announce_launched,
     read_launch,
     read_settings,
@@ -135,16 +137,86 @@ def init(
     addresses, level = told
     settings = replace(settings, alerts=tuple(addresses), alert_on=level)
     run.cell, run.finish_wait_s, run.settings = cell, finish_wait_s, settings
-    _open(run)
+    return _begin(
+        run,
+        launch,
+        settings,
+        capture=capture,
+        companion=settings.companion if companion is None else companion,
+    )
+
+
+def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | None = None) -> Run:
+    """Start a run in exactly this folder, or append an attempt to the run that is there.
+
+    Nothing of older attempts is hidden, but for steps from ``resume_step`` on. Everything else
+    comes from the settings; nothing but notices is printed. The run becomes the current one only
+    while no other is open.
+    """
+    settings, launch = read_settings(), read_launch()
+    asked = request.checked_request(
+        settings,
+        project=_project_of(folder, settings),
+        name=folder.name or None,
+        folder=folder.parent,
+        config=None,
+        entries={},
+        reporting={},
+        tags=(),
+        notes=None,
+        resume="allow",
+        resume_step=resume_step,
+        totals=Totals(),
+        console=request.checked_console(False, settings, launch, verbosity=None, line_every_s=None),
+        redactor=checked_redactor(None, settings.redact),
+    )
+    asked = replace(asked, run_folder=folder)
+    if not settings.enabled:
+        run = opening.switched_off(asked)
+    else:
+        joined = opening.join_rank_zero(asked, launch)
+        run = joined or opening.start_rank_zero(asked, launch, settings)
+    if resume_step is None:
+        run.write_directly()
+    run.values.strict, run.settings = settings.strict, settings
+    run.finish_wait_s = settings.finish_wait_s
+    return _begin(
+        run,
+        launch,
+        settings,
+        capture=settings.capture,
+        companion=settings.companion if companion is None else companion,
+        is_current=False,
+    )
+
+
+def _begin(
+    run: Run,
+    launch: Launch,
+    settings: Settings,
+    *,
+    capture: bool,
+    companion: bool,
+    is_current: bool = True,
+) -> Run:
+    """List a run among the open ones, and start what stands beside it."""
+    _open(run, is_current=is_current)
     EXIT_HOOKS.add(run)
     run.on_close(lambda: EXIT_HOOKS.remove(run))
     if run.is_recorded:
         _announce(run, capture=capture)
     if capture:
         run.on_finish(Capture(run.guard.wrap("captured output", run.keep_output)).stop)
-    if run.is_recorded and (settings.companion if companion is None else companion):
+    if run.is_recorded and companion:
         start_companion(run, launch, settings=settings)
     return run
+
+
+def _project_of(folder: Path, settings: Settings) -> str | None:
+    """The folder above, unless that is the one that holds projects."""
+    above = folder.parent
+    is_root = above == Path(settings.dir).expanduser().absolute()
+    return None if is_root else above.name or None
 
 
 def _announce(run: Run, *, capture: bool) -> None:
@@ -167,7 +239,7 @@ def _finish_previous(cell: Cell | None, *, every: bool) -> None:
             run.finish()
 
 
-def _open(run: Run) -> Run:
-    OPEN_RUNS.add(run)
+def _open(run: Run, *, is_current: bool = True) -> Run:
+    OPEN_RUNS.add(run, is_current=is_current)
     run.on_close(lambda: OPEN_RUNS.remove(run))
     return run

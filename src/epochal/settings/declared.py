@@ -167,6 +167,12 @@ class Settings:
         variable="EPOCHAL_COMPANION",
         argument=True,
     )
+    event_files: bool = _setting(
+        False,
+        kinds.SWITCH,
+        "whether `SummaryWriter` writes TensorBoard's event files as well",
+        variable="EPOCHAL_EVENT_FILES",
+    )
     grace_s: float = _setting(
         30.0,
         kinds.seconds(),

@@ -1,0 +1,212 @@
+"""What a ``SummaryWriter`` writes with: its run, the steps of its calls, its files."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from numbers import Number
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.integrations.file_writer import write_blob
+from epochal.integrations.shared_runs import SHARED_RUNS
+from epochal.run.accepted import CallValues
+from epochal.run.run import Run
+from epochal.values import element_count, plain_json
+
+# How many equal bins the default histogram has.
+_BINS = 64
+
+
+class Recorder:
+    """Writes one writer's records to the run of a folder, which other writers may share."""
+
+    def __init__(self, log_dir: str | os.PathLike[str]) -> None:
+        if "://" in str(log_dir):
+            raise UsageError(
+                f"log_dir={str(log_dir)!r} is not a folder of this machine: Epochal records to a"
+                " local folder."
+            )
+        self.folder = Path(log_dir).expanduser().absolute()
+        self._run: Run | None = None
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def run(self) -> Run:
+        """The run; opened again when it was closed, here or by another writer."""
+        run = self._run
+        return self.open() if run is None or run.finished else run
+
+    def open(self, *, purge_step: int | None = None) -> Run:
+        """Open the run of the folder, or share it; hide older records from ``purge_step`` on."""
+        self._run = SHARED_RUNS.hold(self.folder, self, resume_step=purge_step)
+        return self._run
+
+    def close(self, error: BaseException | None) -> None:
+        """Finish the run, unless another writer holds it."""
+        self._run = None
+        SHARED_RUNS.release(self.folder, self, error)
+
+    def step(self, tag: str, global_step: Any) -> int:
+        """The step of a call: the given one, or how many calls of the tag had none before."""
+        if global_step is not None:
+            return int(global_step)
+        self._counts[tag] += 1
+        return self._counts[tag] - 1
+
+    def add_numbers(
+        self, numbers: Mapping[str, Any], tag: str, global_step: Any, walltime: float | None
+    ) -> None:
+        """Write points of several series; tensors on a GPU are not waited for."""
+        run, step = self.run, self.step(tag, global_step)
+        if walltime is None:
+            run.log(numbers, step)
+            return
+        flat = CallValues(run.values).metrics(numbers)
+        run.write({"log": "metrics", "t": float(walltime), "step": step, "m": flat})
+
+    def add_text(self, tag: str, text: Any, global_step: Any, walltime: float | None) -> None:
+        """Write a text."""
+        run, name = self.run, name_of(tag)
+        words = CallValues(run.values).text(text, name=name)
+        if words is not None:
+            record = {"log": "text", "t": time_of(walltime), "step": self.step(tag, global_step)}
+            run.write({**record, "name": name, "text": words})
+
+    def add_histogram(
+        self,
+        tag: str,
+        values: Any,
+        global_step: Any,
+        walltime: float | None,
+        bins: Any,
+        max_bins: int | None,
+    ) -> None:
+        """Write a distribution; a tensor on a GPU is counted there unless bins are given."""
+        from epochal.imports.histogram import histogram_record, moments_of
+        from epochal.integrations.tensorboard_values import as_array, counted
+        from epochal.run import samples
+
+        if element_count(values) == 0:
+            raise ValueError("The input has no element.")
+        name, at = name_of(tag), time_of(walltime)
+        if isinstance(bins, str) and bins == "tensorflow":
+            if element_count(values) is None:
+                values = as_array(values)
+            equal = _BINS if max_bins is None else max(1, min(_BINS, int(max_bins)))
+            step = self.step(tag, global_step)
+            record = samples.histogram_record(at, name=name, values=values, step=step, bins=equal)
+        else:
+            array = as_array(values).astype(float).reshape(-1)
+            edges, counts = counted(array, bins, max_bins)
+            moments = moments_of(array.size, float(array.sum()), float(array.dot(array)))
+            step = self.step(tag, global_step)
+            record = histogram_record(
+                name, t=at, step=step, edges=edges, counts=counts, moments=moments
+            )
+        self.run.write(record)
+
+    def add_counted(
+        self,
+        tag: str,
+        facts: Sequence[float],
+        limits: Sequence[Any],
+        counts: Sequence[Any],
+        global_step: Any,
+        walltime: float | None,
+    ) -> None:
+        """Write a distribution that was counted before; facts: min, max, num, sum, squares."""
+        from epochal.imports.histogram import edges_from_limits, histogram_record, moments_of
+
+        low, high, num, total, squares = facts
+        upper = [float(limit) for limit in limits]
+        record = histogram_record(
+            name_of(tag),
+            t=time_of(walltime),
+            step=self.step(tag, global_step),
+            edges=edges_from_limits(upper, low=low, high=high) if upper else [],
+            counts=[float(count) for count in counts],
+            moments=moments_of(num, total, squares),
+        )
+        self.run.write(record)
+
+    def add_layout(self, layout: Mapping[str, Any]) -> None:
+        """Write the layout of custom charts."""
+        for charts in layout.values():
+            for kind, tags in charts.values():
+                if kind == "Margin" and len(tags) != 3:
+                    raise AssertionError("len(tags) != 3")
+        self.run.event("custom-scalars", layout=plain_json(layout))
+        self.run.console.notice(
+            "the layout of add_custom_scalars is recorded; the page does not arrange charts by it"
+            " yet."
+        )
+
+    def keep_png(self, tag: str, pixels: Any, global_step: Any, walltime: float | None) -> None:
+        """Store pixels as an image of the run."""
+        from epochal.run.samples import encode_png
+
+        self.keep(tag, encode_png(pixels), "image/png", global_step, walltime)
+
+    def keep(
+        self,
+        tag: str,
+        data: bytes,
+        media_type: str,
+        global_step: Any,
+        walltime: float | None,
+        *,
+        call: str = "",
+    ) -> None:
+        """Store a file of the run; say once of a ``call`` that the page only links to it."""
+        from epochal.imports.media import blob_record
+
+        run, step = self.run, self.step(tag, global_step)
+        at = time_of(walltime)
+        write_blob(
+            run, blob_record(name_of(tag), data, t=at, step=step, media_type=media_type), data
+        )
+        if not media_type.startswith("image/"):
+            run.console.notice(
+                f"what {call} adds is kept as files of the run; the page links to them and does"
+                " not draw them yet."
+            )
+
+
+def name_of(tag: Any) -> str:
+    """The name under which a tag is recorded; raises TypeError for what is no text."""
+    if not isinstance(tag, str):
+        raise TypeError(f"tag must be a text, not {type(tag).__name__}.")
+    return tag or "unnamed"
+
+
+def time_of(walltime: float | None) -> float:
+    """A given time, or now, in Unix seconds."""
+    return time.time_ns() // 1_000_000 / 1000 if walltime is None else float(walltime)
+
+
+def one_number(value: Any) -> Any:
+    """A number, or something of one element that holds one; raises what torch raises for others."""
+    if isinstance(value, (float, int)):
+        return float(value) if isinstance(value, (float, bool)) else int(value)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            raise ValueError(
+                f"{value!r} is a text, not a number: names of Caffe2 blobs are not supported, pass"
+                " the value."
+            ) from None
+    count = element_count(value)
+    if count is None:
+        if isinstance(value, Number):
+            return float(value)  # type: ignore[arg-type]
+        raise NotImplementedError(
+            f"Got {type(value)}, but a number, numpy array or torch tensor is expected."
+        )
+    if count != 1:
+        raise AssertionError(f"Tensor should contain one element (0 dimensions); it has {count}.")
+    return value

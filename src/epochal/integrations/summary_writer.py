@@ -1,0 +1,499 @@
+"""``SummaryWriter`` with the interface of ``torch.utils.tensorboard``, over an Epochal run.
+
+``from epochal import SummaryWriter`` takes the place of torch's in a script that stays as it is.
+The run lies in ``log_dir``. What Epochal shows as a chart, picture, text or histogram is recorded
+as one; anything else is kept as a file of the run, and said once. With ``event_files=True`` torch's
+own writer is called as well and writes TensorBoard's event files into the same folder.
+
+Calls raise what torch's raise for arguments that cannot be accepted.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from epochal.errors import RunFinishedError
+from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
+from epochal.integrations.hparams import checked_hparams, hparams_folder, write_hparams
+from epochal.integrations.recorder import Recorder, name_of, one_number
+from epochal.run.start import init_in
+from epochal.settings import read_settings
+
+
+class SummaryWriter:
+    """Records what training scripts hand to TensorBoard as an Epochal run in ``log_dir``.
+
+    ``log_dir`` is ``runs/<date and time>_<host><comment>`` by default. Opened again, it goes on
+    with the run that is there, as another attempt; ``purge_step`` hides older records from that
+    step on. ``event_files=True`` writes TensorBoard's event files as well, which needs torch and
+    tensorboard; ``max_queue``, ``flush_secs`` and ``filename_suffix`` are about those. A call
+    without ``global_step`` is numbered by the calls of its tag before it.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str] | None = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: int = 120,
+        filename_suffix: str = "",
+        *,
+        event_files: bool | None = None,
+    ) -> None:
+        settings = read_settings()
+        if not log_dir:
+            begun = datetime.now().strftime("%b%d_%H-%M-%S")
+            log_dir = os.path.join(settings.dir, f"{begun}_{socket.gethostname()}{comment}")
+        self.log_dir = log_dir
+        self.purge_step = purge_step
+        self.max_queue = max_queue
+        self.flush_secs = flush_secs
+        self.filename_suffix = filename_suffix
+        self.file_writer: FileWriter | None = None
+        self.all_writers: dict[str, FileWriter] | None = None
+        self._recorder = Recorder(log_dir)
+        # The run's own call, for plain numbers; None while closed, or with event files.
+        self._log: Callable[..., None] | None = None
+        self._hparams: dict[str, Any] | None = None
+        self._event_files: Any = None  # torch's writer
+        if settings.event_files if event_files is None else event_files:
+            self._event_files = torch_writer(
+                log_dir, "", purge_step, max_queue, flush_secs, filename_suffix
+            )
+        self._get_file_writer()
+
+    # -- the writer -------------------------------------------------------------------------------
+
+    def _get_file_writer(self) -> FileWriter:
+        """The writer of TensorBoard's own messages; opens the run again after ``close``."""
+        if self.file_writer is None or self.all_writers is None:
+            run = self._recorder.open(purge_step=self.purge_step)
+            self.purge_step = None
+            self._log = run.log if self._event_files is None else None
+            log_dir = str(self.log_dir)
+            self.file_writer = FileWriter(log_dir, self._recorder, self._torch_file_writer)
+            self.all_writers = {log_dir: self.file_writer}
+        return self.file_writer
+
+    def get_logdir(self) -> str | os.PathLike[str]:
+        """The folder of the run, as it was given."""
+        return self.log_dir
+
+    def flush(self) -> None:
+        """Wait until everything added so far is on the disk."""
+        if self.all_writers is None:
+            return
+        self._to.run.flush()
+        if self._event_files is not None:
+            self._event_files.flush()
+
+    def close(self) -> None:
+        """Finish the run, unless another writer of the folder is open; adding opens it again."""
+        self._close(None)
+
+    def __enter__(self) -> SummaryWriter:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._close(exc_val)
+
+    # -- numbers ----------------------------------------------------------------------------------
+
+    def add_scalar(
+        self,
+        tag: str,
+        scalar_value: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        new_style: bool = False,
+        double_precision: bool = False,
+    ) -> None:
+        """Add a number: Python's, NumPy's, or a tensor of one element, which is not waited for.
+
+        Numbers are kept in double precision; ``new_style`` and ``double_precision`` are about
+        event files.
+        """
+        log = self._log
+        if (
+            log is not None
+            and walltime is None
+            and type(scalar_value) is float
+            and type(global_step) is int
+            and type(tag) is str
+        ):
+            try:
+                log({tag: scalar_value}, global_step)
+            except RunFinishedError:
+                pass  # by another writer of the folder: the way below opens it again
+            else:
+                return
+        self._to.add_numbers({name_of(tag): one_number(scalar_value)}, tag, global_step, walltime)
+        if self._event_files is None:
+            self._log = self._recorder.run.log
+            return
+        self._event_files.add_scalar(
+            tag, scalar_value, global_step, walltime, new_style, double_precision
+        )
+
+    @also_to_event_files
+    def add_scalars(
+        self,
+        main_tag: str,
+        tag_scalar_dict: Mapping[str, Any],
+        global_step: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Add several numbers at once, as the series ``main_tag/key`` of this run."""
+        numbers = {
+            f"{name_of(main_tag)}/{key}": one_number(value)
+            for key, value in tag_scalar_dict.items()
+        }
+        if numbers:
+            self._to.add_numbers(numbers, main_tag, global_step, walltime)
+
+    @also_to_event_files
+    def add_tensor(
+        self, tag: str, tensor: Any, global_step: Any = None, walltime: float | None = None
+    ) -> None:
+        """Keep a whole tensor as a NumPy file."""
+        from epochal.integrations.tensorboard_values import as_array, npy
+
+        array = as_array(tensor)
+        if array.nbytes >= 1 << 31:
+            raise ValueError("tensor is bigger than protocol buffer's hard limit of 2GB in size")
+        self._to.keep(
+            tag, npy(array), "application/x-npy", global_step, walltime, call="add_tensor"
+        )
+
+    @also_to_event_files
+    def add_histogram(
+        self,
+        tag: str,
+        values: Any,
+        global_step: Any = None,
+        bins: Any = "tensorflow",
+        walltime: float | None = None,
+        max_bins: int | None = None,
+    ) -> None:
+        """Add the distribution of values.
+
+        By default they are counted in 64 equal bins, on a GPU without waiting. Other ``bins``, as
+        ``numpy.histogram`` takes them, are kept as they are.
+        """
+        self._to.add_histogram(tag, values, global_step, walltime, bins, max_bins)
+
+    @also_to_event_files
+    def add_histogram_raw(
+        self,
+        tag: str,
+        min: Any,  # noqa: A002 (torch's names)
+        max: Any,  # noqa: A002
+        num: Any,
+        sum: Any,  # noqa: A002
+        sum_squares: Any,
+        bucket_limits: Sequence[float],
+        bucket_counts: Sequence[float],
+        global_step: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Add a histogram that was counted before; ``bucket_limits`` are upper limits."""
+        if len(bucket_limits) != len(bucket_counts):
+            raise ValueError("len(bucket_limits) != len(bucket_counts), see the document.")
+        facts = tuple(float(fact) for fact in (min, max, num, sum, sum_squares))
+        buckets = (bucket_limits, bucket_counts)
+        self._to.add_counted(tag, facts, *buckets, global_step, walltime)
+
+    # -- pictures, words, sound -------------------------------------------------------------------
+
+    @also_to_event_files
+    def add_image(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        dataformats: str = "CHW",
+    ) -> None:
+        """Add an image: bytes, or floats between 0 and 1."""
+        from epochal.integrations.tensorboard_values import image_pixels
+
+        self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
+
+    @also_to_event_files
+    def add_images(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        dataformats: str = "NCHW",
+    ) -> None:
+        """Add a batch of images as a grid of eight columns."""
+        from epochal.integrations.tensorboard_values import image_pixels
+
+        self._to.keep_png(tag, image_pixels(img_tensor, dataformats), global_step, walltime)
+
+    @also_to_event_files
+    def add_image_with_boxes(
+        self,
+        tag: str,
+        img_tensor: Any,
+        box_tensor: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        rescale: float = 1,
+        dataformats: str = "CHW",
+        labels: Any = None,
+    ) -> None:
+        """Add an image with boxes (left, top, right, bottom) drawn into it; needs Pillow."""
+        from epochal.integrations.tensorboard_values import image_pixels, with_boxes
+
+        if isinstance(labels, str):
+            labels = [labels]
+        if labels is not None and len(labels) != len(box_tensor):
+            labels = None
+        pixels = with_boxes(image_pixels(img_tensor, dataformats), box_tensor, labels, rescale)
+        self._to.keep_png(tag, pixels, global_step, walltime)
+
+    @also_to_event_files
+    def add_figure(
+        self,
+        tag: str,
+        figure: Any,
+        global_step: int | None = None,
+        close: bool = True,
+        walltime: float | None = None,
+    ) -> None:
+        """Add a Matplotlib figure, or a list of them as a grid; ``close`` closes it afterwards."""
+        from epochal.integrations.tensorboard_values import figure_pixels, image_pixels
+
+        pixels = figure_pixels(figure, close=close and self._event_files is None)
+        formats = "NCHW" if isinstance(figure, list) else "CHW"
+        self._to.keep_png(tag, image_pixels(pixels, formats), global_step, walltime)
+
+    @also_to_event_files
+    def add_video(
+        self,
+        tag: str,
+        vid_tensor: Any,
+        global_step: Any = None,
+        fps: float = 4,
+        walltime: float | None = None,
+    ) -> None:
+        """Add N×T×C×H×W videos as one animated GIF; without Pillow the frames are kept."""
+        from epochal.integrations import tensorboard_values as values
+
+        try:
+            data, media_type = values.gif(vid_tensor, fps), "image/gif"
+        except values.PillowMissingError:
+            frames = values.to_bytes(values.video_frames(values.as_array(vid_tensor)))
+            data, media_type = values.npy(frames), "application/x-npy"
+        self._to.keep(tag, data, media_type, global_step, walltime, call="add_video")
+
+    @also_to_event_files
+    def add_audio(
+        self,
+        tag: str,
+        snd_tensor: Any,
+        global_step: Any = None,
+        sample_rate: int = 44100,
+        walltime: float | None = None,
+    ) -> None:
+        """Keep a sound, values between -1 and 1, as a WAV file."""
+        from epochal.integrations.tensorboard_values import wav
+
+        data = wav(snd_tensor, sample_rate)
+        self._to.keep(tag, data, "audio/wav", global_step, walltime, call="add_audio")
+
+    @also_to_event_files
+    def add_text(
+        self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
+    ) -> None:
+        """Add a text."""
+        self._to.add_text(tag, text_string, global_step, walltime)
+
+    # -- models -----------------------------------------------------------------------------------
+
+    @also_to_event_files
+    def add_onnx_graph(self, prototxt: str) -> None:
+        """Keep an ONNX file."""
+        data = Path(prototxt).read_bytes()
+        name = Path(prototxt).stem
+        self._to.keep(name, data, "application/onnx", 0, None, call="add_onnx_graph")
+
+    @also_to_event_files
+    def add_graph(
+        self,
+        model: Any,
+        input_to_model: Any = None,
+        verbose: bool = False,
+        use_strict_trace: bool = True,
+    ) -> None:
+        """Draw a model; raises RuntimeError when it cannot be traced with these inputs."""
+        from epochal.integrations.traced_model import draw
+
+        draw(self._to.run, model, input_to_model, verbose=verbose, strict=use_strict_trace)
+
+    @also_to_event_files
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Any = None,
+        label_img: Any = None,
+        global_step: Any = None,
+        tag: str = "default",
+        metadata_header: Any = None,
+    ) -> None:
+        """Keep points with their labels and pictures as the files that the projector takes."""
+        from epochal.integrations import embedding
+
+        files = embedding.files(mat, metadata, label_img, metadata_header)
+        step = 0 if global_step is None else int(global_step)
+        for name, (data, media_type) in files.items():
+            self._to.keep(
+                f"{name_of(tag)}/{name}", data, media_type, step, None, call="add_embedding"
+            )
+
+    # -- curves, charts, meshes -------------------------------------------------------------------
+
+    @also_to_event_files
+    def add_pr_curve(
+        self,
+        tag: str,
+        labels: Any,
+        predictions: Any,
+        global_step: Any = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Keep a precision-recall curve as a table; labels are 0 or 1, predictions 0 to 1."""
+        from epochal.integrations.tensorboard_values import curve_table, pr_curve
+
+        data = curve_table(pr_curve(labels, predictions, num_thresholds, weights))
+        self._to.keep(tag, data, "application/json", global_step, walltime, call="add_pr_curve")
+
+    @also_to_event_files
+    def add_pr_curve_raw(
+        self,
+        tag: str,
+        true_positive_counts: Any,
+        false_positive_counts: Any,
+        true_negative_counts: Any,
+        false_negative_counts: Any,
+        precision: Any,
+        recall: Any,
+        global_step: Any = None,
+        num_thresholds: int = 127,
+        weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Keep a precision-recall curve that was computed before."""
+        from epochal.integrations.tensorboard_values import curve_table, raw_curve
+
+        counts = [true_positive_counts, false_positive_counts]
+        counts += [true_negative_counts, false_negative_counts]
+        data = curve_table(raw_curve(*counts, precision, recall))
+        self._to.keep(tag, data, "application/json", global_step, walltime, call="add_pr_curve")
+
+    @also_to_event_files
+    def add_custom_scalars_multilinechart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Keep the wish for a chart of several series."""
+        self._to.add_layout({category: {title: ["Multiline", tags]}})
+
+    @also_to_event_files
+    def add_custom_scalars_marginchart(
+        self, tags: Sequence[str], category: str = "default", title: str = "untitled"
+    ) -> None:
+        """Keep the wish for a chart of a series between two others."""
+        if len(tags) != 3:
+            raise AssertionError(f"Expected 3 tags, got {len(tags)}.")
+        self._to.add_layout({category: {title: ["Margin", tags]}})
+
+    @also_to_event_files
+    def add_custom_scalars(self, layout: Mapping[str, Any]) -> None:
+        """Keep the wish for charts: category to title to type and tags."""
+        self._to.add_layout(layout)
+
+    @also_to_event_files
+    def add_mesh(
+        self,
+        tag: str,
+        vertices: Any,
+        colors: Any = None,
+        faces: Any = None,
+        config_dict: Mapping[str, Any] | None = None,
+        global_step: Any = None,
+        walltime: float | None = None,
+    ) -> None:
+        """Keep meshes or clouds of points (B×N×3 arrays) as a NumPy file."""
+        from epochal.integrations.tensorboard_values import as_array, npz
+
+        given = {"vertices": vertices, "colors": colors, "faces": faces}
+        arrays = {name: as_array(value) for name, value in given.items() if value is not None}
+        data = npz(arrays, config_dict)
+        self._to.keep(tag, data, "application/x-npz", global_step, walltime, call="add_mesh")
+
+    @also_to_event_files
+    def add_hparams(
+        self,
+        hparam_dict: dict[str, Any],
+        metric_dict: dict[str, Any],
+        hparam_domain_discrete: dict[str, list[Any]] | None = None,
+        run_name: str | None = None,
+        global_step: Any = None,
+    ) -> None:
+        """Add hyperparameters to the run's configuration, and the metrics they led to.
+
+        A later call with other hyperparameters makes a run of its own beside this one.
+        """
+        hparams = checked_hparams(hparam_dict, metric_dict, hparam_domain_discrete)
+        metrics = {name_of(tag): one_number(value) for tag, value in metric_dict.items()}
+        step = 0 if global_step is None else int(global_step)
+        if self._hparams in (None, hparams):
+            run, self._hparams = self._to.run, hparams
+            write_hparams(run, hparams, metrics, hparam_domain_discrete, step)
+            return
+        with init_in(hparams_folder(self._recorder.folder, run_name), companion=False) as beside:
+            write_hparams(beside, hparams, metrics, hparam_domain_discrete, step)
+
+    @cached_property
+    def default_bins(self) -> list[float]:
+        """The bins that torch counts histograms in by default."""
+        from epochal.integrations.tensorboard_values import default_bins
+
+        return default_bins()
+
+    # -- inner ------------------------------------------------------------------------------------
+
+    def _close(self, error: BaseException | None) -> None:
+        if self.all_writers is None:
+            return
+        self.file_writer = self.all_writers = self._log = None
+        if self._event_files is not None:
+            self._event_files.close()
+        self._recorder.close(error)
+
+    @property
+    def _to(self) -> Recorder:
+        """What is written with; open."""
+        self._get_file_writer()
+        return self._recorder
+
+    def _torch_file_writer(self) -> Any:
+        return None if self._event_files is None else self._event_files._get_file_writer()
