@@ -12,7 +12,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from epochal.page.loader import Page
-from epochal.server import responses, series_body, stream
+from epochal.server import responses, series, stream
 from epochal.server.access import content_security_policy, host_name, is_same_origin
 from epochal.server.handlers import MAX_BODY_BYTES
 from tests.server.live import Server, serving, until
@@ -300,7 +300,7 @@ def test_an_answer_that_would_be_too_large_is_refused(
     journal = Journal(tmp_path)
     for step in range(50):
         journal.metrics(step, loss=1.0)
-    monkeypatch.setattr(series_body, "MAX_POINTS", 40)
+    monkeypatch.setattr(series, "MAX_POINTS", 40)
     answer = server.ask("/api/series", run="id-x", name="loss", pixels=0)
     assert (answer.status, b"40 points" in answer.body) == (400, True)
     monkeypatch.setattr(responses, "MAX_JSON_BYTES", 100)

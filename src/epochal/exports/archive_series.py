@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from epochal.errors import MetricNotFoundError
 from epochal.series.downsample import Buckets
 from epochal.series.series import Series
-from epochal.server.series_body import SeriesBlock, series_block, series_body
+from epochal.server.series import SeriesBlock, series_block, series_body
 from epochal.server.wire import Knots, XKind
 from epochal.store.store import RunView
 

@@ -16,7 +16,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.records import LOG_KINDS
-from epochal.server import downloads, entries, epochs, handlers, marks, prometheus, stream, wire
+from epochal.server import (
+    downloads,
+    entries,
+    epochs,
+    handlers,
+    marks,
+    prometheus,
+    series,
+    stream,
+    wire,
+)
 from epochal.server.entries import EntrySource, entries_handler
 from epochal.server.params import Param
 from epochal.server.responses import run_response
@@ -110,11 +120,11 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "series",
         "/api/series",
         "series body (§2)",
-        handlers.series,
+        series.series,
         "points of some series of many runs",
         (
-            *(handlers.NAMES, handlers.RUNS, handlers.RANKS, handlers.X, handlers.AXIS),
-            *(handlers.LO, handlers.HI, handlers.PIXELS),
+            *(series.NAMES, series.RUNS, series.RANKS, series.X, series.AXIS),
+            *(series.LO, series.HI, series.PIXELS),
         ),
     ),
     Endpoint(

@@ -1,0 +1,217 @@
+"""``/api/series``: points of some series of many runs, as a chart of some width shows them.
+
+The body is binary: a JSON head, then columns of little-endian float64. ``spec/wire.md`` has the
+layout to the byte and a worked example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import get_args
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
+from epochal.series.series import Series
+from epochal.server import wire
+from epochal.server.cursor import format_cursors
+from epochal.server.params import choice_param, float_param, int_param, ranks_param, required_param
+from epochal.server.responses import body_response, etag_of, matches_etag
+from epochal.server.state import server_state
+from epochal.store.store import RunView
+
+MAGIC = b"EPS1"
+# 16 million points are 384 MB; larger downloads are exports.
+MAX_POINTS = 16_000_000
+_ALIGNMENT = 8
+MAX_SERIES = 4000
+_X_KINDS: Sequence[wire.XKind] = get_args(wire.XKind)
+_AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
+
+Floats = NDArray[np.float64]
+
+NAMES = required_param("name", most=64)
+RUNS = required_param("run", most=1000)
+RANKS = ranks_param()
+X = choice_param("x", _X_KINDS, typescript="XKind")
+AXIS = choice_param("axis", _AXES, typescript="AxisName")
+LO = float_param("lo")
+HI = float_param("hi")
+PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeriesBlock:
+    """One series of a body: its head and its columns."""
+
+    head: wire.SeriesHead
+    columns: Sequence[Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _RunBlocks:
+    """The requested series of one run by name, and the position it was read to."""
+
+    position: str | None
+    blocks: Mapping[str, Sequence[SeriesBlock]] = field(default_factory=dict)
+    missing: Mapping[str, Sequence[wire.Missing]] = field(default_factory=dict)
+
+
+async def series(request: Request) -> Response:
+    """``/api/series``: points of some series of many runs, in the layout of ``spec/wire.md``."""
+    names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
+    x, axis = X(request) or "step", AXIS(request)
+    lo, hi, pixels = LO(request), HI(request), PIXELS(request)
+    if lo is not None and hi is not None and lo > hi:
+        raise UsageError(f"lo={lo} must not be above hi={hi}.")
+    if len(names) * len(run_ids) * len(ranks or (0,)) > MAX_SERIES:
+        raise UsageError(f"more than {MAX_SERIES} series in one request: request fewer at once.")
+    reader = server_state(request).reader
+
+    def blocks_of(run_id: str, run: RunView) -> _RunBlocks:
+        blocks: dict[str, list[SeriesBlock]] = {}
+        missing: dict[str, list[wire.Missing]] = {}
+        for name in names:
+            for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
+                try:
+                    found = run.series(name, rank=rank, axis=axis).reindex(x, run)
+                except (MetricNotFoundError, FormatError) as error:
+                    absent = wire.Missing(run_id, name, rank, str(error))
+                    missing.setdefault(name, []).append(absent)
+                else:
+                    one = series_block(run_id, found, pixels=pixels, lo=lo, hi=hi)
+                    blocks.setdefault(name, []).append(one)
+        return _RunBlocks(_position(run_id, run), blocks, missing)
+
+    async def query_all(query: Callable[[str, RunView], _RunBlocks]) -> dict[str, _RunBlocks]:
+        async def query_one(run_id: str) -> _RunBlocks:
+            try:
+                return await reader.query_run(run_id, lambda run: query(run_id, run))
+            except EpochalError as error:
+                missing = {name: [wire.Missing(run_id, name, 0, str(error))] for name in names}
+                return _RunBlocks(None, missing=missing)
+
+        found = await asyncio.gather(*map(query_one, run_ids))
+        return dict(zip(run_ids, found, strict=True))
+
+    def tag_of(found: Mapping[str, _RunBlocks]) -> str:
+        return etag_of(request.url.query.encode(), msgspec.json.encode(_positions(found)))
+
+    if "if-none-match" in request.headers:
+        # Points are read only where the client does not have them.
+        tag = tag_of(await query_all(lambda run_id, run: _RunBlocks(_position(run_id, run))))
+        if matches_etag(request, tag):
+            return await body_response(request, b"", media_type=wire.SERIES_MEDIA_TYPE, tag=tag)
+    found = await query_all(blocks_of)
+
+    def body() -> bytes:
+        by_name = [(name, one) for name in names for one in found.values()]
+        return series_body(
+            [block for name, one in by_name for block in one.blocks.get(name, ())],
+            missing=[each for name, one in by_name for each in one.missing.get(name, ())],
+            positions=_positions(found),
+        )
+
+    encoded = await reader.call(body)
+    return await body_response(
+        request, encoded, media_type=wire.SERIES_MEDIA_TYPE, tag=tag_of(found)
+    )
+
+
+def _position(run_id: str, run: RunView) -> str:
+    return format_cursors({run_id: run.end()})
+
+
+def _positions(found: Mapping[str, _RunBlocks]) -> dict[str, str]:
+    return {run_id: one.position for run_id, one in found.items() if one.position is not None}
+
+
+def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[int]:
+    """The ranks that have a series; rank 0 where none has, to be reported as missing."""
+    for metric in run.metrics():
+        if metric.name == name and axis in (None, metric.axis):
+            return metric.ranks
+    return (0,)
+
+
+def series_block(
+    run_id: str, series: Series, *, pixels: int, lo: float | None, hi: float | None
+) -> SeriesBlock:
+    """Downsample a series between lo and hi to ``pixels`` slices; 0 keeps every point."""
+    assert series.axis != "none"
+    chosen = series.between(lo, hi)
+    at, values = chosen.at.astype(np.float64, copy=False), chosen.floats
+    is_raw = pixels == 0 or len(chosen) <= pixels
+    nonfinite = np.flatnonzero(~np.isfinite(values))
+    marks = _marks(at[nonfinite], values[nonfinite], most=0 if is_raw else pixels)
+    if is_raw:
+        rows: list[Floats] = [at, values, chosen.times]
+    else:
+        slices = chosen.buckets(pixels, lo=lo, hi=hi)
+        rows = [
+            *(slices.first_step, slices.first),
+            *(slices.last_step, slices.last),
+            *(slices.min_step, slices.min),
+            *(slices.max_step, slices.max),
+            slices.count.astype(np.float64),
+        ]
+    head = wire.SeriesHead(
+        run=run_id,
+        name=series.name,
+        rank=series.rank,
+        axis=series.axis,
+        x=series.x,
+        raw=is_raw,
+        count=rows[0].size,
+        points=len(chosen),
+        nonfinite=marks[0].size,
+        nonfinite_points=nonfinite.size,
+        duplicates=series.duplicates,
+        hidden=series.hidden,
+        lo=float(series.at[0]) if len(series) else None,
+        hi=float(series.at[-1]) if len(series) else None,
+    )
+    return SeriesBlock(head, [*rows, *marks])
+
+
+def series_body(
+    blocks: Sequence[SeriesBlock], *, missing: Sequence[wire.Missing], positions: Mapping[str, str]
+) -> bytes:
+    """Encode a whole body; raises ``UsageError`` when it would be too large."""
+    if sum(one.head.count for one in blocks) > MAX_POINTS:
+        raise UsageError(
+            f"the response would have more than {MAX_POINTS} points: ask for a narrower range,"
+            " with pixels=, or export the run."
+        )
+    header = wire.SeriesHeader(
+        wire.WIRE_VERSION, [one.head for one in blocks], list(missing), dict(positions)
+    )
+    text = msgspec.json.encode(header)
+    text += b" " * (-len(text) % _ALIGNMENT)
+    columns = (column.astype("<f8", copy=False) for one in blocks for column in one.columns)
+    return b"".join(
+        (MAGIC, struct.pack("<I", len(text)), text, *(column.tobytes() for column in columns))
+    )
+
+
+def _marks(at: Floats, values: Floats, *, most: int) -> tuple[Floats, Floats]:
+    """Where points are not finite and what they are: 0 nan, 1 and -1 the infinities.
+
+    Beyond ``most`` (0: no limit) the marks are thinned to the first of each kind in each of
+    ``most`` slices: a chart of that width shows no more.
+    """
+    kinds = np.where(np.isnan(values), 0.0, np.sign(values))
+    if most == 0 or at.size <= most:
+        return at, kinds
+    width = float(at[-1] - at[0]) or 1.0
+    slices = np.minimum((at - at[0]) / width * most, most - 1).astype(np.int64)
+    _, first = np.unique(slices * 3 + kinds.astype(np.int64) + 1, return_index=True)
+    chosen = np.sort(first)
+    return at[chosen], kinds[chosen]
