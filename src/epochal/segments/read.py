@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -24,6 +27,9 @@ from epochal.segments.contents import SeriesSources, Source, decode_contents
 from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for
 
 NO_STEP = -1
+# Points in long form that are sorted by name once, and then held: 32 bytes each.
+MAX_LONG_POINTS = 4_000_000
+_LONG_SERIES = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 
 
@@ -46,6 +52,16 @@ class SegmentSeries:
         return self.order()
 
 
+class SegmentTable(NamedTuple):
+    """Series over the same steps and times in file order: ``values`` has a column for each name."""
+
+    axis: Axis
+    names: tuple[str, ...]
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+
+
 class Extent(NamedTuple):
     """The highest step and the latest time (Unix seconds) of some records, where they have any."""
 
@@ -65,6 +81,9 @@ class Segment:
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
             metadata = self._file.schema_arrow.metadata or {}
         self._contents = decode_contents(metadata, file=str(path))
+        self._by_name: dict[str, list[SeriesSources]] = {}
+        for series in self._contents.series:
+            self._by_name.setdefault(series.name, []).append(series)
         # Series of one row group are drawn over the same steps and times: those are read once for
         # as long as anybody holds them.
         self._shared: WeakValueDictionary[tuple[int, str], NDArray[Any]] = WeakValueDictionary()
@@ -144,12 +163,14 @@ class Segment:
 
     def names(self, axis: Axis | None = None) -> tuple[str, ...]:
         """The scalar series, on one axis or on any, in order of first appearance."""
-        found = (s.name for s in self._contents.series if axis in (None, s.axis))
+        if axis is None:
+            return tuple(self._by_name)
+        found = (s.name for s in self._contents.series if s.axis == axis)
         return tuple(dict.fromkeys(found))
 
     def axes(self, name: str) -> tuple[Axis, ...]:
         """The axes a series has points on."""
-        found = {series.axis for series in self._contents.series if series.name == name}
+        found = {series.axis for series in self._by_name.get(name, ())}
         return tuple(axis for axis in _AXES if axis in found)
 
     # -- numbers ----------------------------------------------------------------------------------
@@ -161,10 +182,96 @@ class Segment:
         """
         axes = self.axes(name) if axis is None else (axis,)
         pieces: list[SegmentSeries] = []
-        for entry in self._contents.series:
-            if entry.name == name and axes and entry.axis == axes[0]:
+        for entry in self._by_name.get(name, ()):
+            if axes and entry.axis == axes[0]:
                 pieces += self._pieces(entry)
         return _joined(pieces)
+
+    def tables(self) -> Iterator[SegmentTable]:
+        """The series that lie in one place each, many at a time: in a row group, or in long form.
+
+        Each file's region is read once, however many series there are. A series that is not among
+        these is asked for by its name.
+        """
+        holders = Counter(kind for kinds in self._contents.groups for kind in kinds)
+        for group, kinds in enumerate(self._contents.groups):
+            for kind in kinds:
+                if holders[kind] == 1:
+                    yield from self._group_tables(group, kind)
+        yield from self._long_tables()
+
+    def _group_tables(self, group: int, kind: str) -> Iterator[SegmentTable]:
+        by_axis: dict[Axis, dict[str, str]] = {}
+        for entry in self._contents.series:
+            if entry.long or len(entry.sources) != 1 or entry.axis == "epoch":
+                continue
+            source = entry.sources[0]
+            if source.kind == kind and source.gpu is None:
+                column = self._contents.columns[source.path]
+                by_axis.setdefault(entry.axis, {})[entry.name] = column
+        for axis, columns in by_axis.items():
+            table = self._table([group], [c.LOG, c.STEP, c.TIME, *columns.values()])
+            if len(self._contents.groups[group]) > 1:
+                table = table.filter(pc.equal(table.column(c.LOG), kind))
+            if axis == "step" and table.column(c.STEP).null_count:
+                continue
+            whole = {
+                name: column.to_numpy().astype(np.float64, copy=False)
+                for name, column in zip(columns, table.columns[3:], strict=True)
+                if not column.null_count and _is_number(column.type)
+            }
+            if whole:
+                steps = _filled(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
+                values = np.stack(list(whole.values()), axis=1)
+                times = _seconds(table.column(c.TIME))
+                yield SegmentTable(axis, tuple(whole), steps, times, values)
+
+    def _long_tables(self) -> Iterator[SegmentTable]:
+        """The series that are in long form alone; one table for each."""
+        wanted = [e for e in self._contents.series if e.long and not e.sources]
+        points = (self._long_points if wanted else None) or {}
+        for entry in wanted:
+            found = points.get((entry.name, entry.axis))
+            if found is not None:
+                column = found.values[:, np.newaxis]
+                yield SegmentTable(entry.axis, (entry.name,), found.steps, found.times, column)
+
+    @cached_property
+    def _long_points(self) -> Mapping[tuple[str, str], SegmentSeries] | None:
+        """The points in long form by name and axis; None where they are too many to hold.
+
+        Asked for one name at a time, each would go through the points of all.
+        """
+        trailing = range(len(self._contents.groups), self._file.metadata.num_row_groups)
+        rows = sum(self._file.metadata.row_group(group).num_rows for group in trailing)
+        return None if rows > MAX_LONG_POINTS else dict(self._sorted_long())
+
+    def _sorted_long(self) -> Iterator[tuple[tuple[str, str], SegmentSeries]]:
+        table = self._long_table(_LONG_SERIES)
+        if not table.num_rows:
+            return
+        found = table.column(c.LONG_NAME).combine_chunks().dictionary_encode()
+        axes = table.column(c.LONG_AXIS).combine_chunks().dictionary_encode()
+        codes = found.indices.to_numpy().astype(np.int64) * len(axes.dictionary)
+        codes += axes.indices.to_numpy()
+        table = table.take(np.lexsort((table.column(c.ORDINAL).to_numpy(), codes)))
+        codes = np.sort(codes)
+        ordinals = table.column(c.ORDINAL).to_numpy()
+        steps = _filled(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
+        has_step = table.column(c.STEP).is_valid().to_numpy()
+        times = _seconds(table.column(c.TIME))
+        values = table.column(c.LONG_VALUE).to_numpy().astype(np.float64, copy=False)
+        names, kinds = found.dictionary.to_pylist(), axes.dictionary.to_pylist()
+        edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1)).tolist()
+        for start, end in itertools.pairwise(edges):
+            name, axis = divmod(int(codes[start]), len(kinds))
+            rows: Any = slice(start, end)
+            if kinds[axis] != "time" and not has_step[rows].all():
+                rows = start + np.flatnonzero(has_step[rows])
+            points = SegmentSeries(
+                steps[rows], times[rows], values[rows], partial(_taken, ordinals, rows)
+            )
+            yield (names[name], kinds[axis]), points
 
     def field(self, kind: str, *path: str) -> SegmentSeries:
         """Every number a kind's records hold in a field, ``("epoch", "resources", "rss")``."""
@@ -250,14 +357,19 @@ class Segment:
         return pc.equal(column.fill_null("0"), gpu)
 
     def _from_long(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
-        names = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
-        table = self._long_table(names, only=entry.name)
+        points = self._long_points
+        if points is not None:
+            found = points.get((entry.name, entry.axis))
+            if found is not None:
+                yield found
+            return
+        table = self._long_table(_LONG_SERIES, only=entry.name)
         conditions = [
             pc.equal(table.column(c.LONG_NAME), entry.name),
             pc.equal(table.column(c.LONG_AXIS), entry.axis),
         ]
-        found = _kept(table, conditions).sort_by(c.ORDINAL)
-        yield _points(found, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
+        rows = _kept(table, conditions).sort_by(c.ORDINAL)
+        yield _points(rows, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -380,6 +492,11 @@ def _points(table: pa.Table, *, along: str, value: str, axis: Axis) -> SegmentSe
         values=table.column(value).to_numpy().astype(np.float64, copy=False),
         order=table.column(c.ORDINAL).to_numpy,
     )
+
+
+def _taken(ordinals: NDArray[np.int64], rows: Any) -> NDArray[np.int64]:
+    taken: NDArray[np.int64] = ordinals[rows]
+    return taken
 
 
 def _filled(column: pa.ChunkedArray, absent: int) -> NDArray[Any]:

@@ -61,6 +61,33 @@ def summarise(steps: ArrayLike, values: ArrayLike) -> Summary:
     )
 
 
+def summarise_rows(steps: ArrayLike, rows: NDArray[np.float64]) -> list[Summary]:
+    """Summarise many series over the same steps, each a row of values; as ``summarise`` does."""
+    at = np.asarray(steps)
+    if not rows.shape[1] or not np.isfinite(rows).all():
+        return [summarise(at, row) for row in rows]
+    lowest, highest = rows.argmin(axis=1), rows.argmax(axis=1)
+    which = np.arange(len(rows))
+    with np.errstate(over="ignore"):
+        means = rows.mean(axis=1)
+    if not np.isfinite(means).all():
+        return [summarise(at, row) for row in rows]
+    count, last_step = rows.shape[1], at[-1].item()
+    columns = (
+        rows[:, 0].tolist(),
+        rows[:, -1].tolist(),
+        rows[which, lowest].tolist(),
+        at[lowest].tolist(),
+        rows[which, highest].tolist(),
+        at[highest].tolist(),
+        means.tolist(),
+    )
+    return [
+        Summary(count, 0, first, last, last_step, low, low_at, high, high_at, mean)
+        for first, last, low, low_at, high, high_at, mean in zip(*columns, strict=True)
+    ]
+
+
 def _point(
     steps: NDArray[Any], values: NDArray[np.float64], index: int
 ) -> tuple[float | None, float | None]:

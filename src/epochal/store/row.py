@@ -13,6 +13,9 @@ from epochal.store.answers import Labels, Metric, RunInfo, Status
 from epochal.store.finding_counts import NOTHING, FindingCounts
 from epochal.store.status import derive_status
 
+# So many values are read and summarised in a fraction of a second.
+_SMALL = 2_000_000
+
 
 class Row(msgspec.Struct, array_like=True, kw_only=True):
     """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
@@ -132,10 +135,24 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
         values = self.summaries.get(_key(name, axis, rank))
         return None if values is None else Summary(*values)
 
+    @property
+    def is_small(self) -> bool:
+        """Whether all series are read in a moment."""
+        return self.records * len(self.metrics) <= _SMALL
+
     def keep(self, name: str, axis: Axis, rank: int, summary: Summary) -> None:
         """Keep a summary for the next time."""
         self.summaries[_key(name, axis, rank)] = [
-            getattr(summary, field) for field in Summary.__dataclass_fields__
+            summary.count,
+            summary.nonfinite,
+            summary.first,
+            summary.last,
+            summary.last_step,
+            summary.min,
+            summary.min_step,
+            summary.max,
+            summary.max_step,
+            summary.mean,
         ]
 
 

@@ -6,6 +6,7 @@ ordinals of its records, so that a series found in several blocks comes back in 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from array import array
 from collections.abc import Iterable, Iterator
@@ -41,6 +42,16 @@ class SeriesKey(NamedTuple):
 
     name: str
     axis: Axis
+
+
+class SeriesTable(NamedTuple):
+    """Series of one part that were logged together: ``values`` has a column for each name."""
+
+    axis: Axis
+    names: Names
+    steps: NDArray[np.int64]
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
 
 
 class Block:
@@ -137,6 +148,21 @@ class Blocks:
         if bool(np.all(ordinals[:-1] <= ordinals[1:])):
             return whole
         return whole.select(np.argsort(ordinals, kind="stable"))
+
+    def tables(self) -> Iterator[SeriesTable]:
+        """The series that lie in one block each; copies, since views forbid buffers to grow."""
+        for axis, shapes in self._shapes.items():
+            for block in shapes.values():
+                alone = [len(self._places[SeriesKey(n, axis)]) == 1 for n in block.names]
+                if any(alone):
+                    values = np.frombuffer(block.values).reshape(-1, len(block.names))
+                    yield SeriesTable(
+                        axis,
+                        tuple(itertools.compress(block.names, alone)),
+                        np.array(block.steps, dtype=np.int64),
+                        np.array(block.times, dtype=np.float64),
+                        values.copy() if all(alone) else values[:, alone],
+                    )
 
     def ordinals(self, key: SeriesKey) -> NDArray[np.int64]:
         """The ordinals of a series' records, in the order of the points of ``series``."""

@@ -32,7 +32,7 @@ from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, Position, Record
 from epochal.series.series import Series, concatenated
 from epochal.store.answers import Labels, Machine
-from epochal.store.local.columns import SeriesKey
+from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import contents
@@ -286,6 +286,10 @@ class ForeignPart:
         """Every series it holds: those that came as points, then those of records."""
         points = (SeriesKey(name, "step") for name in self.gathered.names)
         return dict.fromkeys((*points, *self._digest.blocks))
+
+    def tables(self) -> Sequence[SeriesTable]:
+        """None: other trackers keep each series by itself."""
+        return ()
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

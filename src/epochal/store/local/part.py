@@ -11,7 +11,7 @@ from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record
 from epochal.series.series import Series
-from epochal.store.local.columns import Origin, SeriesKey, whole_number
+from epochal.store.local.columns import Origin, SeriesKey, SeriesTable, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
 FACT_KINDS = ("run", "finish", "define", "resume", "option", "epoch")
@@ -54,6 +54,9 @@ class Part(Protocol):
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
+
+    def tables(self) -> Iterable[SeriesTable]:
+        """Its series that lie in one table each; those in none are asked for by ``series``."""
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

@@ -38,6 +38,7 @@ from epochal.store.local.row import (
 )
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
+from epochal.store.local.summaries import whole_tables
 from epochal.store.metrics import no_metric, resolve
 from epochal.store.row import Row
 from epochal.store.status import GONE
@@ -75,6 +76,7 @@ class LocalRun:
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
         self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
+        self._by_name: tuple[Row, Mapping[str, Sequence[Metric]]] | None = None
         self._ended: tuple[Row, Status] | None = None
         self._diagnosis = Diagnosis()
         # Set when the row has learnt something that the index does not know.
@@ -398,16 +400,36 @@ class LocalRun:
     def _summary(self, name: str, axis: Axis | None, rank: int) -> Summary:
         row = self.row
         axes = _AXES if axis is None else (axis,)
-        on = {metric.axis for metric in row.metrics if metric.name == name and rank in metric.ranks}
+        on = {metric.axis for metric in self._named(name) if rank in metric.ranks}
         found = next((a for a in axes if a in on), None)
         if found is None:
             raise self._no_metric(name, rank, axis)
         summary = row.summary(name, found, rank)
+        if summary is None and row.is_small and not row.summaries:
+            self._summarise_all()
+            summary = row.summary(name, found, rank)
         if summary is None:
             summary = self.series(name, rank=rank, axis=found).summary
             row.keep(name, found, rank, summary)
             self.has_news = True
         return summary
+
+    def _named(self, name: str) -> Sequence[Metric]:
+        """The metrics of a name, on any axis."""
+        row = self.row
+        if self._by_name is None or self._by_name[0] is not row:
+            by_name: dict[str, list[Metric]] = {}
+            for metric in row.metrics:
+                by_name.setdefault(metric.name, []).append(metric)
+            self._by_name = (row, by_name)
+        return self._by_name[1].get(name, ())
+
+    def _summarise_all(self) -> None:
+        """Keep the summaries of all series that can be worked out together."""
+        row, found = self.row, self._ask(whole_tables)
+        for (key, rank), summary in found.items():
+            row.keep(key.name, key.axis, rank, summary)
+        self.has_news = bool(found) or self.has_news
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
         run, metrics = self.brief().name, self.row.metrics

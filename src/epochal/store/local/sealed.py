@@ -13,7 +13,14 @@ from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
 from epochal.records import Position, Record, axis_of
 from epochal.series.series import Series
-from epochal.store.local.columns import NO_STEP, Blocks, SeriesKey, seconds, whole_number
+from epochal.store.local.columns import (
+    NO_STEP,
+    Blocks,
+    SeriesKey,
+    SeriesTable,
+    seconds,
+    whole_number,
+)
 from epochal.store.local.part import FACT_KINDS, PartFacts, Place, label_of
 
 if TYPE_CHECKING:
@@ -72,7 +79,7 @@ class SealedPart:
         self.name = name
         self._segments = segments
         self._epochs = Blocks()
-        self._keys: tuple[SeriesKey, ...] | None = None
+        self._keys: dict[SeriesKey, None] | None = None
         # The records that ``places`` went through, for the ``read`` that follows.
         self._held: dict[int, Record] = {}
         self.facts = self._read_facts()
@@ -126,8 +133,15 @@ class SealedPart:
                 SeriesKey(name, axis) for name in segment.names() for axis in segment.axes(name)
             )
             # Of epochs there are series that the segment does not know by name.
-            self._keys = tuple(dict.fromkeys((*found, *self._epochs)))
+            self._keys = dict.fromkeys((*found, *self._epochs))
         return self._keys
+
+    def tables(self) -> Iterable[SeriesTable]:
+        """Its series that lie in one table each."""
+        yield from self._epochs.tables()
+        for table in self._segment.tables():
+            if table.axis != "epoch":
+                yield SeriesTable(*table)
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

@@ -138,7 +138,7 @@ class RunState:
         cuts = self.cuts(key.axis)
         merged = merge(self.pieces(key, rank), cuts=cuts)
         exact = exact_values(self.parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
-        metric = next((m for m in self.metrics if (m.name, m.axis) == key), None)
+        metric = self._metric_of.get(key)
         series = replace(
             merged,
             values=merged.values if exact is None else exact,
@@ -148,6 +148,10 @@ class RunState:
         for column in (series.steps, series.times, series.values):
             column.flags.writeable = False  # answers are shared between all who ask
         return series
+
+    @cached_property
+    def _metric_of(self) -> Mapping[SeriesKey, Metric]:
+        return {SeriesKey(metric.name, metric.axis): metric for metric in self.metrics}
 
     @cached_property
     def metrics(self) -> list[Metric]:

@@ -14,7 +14,7 @@ from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
 from epochal.series.series import Series
-from epochal.store.local.columns import SeriesKey
+from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.part import PartFacts, Place, StalePartError
 
@@ -108,6 +108,10 @@ class TailedPart:
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
         return self._digest.blocks
+
+    def tables(self) -> Iterable[SeriesTable]:
+        """Its series that lie in one table each."""
+        return self._digest.blocks.tables()
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

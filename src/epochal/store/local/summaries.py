@@ -1,0 +1,62 @@
+"""Summarises every series of a run at once, table by table: the work grows with the points alone.
+
+A table holds series that were logged together, so their steps are looked at once. A series that is
+spread over several tables or parts, or whose steps repeat or go back, is left to
+``RunState.series``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epochal.series.reduce import Summary, summarise_rows
+from epochal.store.local.columns import SeriesKey, SeriesTable
+from epochal.store.local.state import RunState
+
+_VALUES_AT_ONCE = 1 << 20
+
+Summaries = dict[tuple[SeriesKey, int], Summary]
+
+
+def whole_tables(state: RunState) -> Summaries:
+    """The summaries of all series that lie in one table each, by series and rank."""
+    owners = Counter(
+        (key, part.facts.origin.rank) for part in state.parts for key in part.series_keys()
+    )
+    cuts = {axis: state.cuts(axis) for axis in ("step", "epoch")}
+    found: Summaries = {}
+    for part in state.parts:
+        origin = part.facts.origin
+        for table in part.tables():
+            along = table.times if table.axis == "time" else table.steps
+            cut = cuts.get(table.axis, {}).get(origin.attempt)
+            if not _is_plain(along, is_time=table.axis == "time", cut=cut):
+                continue
+            for names, values in _chunks(table):
+                for name, summary in zip(names, summarise_rows(along, values), strict=True):
+                    key = (SeriesKey(name, table.axis), origin.rank)
+                    if owners[key] == 1:
+                        found[key] = summary
+    return found
+
+
+def _is_plain(along: NDArray[Any], *, is_time: bool, cut: int | None) -> bool:
+    """Whether the points stand in order, none replaces another, and no newer attempt hides any."""
+    if not along.size:
+        return False
+    before, after = along[:-1], along[1:]
+    is_ascending = bool(np.all(before <= after if is_time else before < after))
+    return is_ascending and (cut is None or bool(along[-1] < cut))
+
+
+def _chunks(table: SeriesTable) -> Iterator[tuple[tuple[str, ...], NDArray[np.float64]]]:
+    """The series of a table a few at a time, each as one row."""
+    width = max(1, _VALUES_AT_ONCE // max(1, table.values.shape[0]))
+    for start in range(0, len(table.names), width):
+        names = table.names[start : start + width]
+        yield names, np.ascontiguousarray(table.values[:, start : start + width].T)

@@ -1,0 +1,104 @@
+"""Summaries of all series at once: the same as one at a time, and work that grows with the run."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from epochal.series.reduce import Summary
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
+from epochal.store.local.summaries import whole_tables
+from tests.store.journals import Journal
+from tests.store.sealing import seal_all
+
+
+def written(root: Path) -> Journal:
+    journal = Journal(root)
+    for step in range(6):
+        journal.metrics(step, loss=1.0 / (step + 1), acc=step * 0.1, odd=math.nan)
+        if step % 2:
+            journal.metrics(step, late=float(step))
+    journal.add({"log": "system", "cpu_percent": 3.5, "host_ram_used": 7.0})
+    journal.metrics(3, back=1.0).metrics(2, back=2.0)  # steps that go back
+    journal.metrics(7, loss=0.5, other=1.0)  # a second table with the loss
+    journal.epoch(1, val=0.5).epoch(2, val=0.25)
+    return journal
+
+
+def one_at_a_time(run: LocalRun) -> dict[tuple[str, str], Summary]:
+    return {(m.name, m.axis): run.series(m.name, axis=m.axis).summary for m in run.metrics()}
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_all_at_once_are_the_same_as_one_at_a_time(tmp_path: Path, is_sealed: bool) -> None:
+    written(tmp_path)
+    if is_sealed:
+        seal_all(tmp_path)
+    run = LocalStore(tmp_path).run("x")
+    expected = one_at_a_time(run)
+    found = {(m.name, m.axis): run.summary(m.name, axis=m.axis) for m in run.metrics()}
+    assert str(found) == str(expected)  # nan is not equal to itself
+
+
+def test_a_newer_attempt_hides_points_of_an_older_one(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(1, loss=4.0).metrics(9, loss=0.1)
+    journal.add({"log": "resume", "step": 5}, attempt=2).metrics(6, loss=2.0, attempt=2)
+    run = LocalStore(tmp_path).run("x")
+    assert (run.summary("loss").count, run.summary("loss").min) == (2, 2.0)
+
+
+def test_series_in_one_table_are_worked_out_together(tmp_path: Path) -> None:
+    written(tmp_path)
+    run = LocalStore(tmp_path).run("x")
+    together = {key.name for key, _ in run._ask(whole_tables)}
+    assert {"acc", "odd", "late", "val"} <= together
+    assert not {"loss", "back"} & together
+
+
+def lines_run(work: Callable[[], Any]) -> int:
+    """How many lines of Python a call runs: a measure of work that no clock disturbs."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def summarise_all(root: Path) -> None:
+    run = LocalStore(root).run("x")
+    for metric in run.metrics():
+        run.summary(metric.name, axis=metric.axis)
+        run.series(metric.name, axis=metric.axis)
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_the_work_for_all_metrics_grows_with_their_number(tmp_path: Path, is_sealed: bool) -> None:
+    lines = {}
+    for count in (600, 2400):
+        root = tmp_path / str(count)
+        journal = Journal(root)
+        for step in range(2):
+            values = {f"layer.{n}/norm": float(n) for n in range(count)}
+            journal.add({"log": "metrics", "step": step, "m": values})
+        if is_sealed:
+            seal_all(root)
+        summarise_all(root)  # imports and caches of the first time
+        lines[count] = lines_run(partial(summarise_all, root))
+    assert lines[2400] < 5 * lines[600]
