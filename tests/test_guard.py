@@ -10,16 +10,9 @@ from pathlib import Path
 import pytest
 
 import epochal
+from epochal.alarm import BudgetExceeded, Call, interrupting
 from epochal.errors import InternalError, UsageError
-from epochal.guard import (
-    DISABLE_AFTER,
-    BudgetExceeded,
-    Call,
-    Fault,
-    Guard,
-    describe,
-    interrupting,
-)
+from epochal.guard import DISABLE_AFTER, Fault, Guard, describe
 
 # Ends by itself, should nothing else end it.
 LONG_S = 20.0
@@ -106,7 +99,7 @@ def sleep() -> None:
 @pytest.fixture
 def armed() -> Iterator[Guard]:
     guard = Guard(tick_s=0.01)
-    with interrupting(), guard.armed():
+    with interrupting(), guard.alarm.armed():
         yield guard
 
 
@@ -143,7 +136,7 @@ def test_an_alarm_for_an_outer_call_passes_the_guards_within(armed: Guard) -> No
 
 def test_an_alarm_leaves_no_alarm_behind_and_gives_back_the_earlier_one() -> None:
     before, left_s = signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0]
-    with interrupting(), Guard().armed():
+    with interrupting(), Guard().alarm.armed():
         assert signal.getsignal(signal.SIGALRM) != before
     assert signal.getsignal(signal.SIGALRM) == before
     assert abs(signal.getitimer(signal.ITIMER_REAL)[0] - left_s) < LONG_S
@@ -151,7 +144,7 @@ def test_an_alarm_leaves_no_alarm_behind_and_gives_back_the_earlier_one() -> Non
 
 def test_no_alarm_is_set_in_a_process_that_is_not_ours() -> None:
     before = signal.getsignal(signal.SIGALRM)
-    with Guard().armed():
+    with Guard().alarm.armed():
         assert signal.getsignal(signal.SIGALRM) == before
 
 

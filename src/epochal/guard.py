@@ -5,10 +5,8 @@ task, a sink, a telemetry source, an importer, an observer or callback, a consol
 list, one request. A ``Guard`` calls it; any ``Exception`` is counted, reported once per member with
 its traceback, and replaced by a default. ``KeyboardInterrupt`` and ``SystemExit`` pass.
 
-A member that hangs is a fault too. In the main thread of a process that says so (``interrupting``)
-an alarm raises ``BudgetExceeded`` inside a call that outlasts its budget; ``bounded`` leaves a call
-that may hang where no alarm reaches to a thread. Budgets count ticks of the alarm during which the
-same call was under way, so that a process that was stopped or starved blames nobody.
+A member that hangs is a fault too. Where the process lets it, an alarm (``alarm.py``) interrupts a
+call that outlasts its budget; ``bounded`` makes a call in a thread, where no alarm can interrupt.
 
 This file holds the only broad handlers of the package. Elsewhere a handler names what it expects,
 or cleans up and raises again.
@@ -16,7 +14,6 @@ or cleans up and raises again.
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
 import time
@@ -24,9 +21,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from epochal.alarm import TICK_S, Alarm, BudgetExceeded, Call, over_budget
 from epochal.errors import EpochalError, InternalError
 from epochal.version import __version__
 
@@ -39,13 +36,8 @@ M = TypeVar("M")
 
 # After so many faults a member that is disabled by faults is not called any more.
 DISABLE_AFTER = 3
-# How often the alarm looks; a call is interrupted at most so much after its budget.
-TICK_S = 0.25
 # What the outside world does is no fault of ours: a person is told in a sentence of its own.
 EXPECTED: tuple[type[Exception], ...] = (EpochalError, OSError)
-
-_may_interrupt = False
-_NOT_SEEN = object()
 
 
 @dataclass(slots=True)
@@ -67,33 +59,12 @@ class Fault:
         }
 
 
-class BudgetExceeded(Exception):  # noqa: N818 (it is a fault of a member, not an error of ours)
-    """A member took longer than it may; ``call`` is the one that an alarm ended."""
-
-    def __init__(self, sentence: str, call: Call | None = None) -> None:
-        super().__init__(sentence)
-        self.call = call
-
-
 @dataclass(slots=True)
 class Outcome(Generic[T]):
     """What a call returned, or what it raised."""
 
     value: T | None = None
     error: Exception | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """A call with a budget, under way; ``member`` is the one that a loop is at, which has it all.
-
-    ``seen`` is the member that the alarm found at its last tick, ``ticks`` how often in a row.
-    """
-
-    budget_s: float
-    member: Any = None
-    seen: Any = _NOT_SEEN
-    ticks: int = 0
 
 
 class Guard:
@@ -109,10 +80,8 @@ class Guard:
     ) -> None:
         self.report = report
         self.faults: dict[str, Fault] = {}
-        self.tick_s = tick_s
+        self.alarm = Alarm(tick_s=tick_s)
         self._lock = threading.Lock()
-        self._calls: list[Call] = []  # the innermost last
-        self._is_armed = False
         self._stuck: dict[str, threading.Thread] = {}
 
     # -- calling ----------------------------------------------------------------------------------
@@ -146,18 +115,18 @@ class Guard:
         expected: tuple[type[Exception], ...] = (),
     ) -> Outcome[T]:
         """What ``call(*args)`` returns or raises; what is ``expected`` is not counted."""
-        under_way = None if budget_s is None else self._begin(budget_s)
+        under_way = None if budget_s is None else self.alarm.begin(budget_s)
         try:
             return Outcome(call(*args))
         except Exception as error:
-            self._end(under_way)
+            self.alarm.end(under_way)
             if _is_of_another(error, under_way):
                 raise
             if not isinstance(error, expected):
                 self.note(member, error)
             return Outcome(error=error)
         finally:
-            self._end(under_way)
+            self.alarm.end(under_way)
 
     def each(
         self,
@@ -172,7 +141,7 @@ class Guard:
         ``visit`` takes those that are left and sets ``Call.member`` to each before it calls it;
         ``on_fault`` notes a fault.
         """
-        under_way = self._begin(budget_s)
+        under_way = self.alarm.begin(budget_s)
         left = iter(members)
         try:
             while True:
@@ -185,7 +154,7 @@ class Guard:
                 else:
                     return
         finally:
-            self._end(under_way)
+            self.alarm.end(under_way)
 
     def explained(self, what: str, call: Callable[..., T], *args: Any) -> T:
         """What a call returns; an error that nobody foresaw becomes one with a sentence.
@@ -284,7 +253,7 @@ class Guard:
 
     def note_hang(self, member: str, thread: threading.Thread, *, budget_s: float) -> Fault:
         """Count it as a fault that a member's thread has not come back."""
-        return self.note(member, BudgetExceeded(_over(budget_s)), where=_stack_of(thread))
+        return self.note(member, BudgetExceeded(over_budget(budget_s)), where=_stack_of(thread))
 
     def count(self, member: str) -> int:
         """How often a member has raised."""
@@ -309,70 +278,6 @@ class Guard:
     def has_stuck(self) -> bool:
         """Whether a thread that was left behind still goes on."""
         return any(thread.is_alive() for thread in self._stuck.values())
-
-    # -- the alarm --------------------------------------------------------------------------------
-
-    @contextmanager
-    def armed(self) -> Iterator[None]:
-        """Interrupt calls that outlast their budget, where this process says that it may be."""
-        if self._is_armed or not may_interrupt():
-            yield
-            return
-        handler = signal.signal(signal.SIGALRM, self._tick)
-        began_s = time.monotonic()
-        left_s, every_s = signal.setitimer(signal.ITIMER_REAL, self.tick_s, self.tick_s)
-        self._is_armed = True
-        try:
-            yield
-        finally:
-            self._is_armed = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, handler)
-            if left_s:  # somebody else's alarm goes on
-                passed_s = time.monotonic() - began_s
-                signal.setitimer(signal.ITIMER_REAL, max(left_s - passed_s, 1e-3), every_s)
-
-    def _tick(self, _number: int, _frame: FrameType | None) -> None:
-        over: Call | None = None
-        for call in self._calls:
-            if call.member is not call.seen:
-                call.seen, call.ticks = call.member, 0
-                continue
-            call.ticks += 1
-            if call.ticks * self.tick_s >= call.budget_s:
-                over = call
-        if over is not None:
-            over.ticks = 0  # what swallows the exception is given as long again
-            raise BudgetExceeded(_over(over.budget_s), over)
-
-    def _begin(self, budget_s: float) -> Call:
-        call = Call(budget_s)
-        self._calls.append(call)
-        return call
-
-    def _end(self, call: Call | None) -> None:
-        if call is not None and call in self._calls:
-            del self._calls[self._calls.index(call) :]
-
-
-@contextmanager
-def interrupting() -> Iterator[None]:
-    """Let guards interrupt hanging calls of this process's main thread by SIGALRM.
-
-    For processes that are ours alone: the companion and the command line. A system without such an
-    alarm goes on without.
-    """
-    global _may_interrupt
-    before, _may_interrupt = _may_interrupt, hasattr(signal, "setitimer")
-    try:
-        yield
-    finally:
-        _may_interrupt = before
-
-
-def may_interrupt() -> bool:
-    """Whether an alarm can end a call that is made here: in this process and this thread."""
-    return _may_interrupt and threading.current_thread() is threading.main_thread()
 
 
 def settle(future: Future[T], call: Callable[[], T]) -> None:
@@ -415,10 +320,6 @@ def describe_traceback(error: BaseException) -> str:
 def _is_of_another(error: Exception, call: Call | None) -> bool:
     """Whether an alarm meant a call further out."""
     return isinstance(error, BudgetExceeded) and error.call is not None and error.call is not call
-
-
-def _over(budget_s: float) -> str:
-    return f"did not return within its budget of {budget_s:g} s"
 
 
 class _LeftBehind(BaseException):

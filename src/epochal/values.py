@@ -169,11 +169,6 @@ def nonfinite_word(value: float) -> str | None:
     return "inf" if value > 0 else "-inf"
 
 
-def from_word(word: str) -> float:
-    """The float that :func:`nonfinite_word` named."""
-    return float(word)
-
-
 def split_nonfinite(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """The same values with null where JSON has no number, and the words for those places."""
     words: dict[str, str] = {}

@@ -7,7 +7,6 @@ from epochal.console.lines import (
     closing_line,
     epoch_line,
     eval_line,
-    gpt2_step_line,
     gpu_line,
     section_line,
     step_line,
@@ -177,16 +176,6 @@ def test_eval_with_other_metrics() -> None:
     assert line == ">> eval     100              loss 2.1234"
     line = eval_line(None, metrics={"accuracy": 0.2955})
     assert line == ">> eval                      accuracy 0.2955"
-
-
-def test_gpt2_step() -> None:
-    line = gpt2_step_line(
-        5, epoch=1.25, loss=6.54321, lr=6e-4, norm=1.2345, duration_ms=512.344, step_tokens=524_288
-    )
-    assert line == (
-        "step     5 | epoch 1 | loss: 6.543210 | lr: 6.00e-04 | norm: 1.2345"
-        " | dt: 512.34ms | tok/sec: 1023312.46"
-    )
 
 
 def test_gpu_state() -> None:

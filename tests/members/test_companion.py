@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 import epochal
+from epochal.alarm import interrupting
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.ending import do_what_is_left
 from epochal.companion.own_journal import OwnJournal
 from epochal.companion.process import Companion
 from epochal.companion.telemetry_journal import Telemetry, host_sources
-from epochal.guard import DISABLE_AFTER, Guard, interrupting
+from epochal.guard import DISABLE_AFTER, Guard
 from epochal.telemetry.machine_gpus import MachineGpus
 from epochal.telemetry.used import UsedGpus
 from tests.doubles.companions import companion_config
@@ -51,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 def companion_of(folder: Path, clock: Time) -> Companion:
     companion = Companion(companion_config(folder, parent=os.getpid()), clock=clock)
-    companion.guard.tick_s = 0.01
+    companion.guard.alarm.tick_s = 0.01
     return companion
 
 
@@ -162,7 +163,7 @@ def test_a_callback_that_fails_is_left_out_after_a_while_and_findings_are_writte
         for other in diagnosis.callbacks:
             diagnosis.callbacks[other] = counting(lambda *_args: None, other, calls)
         diagnosis.callbacks[name] = fault
-        with guard.armed():
+        with guard.alarm.armed():
             for _ in range(DISABLE_AFTER + 1):
                 diagnosis._call(name, {})
             while diagnosis.go_on():

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from epochal.guard import DISABLE_AFTER, Fault, Guard, interrupting
+from epochal.alarm import interrupting
+from epochal.guard import DISABLE_AFTER, Fault, Guard
 from epochal.health.engine import Health, member_of
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES
@@ -74,7 +75,7 @@ def test_a_rule_that_hangs_is_interrupted_and_the_others_go_on(
 ) -> None:
     monkeypatch.setattr(rule, "observe", ALL["hang"])
     guard = Guard(tick_s=0.01)
-    with interrupting(), guard.armed():
+    with interrupting(), guard.alarm.armed():
         found = found_by(Health(guard=guard, rule_budget_s=0.05))
     assert without(found, rule) == undisturbed(rule)
     assert guard.faults[member_of(rule)].error.startswith("BudgetExceeded")

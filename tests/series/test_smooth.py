@@ -5,10 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.series.smooth import ema, gaussian
+from epochal.series.smooth import ema
 
 weights = st.floats(min_value=0, max_value=0.9999)
-sigmas = st.floats(min_value=0, max_value=300)
 any_floats = st.lists(
     st.floats(min_value=-1e6, max_value=1e6) | st.sampled_from([math.nan, math.inf, -math.inf]),
     max_size=300,
@@ -42,51 +41,23 @@ def test_ema_of_a_constant_is_that_constant(value: float, weight: float, count: 
     np.testing.assert_allclose(ema([value] * count, weight), value, rtol=1e-9, atol=1e-300)
 
 
-@given(st.floats(min_value=-1e6, max_value=1e6), sigmas, st.integers(min_value=1, max_value=500))
-def test_gaussian_of_a_constant_is_that_constant(value: float, sigma: float, count: int) -> None:
-    np.testing.assert_allclose(gaussian([value] * count, sigma), value, rtol=1e-9, atol=1e-300)
-
-
-def test_weight_and_sigma_of_zero_change_nothing() -> None:
+def test_a_weight_of_zero_changes_nothing() -> None:
     values = [1.0, math.nan, 3.0]
     np.testing.assert_array_equal(ema(values, 0), values)
-    np.testing.assert_array_equal(gaussian(values, 0), values)
 
 
 def test_the_input_is_left_alone() -> None:
     values = np.array([1.0, 5.0, 2.0])
-    ema(values, 0.5), gaussian(values, 1.0)
+    ema(values, 0.5)
     np.testing.assert_array_equal(values, [1.0, 5.0, 2.0])
-
-
-@given(any_floats, sigmas)
-def test_gaussian_stays_within_the_values_and_keeps_gaps(values: list[float], sigma: float) -> None:
-    given_values, smoothed = np.array(values), gaussian(values, sigma)
-    finite = np.isfinite(given_values)
-    np.testing.assert_array_equal(smoothed[~finite], given_values[~finite])
-    if finite.any():
-        slack = 1e-9 * (1 + np.abs(given_values[finite]).max())
-        assert smoothed[finite].min() >= given_values[finite].min() - slack
-        assert smoothed[finite].max() <= given_values[finite].max() + slack
-
-
-@pytest.mark.parametrize("sigma", [2.0, 100.0])
-def test_gaussian_is_the_weighted_mean(sigma: float) -> None:
-    values = np.random.default_rng(0).normal(size=1500)
-    weights_at_700 = np.exp(-0.5 * ((np.arange(values.size) - 700) / sigma) ** 2)
-    expected = np.average(values, weights=weights_at_700)
-    assert gaussian(values, sigma)[700] == pytest.approx(expected, abs=1e-4)
 
 
 def test_empty_series_stay_empty() -> None:
     assert ema([], 0.5).size == 0
-    assert gaussian([], 2.0).size == 0
 
 
 def test_misuse_names_the_argument() -> None:
     with pytest.raises(ValueError, match="weight"):
         ema([1.0], 1.0)
-    with pytest.raises(ValueError, match="sigma"):
-        gaussian([1.0], math.inf)
     with pytest.raises(ValueError, match="values"):
         ema([[1.0]], 0.5)

@@ -7,12 +7,10 @@ import threading
 from collections import deque
 from typing import Any
 
-from epochal.errors import FormatError
-from epochal.journal.layout import PartName, RunFolder, read_json
+from epochal.journal.header import part_header, read_identity
+from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode, now
-from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.records import FORMAT_VERSION
 from epochal.run.capture import MAX_CAPTURED_BYTES
 
 WRITER = "launcher"
@@ -60,7 +58,7 @@ class KeptOutput:
                 folder,
                 writer=WRITER,
                 attempt=attempt,
-                header=lambda part: _header(folder, part),
+                header=lambda part: part_header(part, identity=read_identity(folder), rank=0),
                 on_fault=lambda _sentence: None,
             )
             with contextlib.suppress(OSError):  # the first append tries again, and counts
@@ -94,23 +92,3 @@ class KeptOutput:
         if self._writer.folder.journal.is_dir():
             self._writer.close()
         self._writer = None
-
-
-def _header(folder: RunFolder, part: PartName) -> bytes:
-    try:
-        identity = read_json(folder.identity)
-    except (OSError, FormatError):
-        identity = {}
-    return encode(
-        {
-            "log": "run",
-            "t": now(),
-            "v": FORMAT_VERSION,
-            **{key: identity.get(key) for key in ("id", "name", "project")},
-            "writer": part.writer,
-            "attempt": part.attempt,
-            "part": part.part,
-            "rank": 0,
-            **process_identity(),
-        }
-    )

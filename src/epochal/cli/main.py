@@ -13,11 +13,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, cast
 
+from epochal.alarm import interrupting
 from epochal.cli.command import Command
 from epochal.cli.output import complain
 from epochal.console.messages import Verbosity, set_verbosity, verbose
 from epochal.errors import EpochalError, InternalError, MissingPackageError
-from epochal.guard import describe_traceback, interrupting
+from epochal.guard import describe_traceback
 from epochal.settings import export_verbosity
 from epochal.version import __version__
 

@@ -57,7 +57,7 @@ def do_what_is_left(
     """
     guard = Guard() if guard is None else guard
     failed: dict[str, str] = {}
-    with guard.armed():
+    with guard.alarm.armed():
         for name, job in jobs.items():
             while True:
                 outcome = guard.outcome(f"job {name}", job.go_on, budget_s=budget_s)

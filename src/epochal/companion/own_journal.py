@@ -9,12 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.companion.config import CompanionConfig
-from epochal.errors import FormatError
-from epochal.journal.layout import PartName, RunFolder, read_json
+from epochal.journal.header import part_header, read_identity
+from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
-from epochal.journal.process import process_identity
 from epochal.journal.writer import JournalWriter
-from epochal.records import FORMAT_VERSION
 
 # Smaller than a loop's: sealed, a part is a tenth, and telemetry is written for weeks.
 _PART_BYTES = 8 * 1024 * 1024
@@ -93,30 +91,12 @@ class OwnJournal:
 
     def _header(self, part: PartName) -> bytes:
         """The first record of a part, as the training's own files begin."""
-        return encode(
-            {
-                "log": "run",
-                "t": now(),
-                "v": FORMAT_VERSION,
-                **_identity(self._config.folder),
-                "writer": part.writer,
-                "attempt": part.attempt,
-                "part": part.part,
-                "rank": self._config.rank,
-                **process_identity(),
-            }
+        return part_header(
+            part, identity=read_identity(self._config.folder), rank=self._config.rank
         )
 
 
 def run_title(folder: RunFolder) -> str:
     """What people call a run: project and name."""
-    said = _identity(folder)
+    said = read_identity(folder)
     return f"{said.get('project')}/{said.get('name')}" if said else folder.path.name
-
-
-def _identity(folder: RunFolder) -> dict[str, Any]:
-    try:
-        identity = read_json(folder.identity)
-    except (OSError, FormatError):
-        return {}
-    return {name: identity.get(name) for name in ("id", "name", "project")}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Literal
 
+from epochal.alarm import interrupting
 from epochal.companion import ending, heartbeat
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
@@ -32,7 +33,7 @@ from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
 from epochal.companion.waker import Waker
-from epochal.guard import Fault, Guard, interrupting
+from epochal.guard import Fault, Guard
 from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
 from epochal.telemetry.machine_gpus import MachineGpus
@@ -192,7 +193,7 @@ class Companion:
     def _do(
         self, name: str, call: Callable[[], object], *, budget_s: float = TASK_BUDGET_S
     ) -> None:
-        with self.guard.armed():
+        with self.guard.alarm.armed():
             self.guard.run(f"task {name}", call, budget_s=budget_s)
 
     def _record_fault(self, fault: Fault) -> None:

@@ -54,7 +54,7 @@ class TaskLoop:
 
     def run_due(self) -> float:
         """Call what is due, in the order it was added; returns the seconds until the next."""
-        with self._guard.armed():
+        with self._guard.alarm.armed():
             for task in self.tasks:
                 now_s = self._clock()
                 if task.due_s > now_s:

@@ -147,30 +147,6 @@ def gap_text(gap: float | None, *, percent: float | None = None) -> str | None:
     return text if text is None or percent is None else f"{text} ({percent:+.1f}%)"
 
 
-def gpt2_step_line(
-    step: int,
-    *,
-    epoch: float | None = None,
-    loss: float | None = None,
-    lr: float | None = None,
-    norm: float | None = None,
-    duration_ms: float | None = None,
-    step_tokens: float | None = None,
-) -> str:
-    """The step line of the GPT-2 trainers: every figure by its name, the epoch whole."""
-    rate = _tokens_per_second(step_tokens, duration_ms)
-    parts = [
-        f"step {step:5d}",
-        None if epoch is None else f"epoch {epoch // 1:.0f}",
-        _part("loss: ", loss, ".6f"),
-        _part("lr: ", lr, ".2e"),
-        _part("norm: ", norm, ".4f"),
-        None if duration_ms is None else f"dt: {duration_ms:.2f}ms",
-        _part("tok/sec: ", rate, ".2f"),
-    ]
-    return _joined(parts)
-
-
 def gpu_line(
     step: int,
     *,

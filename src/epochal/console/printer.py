@@ -186,10 +186,6 @@ class Console:
                 self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
         return self._bar is not None
 
-    def progress_due(self, now: float) -> bool:
-        """Whether ``progress`` would draw at this time (``time.monotonic``); costs a comparison."""
-        return self._bar is not None and self._bar.due(now)
-
     def progress(
         self,
         done: float,

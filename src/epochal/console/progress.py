@@ -63,10 +63,6 @@ class ProgressBar:
         self._due = -math.inf
         self._line = join_line(stream, self)
 
-    def due(self, now: float) -> bool:
-        """Whether ``update`` would draw at this time (``time.monotonic``); costs a comparison."""
-        return now >= self._due
-
     def update(
         self,
         done: float,

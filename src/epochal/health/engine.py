@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.guard import Call, Guard
+from epochal.alarm import Call
+from epochal.guard import Guard
 from epochal.health.context import Context
 from epochal.health.curve_thresholds import CurveThresholds
 from epochal.health.curves import Curves

@@ -150,14 +150,6 @@ class Gathered:
         self._seen, self._extent = None, Extent(0, 0.0)
 
 
-def columns_of(run: ForeignRun) -> dict[str, Column]:
-    """Every free metric of a run that comes as points; read anew where it was left."""
-    gathered = GatheredAttempt()
-    for batch in run.read_new():
-        gathered.add(batch)
-    return gathered.columns()
-
-
 def _by_name(points: Points, start: int) -> Iterator[tuple[str, Column]]:
     """The points of each name, the names in order of first appearance."""
     if not len(points):

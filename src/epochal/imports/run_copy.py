@@ -10,6 +10,7 @@ import numpy as np
 
 from epochal.imports.foreign import Batch, ForeignRun, Identity, Points
 from epochal.imports.values import tamed
+from epochal.journal.header import part_header
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode, encode_lines
 from epochal.journal.writer import JournalWriter
@@ -90,21 +91,10 @@ class RunCopy:
 
     def _header(self, part: PartName) -> bytes:
         identity = self._identity
-        record: Record = {
-            "log": "run",
-            "t": self._created(),
-            "v": FORMAT_VERSION,
-            "id": identity.id,
-            "name": identity.name,
-            "project": identity.project,
-            "writer": part.writer,
-            "attempt": part.attempt,
-            "part": part.part,
-            "rank": 0,
-        }
-        if part.part == 0 and part.attempt == 1:
-            record["config"] = tamed(identity.config)
-        return encode(record)
+        named = {"id": identity.id, "name": identity.name, "project": identity.project}
+        is_first = part.part == 0 and part.attempt == 1
+        fields = {"config": tamed(identity.config)} if is_first else {}
+        return part_header(part, identity=named, rank=0, t=self._created(), process={}, **fields)
 
     def _write_batch(self, writer: JournalWriter, batch: Batch) -> None:
         waiting: list[bytes] = []

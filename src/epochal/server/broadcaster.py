@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-import msgspec
-
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.server.cursor import Cursors, format_cursors
+from epochal.server.listener import Listener, encode_event
 from epochal.server.pool import ThreadPool
 from epochal.server.reader import Reader, RunBusyError, reading_failure
 from epochal.server.rows import LIVE, run_row
@@ -50,7 +48,6 @@ POLL_S = 0.25
 HEARTBEAT_S = 15.0
 RETRY_MS = 1000
 MAX_STREAMS = 2000
-MAX_WAITING_BYTES = 4 * 1024 * 1024
 MAX_ROWS_SENT = 200
 STATUS_EVERY_S = 1.0
 # A first list that takes longer is sent when it is ready.
@@ -71,40 +68,6 @@ class Subscription:
     runs: tuple[str, ...] = ()
     update_filter: UpdateFilter = field(default_factory=UpdateFilter)
     live: bool = False
-
-
-class Listener:
-    """One client's queue of encoded events; its size is bounded."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._wake = asyncio.Event()
-        self.closed = False
-
-    def put(self, batch: bytes, position: str) -> None:
-        """Queue a batch; a client that reads too slowly gets a reset event instead."""
-        if self._size + len(batch) > MAX_WAITING_BYTES:
-            self._waiting.clear()
-            self._size = 0
-            batch = encode_event("reset", ResetEvent(None, "behind"), position=position)
-        self._waiting.append(batch)
-        self._size += len(batch)
-        self._wake.set()
-
-    def close(self) -> None:
-        """End the stream after the batches already taken."""
-        self.closed = True
-        self._wake.set()
-
-    async def next_batch(self) -> bytes:
-        """Wait for batches and return them joined; empty when the stream ends."""
-        await self._wake.wait()
-        self._wake.clear()
-        taken = b"".join(self._waiting)
-        self._waiting.clear()
-        self._size = 0
-        return b"" if self.closed else taken
 
 
 @dataclass(slots=True)
@@ -456,20 +419,6 @@ class Broadcaster:
     ) -> None:
         assert self._loop is not None
         self._loop.call_soon_threadsafe(_deliver, listeners, batch, position)
-
-
-def encode_event(
-    name: str,
-    data: msgspec.Struct,
-    *,
-    position: str | None = None,
-    retry_ms: int | None = None,
-) -> bytes:
-    """Encode one event; JSON has no raw newlines, so its data is one line."""
-    head = "" if retry_ms is None else f"retry: {retry_ms}\n"
-    if position is not None:
-        head += f"id: {position}\n"
-    return f"{head}event: {name}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 
 
 def _list_event(

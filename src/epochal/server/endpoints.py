@@ -54,11 +54,6 @@ class Endpoint:
     method: Literal["GET", "PATCH"] = "GET"
     archive: RunQuery | EntrySource | None = None
 
-    @property
-    def is_of_run(self) -> bool:
-        """Whether its path names a run and its response is JSON."""
-        return self.path.startswith("/api/runs/{run_id}") and not isinstance(self.response, str)
-
 
 def run_endpoint(
     name: str, response: type[msgspec.Struct], query: RunQuery, summary: str

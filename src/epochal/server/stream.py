@@ -10,8 +10,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from epochal.errors import UsageError
-from epochal.server.broadcaster import MAX_STREAMS, Subscription, encode_event
+from epochal.server.broadcaster import MAX_STREAMS, Subscription
 from epochal.server.cursor import Cursors, parse_cursors
+from epochal.server.listener import encode_event
 from epochal.server.params import Param, bool_param, ranks_param, str_params
 from epochal.server.responses import error_response
 from epochal.server.state import server_state

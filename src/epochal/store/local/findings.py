@@ -17,8 +17,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
+from epochal.alarm import may_interrupt
 from epochal.errors import FormatError
-from epochal.guard import EXPECTED, Guard, Outcome, may_interrupt
+from epochal.guard import EXPECTED, Guard, Outcome
 from epochal.health import diagnosis
 from epochal.health.ending import BAD_ENDINGS, BadEnding, ending_finding
 from epochal.health.finding import Finding, dedup_key
@@ -89,7 +90,7 @@ class Diagnosis:
             )
 
         if may_interrupt() or most is None:
-            with self.guard.armed():
+            with self.guard.alarm.armed():
                 outcome: Outcome[bool] | None = read()
         else:
             outcome = self.guard.bounded(_WRITER, read, budget_s=self._look_budget_s)

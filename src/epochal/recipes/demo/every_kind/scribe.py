@@ -7,11 +7,12 @@ from types import TracebackType
 from typing import Any
 
 from epochal.errors import UsageError
+from epochal.journal.header import part_header
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.line import encode
 from epochal.journal.writer import JournalWriter
 from epochal.recipes.demo.every_kind.story import Attempt
-from epochal.records import FORMAT_VERSION, Record
+from epochal.records import Record
 
 
 class Scribe:
@@ -61,25 +62,15 @@ class Scribe:
 
     def _header(self, part: PartName) -> bytes:
         identity = self._identity
-        record: Record = {
-            "log": "run",
-            "t": self.at(self._attempt.begins_s),
-            "v": FORMAT_VERSION,
-            "id": identity["id"],
-            "name": identity["name"],
-            "project": identity["project"],
-            "writer": part.writer,
-            "attempt": part.attempt,
-            "part": part.part,
-            "rank": self._rank,
-            **{
-                key: identity[key]
-                for key in ("host", "boot_id", "pid_namespace", "pid", "pid_start")
-            },
-        }
-        if part.writer == LOOP:
-            record["config"] = identity["config"]
-        return encode(record)
+        process = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
+        return part_header(
+            part,
+            identity=identity,
+            rank=self._rank,
+            t=self.at(self._attempt.begins_s),
+            process={key: identity[key] for key in process},
+            **({"config": identity["config"]} if part.writer == LOOP else {}),
+        )
 
 
 def _refuse_loss(sentence: str) -> None:
