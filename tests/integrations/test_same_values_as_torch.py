@@ -1,0 +1,186 @@
+"""A script is run with torch's writer, then with ours: both stores hold the same values."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import epochal
+from epochal.reading import RunData
+
+SCRIPT = """
+import numpy as np
+import torch
+from {module} import SummaryWriter
+
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+data, target = torch.randn(64, 4), torch.randn(64, 1)
+writer = SummaryWriter("{folder}")
+writer.add_text("notes", "a **small** model", 0)
+writer.add_graph(model, data)
+for step in range(30):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(model(data), target)
+    loss.backward()
+    optimizer.step()
+    writer.add_scalar("Loss/train", loss, step)
+    writer.add_scalar("Loss/item", loss.item(), step, walltime=1000.5 + step)
+    writer.add_scalar("lr", np.float32(0.05), step, new_style=True)
+    writer.add_scalars("pair", {{"a": step * 0.5, "b": -step}}, step)
+    if step % 10 == 0:
+        for name, parameter in model.named_parameters():
+            writer.add_histogram(name, parameter, step)
+        writer.add_histogram_raw(
+            "raw", min=0.0, max=4.0, num=6, sum=12.0, sum_squares=34.0,
+            bucket_limits=[1.0, 2.0, 3.0, 4.0], bucket_counts=[1, 2, 2, 1], global_step=step,
+        )
+        writer.add_image("float", rng.random((3, 9, 7)), step)
+        writer.add_image("bytes", rng.integers(0, 256, (6, 5, 3), dtype=np.uint8), step,
+                         dataformats="HWC")
+        writer.add_image("gray", torch.rand(5, 6), step, dataformats="HW")
+        writer.add_images("batch", torch.rand(10, 1, 4, 5), step)
+        writer.add_image_with_boxes("boxes", torch.rand(3, 40, 50), torch.tensor([[5, 6, 30, 30]]),
+                                    step, labels=["cat"])
+        writer.add_pr_curve("pr", rng.integers(0, 2, 50), rng.random(50), step)
+        writer.add_audio("sound", torch.rand(1, 200) * 2 - 1, step, sample_rate=8000)
+writer.add_hparams({{"lr": 0.05, "optimizer": "sgd", "amp": True}}, {{"hparam/loss": loss.item()}})
+writer.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for module in ("torch.utils.tensorboard", "epochal"):
+        folder = tmp_path_factory.mktemp("stores") / module
+        script = SCRIPT.format(module=module, folder=folder)
+        subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True)
+        found[module] = folder
+    return found
+
+
+@pytest.fixture(scope="module")
+def theirs(folders: dict[str, Path]) -> EventAccumulator:
+    return accumulated(folders["torch.utils.tensorboard"])
+
+
+@pytest.fixture(scope="module")
+def ours(folders: dict[str, Path]) -> RunData:
+    return epochal.load(folders["epochal"])
+
+
+def accumulated(folder: Path) -> EventAccumulator:
+    kinds = ("scalars", "histograms", "images", "audio", "tensors")
+    events = EventAccumulator(str(folder), size_guidance=dict.fromkeys(kinds, 0))
+    events.Reload()
+    return events
+
+
+def entries(run: RunData, kind: str, name: str) -> list[dict[str, Any]]:
+    return [dict(entry.record) for entry in run.view.entries(kind, name=name)]
+
+
+@pytest.mark.parametrize("tag", ["Loss/train", "Loss/item"])
+def test_scalars(theirs: EventAccumulator, ours: RunData, tag: str) -> None:
+    events, series = theirs.Scalars(tag), ours.series(tag)
+    assert series.steps.tolist() == [event.step for event in events]
+    assert series.values.astype(np.float32).tolist() == [event.value for event in events]
+
+
+def test_given_times(theirs: EventAccumulator, ours: RunData) -> None:
+    times = [event.wall_time for event in theirs.Scalars("Loss/item")]
+    assert ours.series("Loss/item").times.tolist() == times
+
+
+def test_scalars_of_the_new_style(theirs: EventAccumulator, ours: RunData) -> None:
+    values = [event.tensor_proto.float_val[0] for event in theirs.Tensors("lr")]
+    assert ours.series("lr").values.astype(np.float32).tolist() == values
+
+
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_groups_of_scalars(folders: dict[str, Path], ours: RunData, key: str) -> None:
+    events = accumulated(folders["torch.utils.tensorboard"] / f"pair_{key}").Scalars("pair")
+    series = ours.series(f"pair/{key}")
+    assert list(zip(series.steps, series.values, strict=True)) == [
+        (event.step, event.value) for event in events
+    ]
+
+
+def test_histograms(theirs: EventAccumulator, ours: RunData) -> None:
+    tags = theirs.Tags()["histograms"]
+    assert len(tags) == 5
+    for tag in tags:
+        records = entries(ours, "histogram", tag)
+        events = theirs.Histograms(tag)
+        assert [record["step"] for record in records] == [event.step for event in events]
+        for record, event in zip(records, events, strict=True):
+            known = event.histogram_value
+            assert (record["count"], sum(record["counts"])) == (known.num, known.num)
+            assert record["min"] == pytest.approx(known.min)
+            assert record["max"] == pytest.approx(known.max)
+            assert record["mean"] == pytest.approx(known.sum / known.num, abs=1e-6)
+
+
+@pytest.mark.parametrize("tag", ["float", "bytes", "gray", "batch", "boxes"])
+def test_images_have_the_same_pixels(theirs: EventAccumulator, ours: RunData, tag: str) -> None:
+    records, events = entries(ours, "blob", tag), theirs.Images(tag)
+    assert [record["step"] for record in records] == [event.step for event in events] == [0, 10, 20]
+    for record, event in zip(records, events, strict=True):
+        pixels = _pixels(ours.view.blob(record["file"]))
+        assert np.array_equal(pixels, _pixels(event.encoded_image_string))
+
+
+def test_texts(theirs: EventAccumulator, ours: RunData) -> None:
+    (event,) = theirs.Tensors("notes/text_summary")
+    (record,) = entries(ours, "text", "notes")
+    assert record["text"] == event.tensor_proto.string_val[0].decode()
+
+
+def test_sounds_are_the_same_bytes(theirs: EventAccumulator, ours: RunData) -> None:
+    events = theirs.Audio("sound")
+    records = entries(ours, "blob", "sound")
+    assert [ours.view.blob(record["file"]) for record in records] == [
+        event.encoded_audio_string for event in events
+    ]
+
+
+def test_precision_recall_curves(theirs: EventAccumulator, ours: RunData) -> None:
+    for record, event in zip(entries(ours, "blob", "pr"), theirs.Tensors("pr"), strict=True):
+        table = json.loads(ours.view.blob(record["file"]))
+        assert table["columns"][0] == "threshold"
+        rows = np.array(table["data"]).T[1:]
+        known = np.array(event.tensor_proto.float_val).reshape(6, -1)
+        assert np.allclose(rows, known)
+
+
+def test_hyperparameters_are_the_configuration(ours: RunData, folders: dict[str, Path]) -> None:
+    imported = epochal.open(folders["torch.utils.tensorboard"].parent).run(
+        str(folders["torch.utils.tensorboard"])
+    )
+    assert dict(ours.config) == {"lr": 0.05, "optimizer": "sgd", "amp": True}
+    assert dict(imported.config) == {"lr": 0.05, "optimizer": "sgd", "amp": 1.0}
+    assert ours.series("hparam/loss").values.astype(np.float32).tolist() == (
+        imported.series("hparam/loss").values.tolist()
+    )
+
+
+def test_the_graph_is_drawn(ours: RunData) -> None:
+    (graph,) = ours.view.entries("graph")
+    assert graph.record["svg"].startswith("<svg")
+    assert graph.record["parameters"]["total"] == 49
+
+
+def _pixels(data: bytes) -> Any:
+    return np.asarray(Image.open(io.BytesIO(data)))

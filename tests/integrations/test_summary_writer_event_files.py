@@ -1,0 +1,123 @@
+"""With ``event_files`` the same calls also write files that TensorBoard reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter as TorchWriter
+
+import epochal
+from epochal import SummaryWriter
+
+
+@pytest.fixture(autouse=True)
+def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+
+
+def read(folder: Path) -> EventAccumulator:
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    events.Reload()
+    return events
+
+
+def event_files(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*tfevents*"))
+
+
+def use_every_call(writer: Any) -> None:
+    torch.manual_seed(0)
+    writer.add_scalar("scalar", 0.5, 1)
+    writer.add_scalar("new", 0.25, 1, new_style=True, double_precision=True)
+    writer.add_scalars("group", {"a": 1.0, "b": 2.0}, 1)
+    writer.add_tensor("tensor", torch.arange(3), 1)
+    writer.add_histogram("histogram", torch.rand(20), 1)
+    writer.add_histogram_raw("raw", 0, 2, 3, 3.0, 5.0, [1.0, 2.0], [1, 2], 1)
+    writer.add_image("image", torch.rand(3, 4, 4), 1)
+    writer.add_images("images", torch.rand(2, 3, 4, 4), 1)
+    writer.add_image_with_boxes("boxes", torch.rand(3, 9, 9), torch.tensor([[1, 1, 5, 5]]), 1)
+    writer.add_audio("audio", torch.rand(1, 50), 1)
+    writer.add_text("text", "words", 1)
+    writer.add_graph(nn.Linear(2, 3), torch.zeros(1, 2))
+    writer.add_embedding(torch.rand(3, 2), metadata=["a", "b", "c"])
+    writer.add_pr_curve("pr", np.array([0, 1, 1]), np.array([0.1, 0.7, 0.9]), 1)
+    writer.add_custom_scalars({"c": {"t": ["Multiline", ["scalar"]]}})
+    writer.add_mesh("mesh", torch.rand(1, 4, 3))
+    writer.add_hparams({"lr": 0.1}, {"acc": 0.5}, run_name="hp")
+
+
+def test_by_default_there_are_none(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_scalar("x", 0.5, 0)
+    assert event_files(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_they_hold_what_torchs_own_would(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "ours", event_files=True, filename_suffix=".x") as writer:
+        use_every_call(writer)
+    with TorchWriter(str(tmp_path / "theirs"), filename_suffix=".x") as theirs:
+        use_every_call(theirs)
+    assert [
+        path.parent.relative_to(tmp_path / "ours") for path in event_files(tmp_path / "ours")
+    ] == [path.parent.relative_to(tmp_path / "theirs") for path in event_files(tmp_path / "theirs")]
+    ours, known = read(tmp_path / "ours"), read(tmp_path / "theirs")
+    assert ours.Tags() == known.Tags()
+    assert ours.Scalars("scalar")[0].value == 0.5
+    assert read(tmp_path / "ours" / "group_a").Scalars("group")[0].value == 1.0
+    assert (tmp_path / "ours" / "projector_config.pbtxt").is_file()
+    run = epochal.load(tmp_path / "ours")
+    assert run.series("scalar").values.tolist() == [0.5]
+    assert dict(run.config) == {"lr": 0.1}
+
+
+def test_the_folder_is_listed_as_one_run(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "runs" / "a", event_files=True) as writer:
+        writer.add_scalars("group", {"a": 1.0, "b": 2.0}, 1)
+    with epochal.open(tmp_path / "runs") as runs:
+        assert [run.name for run in runs] == ["a"]
+
+
+def test_the_environment_switches_them_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_EVENT_FILES", "1")
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_scalar("x", 0.5, 0)
+    with SummaryWriter(tmp_path / "b", event_files=False) as writer:
+        writer.add_scalar("x", 0.5, 0)
+    assert read(tmp_path / "a").Scalars("x")[0].value == 0.5
+    assert event_files(tmp_path / "b") == []
+
+
+def _with_torch(folder: Path, **arguments: Any) -> TorchWriter:
+    return TorchWriter(str(folder), **arguments)
+
+
+def _with_ours(folder: Path, **arguments: Any) -> SummaryWriter:
+    return SummaryWriter(folder, event_files=True, **arguments)
+
+
+@pytest.mark.parametrize("opened", [_with_torch, _with_ours])
+def test_purging_is_seen_the_same_way_by_both_readers(
+    tmp_path: Path, opened: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TensorBoard reads the files in the order of their names, which begin with the second."""
+    for number, (value, steps, purge) in enumerate(
+        ((1.0, range(6), None), (2.0, range(3, 5), 3), (3.0, range(1, 3), None))
+    ):
+        monkeypatch.setattr("time.time", lambda number=number: 1e9 + number)
+        with opened(tmp_path / "a", purge_step=purge) as writer:
+            for step in steps:
+                writer.add_scalar("x", value, step)
+    events = read(tmp_path / "a").Scalars("x")
+    last = {event.step: event.value for event in events}
+    assert last == {0: 1.0, 1: 3.0, 2: 3.0, 3: 2.0, 4: 2.0}
+    if opened is _with_ours:
+        series = epochal.load(tmp_path / "a").series("x")
+        assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == last

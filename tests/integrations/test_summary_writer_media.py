@@ -1,0 +1,383 @@
+"""Everything that is not a number: what is recorded of it, and which arguments are refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter as TorchWriter
+from torch.utils.tensorboard import _utils as torch_utils
+from torch.utils.tensorboard.summary import hparams as torch_hparams
+
+import epochal
+from epochal import SummaryWriter
+from epochal.integrations.tensorboard_values import video_frames
+
+
+@pytest.fixture(autouse=True)
+def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EPOCHAL_GIT", "0")
+
+
+arranged_by_torch: Any = torch_utils._prepare_video
+
+
+def entries(folder: Path, kind: str, name: str | None = None) -> list[dict[str, Any]]:
+    return [dict(entry.record) for entry in epochal.load(folder).view.entries(kind, name=name)]
+
+
+def blob(folder: Path, name: str) -> bytes:
+    (record,) = entries(folder, "blob", name)
+    return epochal.load(folder).view.blob(record["file"])
+
+
+# -- histograms -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(50.0),
+        torch.arange(50),
+        torch.rand(50, dtype=torch.bfloat16),
+        torch.rand(5, 5, requires_grad=True),
+        3.5,
+    ],
+    ids=["numpy", "int tensor", "bfloat16", "with gradient", "number"],
+)
+@pytest.mark.parametrize("bins", ["tensorflow", "auto", 10])
+def test_histograms_of_every_kind_of_values(tmp_path: Path, values: Any, bins: Any) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_histogram("h", values, 3, bins=bins)
+    (record,) = entries(tmp_path / "a", "histogram")
+    count = values.numel() if hasattr(values, "numel") else np.size(values)
+    assert (record["step"], record["count"], sum(record["counts"])) == (3, count, count)
+
+
+def test_given_bins_are_kept(tmp_path: Path) -> None:
+    edges = [0.0, 1.0, 4.0, 16.0, 64.0]
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_histogram("h", np.array([0.5, 2.0, 3.0, 20.0]), 0, bins=edges)
+    (record,) = entries(tmp_path / "a", "histogram")
+    assert record["edges"] == edges
+    assert record["edge_counts"] == [1, 2, 0, 1]
+
+
+def test_many_bins_are_merged_as_torch_merges_them(tmp_path: Path) -> None:
+    values = np.linspace(0.0, 1.0, 1000)
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_histogram("h", values, 0, bins=100, max_bins=7)
+    (record,) = entries(tmp_path / "a", "histogram")
+    assert record["count"] == 1000
+    assert len(record.get("edge_counts") or record["counts"]) <= 64
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        (np.zeros(0), ValueError),
+        ([1.0, 2.0], NotImplementedError),
+        ({"a": 1}, NotImplementedError),
+        ("blob", ValueError),
+    ],
+    ids=repr,
+)
+def test_what_has_no_distribution_is_refused(
+    tmp_path: Path, values: Any, error: type[Exception]
+) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(error):
+        writer.add_histogram("h", values, 0)
+
+
+def test_limits_and_counts_must_be_as_many(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(ValueError, match="bucket_limits"):
+        writer.add_histogram_raw("h", 0, 1, 1, 1, 1, [1.0, 2.0], [1.0])
+
+
+def test_the_default_bins_are_torchs(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as ours, TorchWriter(str(tmp_path / "t")) as theirs:
+        assert ours.default_bins == theirs.default_bins
+
+
+# -- images ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "dataformats"),
+    [((3, 4), "CHW"), ((3, 4, 4, 4), "HWC"), ((3, 4, 4), "CCH"), ((2, 3), "HH")],
+)
+def test_formats_that_do_not_fit_are_refused(
+    tmp_path: Path, shape: tuple[int, ...], dataformats: str
+) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(AssertionError):
+        writer.add_image("i", np.zeros(shape), 0, dataformats=dataformats)
+
+
+def test_a_batch_of_two_channels_is_refused(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(AssertionError):
+        writer.add_images("i", torch.rand(2, 2, 4, 4), 0)
+
+
+def test_labels_of_boxes_may_be_one_text_or_too_many(tmp_path: Path) -> None:
+    boxes = np.array([[1.0, 1.0, 8.0, 8.0]])
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_image_with_boxes("one", torch.zeros(3, 20, 30), boxes, labels="cat")
+        writer.add_image_with_boxes("two", torch.zeros(3, 20, 30), boxes, labels=["a", "b"])
+        writer.add_image_with_boxes("large", torch.zeros(3, 20, 30), boxes, rescale=2)
+    assert Image.open(io.BytesIO(blob(tmp_path / "a", "large"))).size == (60, 40)
+    assert blob(tmp_path / "a", "one") != blob(tmp_path / "a", "two")
+
+
+def test_figures(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots()
+    axes.plot([1, 2, 3])
+    several = [pyplot.figure(figsize=(1, 1)) for _ in range(3)]
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_figure("one", figure, 0, close=False)
+        assert pyplot.fignum_exists(figure.number)
+        writer.add_figure("again", figure, 1)
+        assert not pyplot.fignum_exists(figure.number)
+        writer.add_figure("several", several)
+    width, height = figure.canvas.get_width_height()
+    assert Image.open(io.BytesIO(blob(tmp_path / "a", "one"))).size == (width, height)
+    assert Image.open(io.BytesIO(blob(tmp_path / "a", "several"))).size == (300, 100)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_videos_are_animated_pictures(tmp_path: Path, dtype: Any) -> None:
+    videos = (np.random.default_rng(0).random((3, 5, 3, 8, 8)) * 255).astype(dtype)
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_video("v", videos, 0, fps=10)
+    shown = Image.open(io.BytesIO(blob(tmp_path / "a", "v")))
+    length, height, width, _ = arranged_by_torch(videos).shape
+    assert (shown.format, shown.size) == ("GIF", (width, height))
+    assert getattr(shown, "n_frames", 0) == length == 5
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 6, 8])
+def test_videos_are_arranged_as_torch_arranges_them(count: int) -> None:
+    videos = np.random.default_rng(0).random((count, 2, 3, 4, 5))
+    assert np.array_equal(video_frames(videos), arranged_by_torch(videos))
+
+
+# -- sound, words, tables -------------------------------------------------------------------------
+
+
+def test_a_sound_is_a_wav_file(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_audio("s", np.linspace(-2.0, 2.0, 400), 0, sample_rate=16000)
+    with wave.open(io.BytesIO(blob(tmp_path / "a", "s"))) as file:
+        assert (file.getframerate(), file.getnframes(), file.getnchannels()) == (16000, 400, 1)
+
+
+def test_a_sound_of_two_channels_is_refused(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(AssertionError):
+        writer.add_audio("s", torch.zeros(2, 100), 0)
+
+
+def test_a_curve_that_was_computed_before(tmp_path: Path) -> None:
+    rows: list[Any] = [list(range(5)) for _ in range(6)]
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_pr_curve_raw("pr", *rows[:6], global_step=2)  # type: ignore[misc]
+    table = json.loads(blob(tmp_path / "a", "pr"))
+    assert [row[0] for row in table["data"]] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert [row[1] for row in table["data"]] == [0, 1, 2, 3, 4]
+
+
+def test_a_tensor_is_kept_whole(tmp_path: Path) -> None:
+    tensor = torch.arange(12, dtype=torch.float64).reshape(3, 4)
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_tensor("t", tensor, 1)
+    assert np.array_equal(np.load(io.BytesIO(blob(tmp_path / "a", "t"))), tensor.numpy())
+
+
+def test_a_mesh_is_kept_with_its_configuration(tmp_path: Path) -> None:
+    vertices, faces = torch.rand(1, 4, 3), torch.tensor([[[0, 1, 2]]])
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_mesh("m", vertices, faces=faces, config_dict={"camera": {"fov": 75}})
+    kept = np.load(io.BytesIO(blob(tmp_path / "a", "m")))
+    assert np.array_equal(kept["vertices"], vertices.numpy())
+    assert np.array_equal(kept["faces"], faces.numpy())
+    assert json.loads(str(kept["config"])) == {"camera": {"fov": 75}}
+
+
+def test_embeddings_are_the_files_of_the_projector(tmp_path: Path) -> None:
+    points, labels = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([7, 8, 9])
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_embedding(points, labels, torch.zeros(3, 3, 5, 5), global_step=2)
+        header = list(zip(labels.tolist(), "abc", strict=True))
+        writer.add_embedding(points, header, tag="two", metadata_header=["digit", "letter"])
+    assert blob(tmp_path / "a", "default/tensors") == b"1.0\t2.0\n3.0\t4.0\n5.0\t6.0\n"
+    assert blob(tmp_path / "a", "two/metadata") == b"digit\tletter\n7\ta\n8\tb\n9\tc\n"
+    assert Image.open(io.BytesIO(blob(tmp_path / "a", "default/sprite"))).size == (10, 10)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metadata": ["one"]},
+        {"label_img": torch.zeros(1, 3, 5, 5)},
+        {"mat": torch.zeros(3)},
+        {"metadata": [("a", 1)] * 3, "metadata_header": ["only"]},
+    ],
+    ids=["labels", "images", "one dimension", "header"],
+)
+def test_embeddings_whose_sizes_do_not_fit_are_refused(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(AssertionError):
+        writer.add_embedding(**{"mat": torch.zeros(3, 2), **wrong})
+
+
+def test_layouts_of_charts_are_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = {"usa": {"dow": ["Margin", ["dow/a", "dow/b", "dow/c"]]}}
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_custom_scalars(layout)
+        writer.add_custom_scalars_multilinechart(["x", "y"], title="both")
+        writer.add_custom_scalars_marginchart(["x", "y", "z"], category="c")
+        with pytest.raises(AssertionError):
+            writer.add_custom_scalars_marginchart(["x"])
+        with pytest.raises(AssertionError):
+            writer.add_custom_scalars({"usa": {"dow": ["Margin", ["dow/a"]]}})
+    layouts = [e["layout"] for e in entries(tmp_path / "a", "event") if "layout" in e]
+    assert layouts[0] == layout
+    assert layouts[1:] == [
+        {"default": {"both": ["Multiline", ["x", "y"]]}},
+        {"c": {"untitled": ["Margin", ["x", "y", "z"]]}},
+    ]
+    assert capsys.readouterr().err.count("add_custom_scalars") == 1
+
+
+def test_what_the_page_only_links_to_is_said_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        for step in range(3):
+            writer.add_audio("s", torch.zeros(10), step)
+            writer.add_image("i", torch.zeros(3, 4, 4), step)
+    said = capsys.readouterr().err
+    assert said.count("add_audio") == 1
+    assert "add_image" not in said
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+class _GivesDict(nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"out": x + 1}
+
+
+def test_inputs_that_do_not_fit_a_model_are_refused(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(RuntimeError):
+        writer.add_graph(nn.Linear(3, 5), torch.rand(1, 9))
+
+
+def test_a_model_that_gives_a_dict_is_traced_when_not_strict(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        with pytest.raises(RuntimeError):
+            writer.add_graph(_GivesDict(), torch.zeros(1))
+        writer.add_graph(_GivesDict(), torch.zeros(1), use_strict_trace=False)
+    assert len(entries(tmp_path / "a", "graph")) == 1
+
+
+def test_a_model_without_inputs_is_drawn_by_its_structure(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout())
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_graph(model)
+    assert model.training
+    assert len(entries(tmp_path / "a", "graph")) == 1
+
+
+def test_verbose_prints_what_was_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_graph(nn.Linear(3, 4), (torch.zeros(1, 3),), verbose=True)
+    assert capsys.readouterr().out.startswith("graph(")
+
+
+def test_an_onnx_file_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"\x08\x07onnx")
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_onnx_graph(str(tmp_path / "net.onnx"))
+        with pytest.raises(FileNotFoundError):
+            writer.add_onnx_graph(str(tmp_path / "missing.onnx"))
+    assert blob(tmp_path / "a", "net") == b"\x08\x07onnx"
+
+
+# -- hyperparameters ------------------------------------------------------------------------------
+
+
+def test_other_hyperparameters_are_a_run_beside(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "runs" / "exp") as writer:
+        for number in range(3):
+            writer.add_hparams({"lr": 0.1 * number}, {"acc": number}, run_name=f"trial{number}")
+        writer.add_hparams({"lr": 0.0}, {"acc": 9}, global_step=5)
+    with epochal.open(tmp_path / "runs") as runs:
+        found = {run.name: run.config["lr"] for run in runs}
+        series = runs.run("exp").series("acc")
+    assert found == {"exp": 0.0, "exp_trial1": 0.1, "exp_trial2": 0.2}
+    assert list(zip(series.steps, series.values, strict=True)) == [(0, 0), (5, 9)]
+
+
+@pytest.mark.parametrize(
+    ("hparams", "metrics", "domains", "error"),
+    [
+        ([], {}, None, TypeError),
+        ({}, [], None, TypeError),
+        ({"a": [1, 2]}, {}, None, ValueError),
+        ({"a": 1}, {}, [1], TypeError),
+        ({"a": 1}, {}, {"a": 1}, TypeError),
+        ({"a": 1}, {}, {"a": ["x"]}, TypeError),
+        ({"a": 1}, {}, {"b": [1]}, TypeError),
+        ({"a": 1}, {"m": [1, 2]}, None, NotImplementedError),
+    ],
+    ids=repr,
+)
+def test_hyperparameters_that_cannot_be_accepted(
+    tmp_path: Path, hparams: Any, metrics: Any, domains: Any, error: type[Exception]
+) -> None:
+    with TorchWriter(str(tmp_path / "t")) as theirs, pytest.raises(error):
+        theirs.add_hparams(hparams, metrics, domains)
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(error):
+        writer.add_hparams(hparams, metrics, domains)
+    assert not dict(epochal.load(tmp_path / "a").config)
+
+
+def test_hyperparameters_of_every_kind(tmp_path: Path) -> None:
+    given = {"i": 1, "f": 0.5, "s": "x", "b": True, "t": torch.tensor([2.0]), "none": None}
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_hparams(given, {}, {"i": [1, 2, 3]})
+    expected = {"i": 1, "f": 0.5, "s": "x", "b": True, "t": 2.0, "none": None}
+    assert dict(epochal.load(tmp_path / "a").config) == expected
+
+
+# -- TensorBoard's own messages -------------------------------------------------------------------
+
+
+def test_summaries_that_a_program_builds_itself(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    build: Any = torch_hparams
+    experiment, start, end = build({"lr": 0.1, "name": "x"}, {"acc": 1.0})
+    number = Summary(value=[Summary.Value(tag="own", simple_value=2.5)])
+    with SummaryWriter(tmp_path / "a") as writer:
+        for summary in (experiment, start, end):
+            writer._get_file_writer().add_summary(summary)
+        writer._get_file_writer().add_summary(number, 7, walltime=50.0)
+        writer._get_file_writer().add_event(Event(summary=number), 8)
+    run = epochal.load(tmp_path / "a")
+    assert dict(run.config) == {"lr": 0.1, "name": "x"}
+    assert run.series("own").steps.tolist() == [7, 8]
+    assert run.series("own").times[0] == 50.0
