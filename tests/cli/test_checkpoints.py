@@ -67,7 +67,7 @@ def test_damage_is_named_and_the_exit_code_is_1(
 def test_a_run_without_checkpoints_says_how_to_make_them(tmp_path: Path, capsys: Capture) -> None:
     Journal(tmp_path, "x")
     assert checkpoints(tmp_path) == 0
-    assert "epochal.Checkpoints(run, state) makes them" in capsys.readouterr().out
+    assert "epochal.Checkpoints(run, state) saves them" in capsys.readouterr().out
 
 
 def test_listing_needs_no_torch() -> None:

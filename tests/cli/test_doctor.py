@@ -34,7 +34,7 @@ def test_a_sick_run_is_diagnosed_with_evidence_and_advice(
 def test_a_healthy_run_is_said_to_be_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path, [2.0, 1.9, 1.8])
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
-    assert "Nothing was found" in capsys.readouterr().out
+    assert "No findings." in capsys.readouterr().out
 
 
 def test_programs_read_it_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +102,7 @@ def test_a_run_that_went_on_and_finished_is_well_again(
     run.log({"loss": 1.7}, step=3)
     run.finish()
     assert main(["--dir", str(tmp_path), "doctor", "a"]) == 0
-    assert "Nothing was found" in capsys.readouterr().out
+    assert "No findings." in capsys.readouterr().out
 
 
 def test_the_list_and_the_doctor_count_alike(

@@ -82,7 +82,7 @@ def test_a_crashed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "goes on with  step 4" in done.stdout
+    assert "continues at  step 4" in done.stdout
     assert "lr: 0.5 → 0.25" in done.stdout
     (view,) = LocalStore(root).runs()
     assert (view.info.attempts, view.info.status.state, view.info.step) == (2, "finished", 9)
@@ -135,7 +135,7 @@ def test_where_no_checkpoint_was_found_is_said(tmp_path: Path, capsys: Capture) 
     own = journal.folder.path / "checkpoints"
     assert plan(tmp_path, capsys)["remarks"][0] == (
         f"it has no checkpoint in {own} or /gone/x or {tmp_path / 'saved'}:"
-        " unless the program keeps its own, the weights begin anew."
+        " unless the program saves its own, training starts with new weights."
     )
 
 
@@ -220,7 +220,7 @@ def test_what_is_not_as_it_was_is_said(tmp_path: Path, capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        (None, "does not say which command"),
+        (None, "does not record which command"),
         (["python", "-m", "ipykernel_launcher", "-f", "k.json"], "started in a notebook"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_run_can_be_downloaded(tmp_path: Path) -> None:
 def test_the_default_folder_may_not_exist_yet(tmp_path: Path) -> None:
     with served("--dir", str(tmp_path / "runs"), "--port", "0") as process:
         url, before = url_said(process)
-        assert "appear by themselves" in "".join(before)
+        assert "appear when it exists" in "".join(before)
         Journal(tmp_path / "runs").metrics(1, loss=1.0)
         while b'"id-x"' not in ask(url, "/api/runs")[1]:
             pass

@@ -233,7 +233,7 @@ def test_what_happened_is_marked_and_can_be_turned_off(
     plot = page.locator('[data-metric="train/loss"] .u-over')
     tooltip = page.locator(".chart-tooltip")
     point_at(page, plot, 200 / 399)
-    for words in ("attempt 2 goes on from step 200", "epoch 2 of 4", "saved 200.safetensors"):
+    for words in ("attempt 2 resumes from step 200", "epoch 2 of 4", "saved 200.safetensors"):
         tooltip.get_by_text(words).wait_for()
     tooltip.get_by_text("phase: converging").wait_for()
     page.get_by_role("button", name="Marks in charts").click()

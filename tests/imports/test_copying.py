@@ -145,5 +145,5 @@ def test_one_name_for_several_runs_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_source_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothing to import"):
+    with pytest.raises(UsageError, match="no runs of another tracker to import"):
         command(str(tmp_path), "--dir", str(tmp_path))

@@ -27,7 +27,7 @@ def test_a_restart_stands_where_it_took_over(tmp_path: Path, server: Server) -> 
     journal = Journal(tmp_path).add(*(step(n, epoch=n / 4) for n in range(6)))
     journal.add({"log": "resume", "attempt": 2, "step": 4}, step(4, epoch=1.0), attempt=2)
     (mark,) = marks(server, "restart")
-    assert mark["label"] == "attempt 2 goes on from step 4"
+    assert mark["label"] == "attempt 2 resumes from step 4"
     assert mark["at"] == {"step": 4, "epoch": 1.0, "wall": 1007.0, "relative": 7.0}
 
 

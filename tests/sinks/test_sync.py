@@ -71,7 +71,7 @@ def test_one_sink_that_cannot_be_used_keeps_no_other_from_it(
 
 def test_status_tells_and_sends_nothing(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(run, "--status") == 0
-    assert capsys.readouterr().out == "The run was never sent anywhere.\n"
+    assert capsys.readouterr().out == "The run was never sent to another tracker.\n"
     call(run, "--to", "json_log", "--json")
     assert json.loads(capsys.readouterr().out)["json_log"]["phase"] == "closed"
     with open(next((run.dir / "journal").iterdir()), "ab") as journal:

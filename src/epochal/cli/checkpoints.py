@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
             _print(rows_there, own=view.path / FOLDER)
     else:
         places = " or ".join(str(place) for place in places_of(view))
-        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) makes them.")
+        remark(f"No checkpoints in {places}. epochal.Checkpoints(run, state) saves them.")
     return 0 if all(row.is_valid for row in rows) else 1
 
 

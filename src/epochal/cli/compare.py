@@ -31,10 +31,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="only these metrics, and those whose names end so: loss is eval/loss too",
+        help="only metrics of this name or ending: loss also selects eval/loss",
     )
     parser.add_argument(
-        "-a", "--all", action="store_true", help="configuration that is the same in all runs too"
+        "-a", "--all", action="store_true", help="also show configuration that is equal in all runs"
     )
     add_json(parser)
 

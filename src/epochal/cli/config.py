@@ -33,7 +33,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="show: every setting, its value and its source; path: the files that are read",
     )
     parser.add_argument(
-        "--all", action="store_true", help="with every option of sinks and threshold of rules"
+        "--all",
+        action="store_true",
+        help="also show every option of sinks and every threshold of rules",
     )
     add_json(parser)
 

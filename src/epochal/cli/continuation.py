@@ -30,7 +30,8 @@ _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 RESUME_WITH = "resume_with"
 _RESUME = "resume"
 _NO_CHECKPOINT = (
-    "it has no checkpoint in {}: unless the program keeps its own, the weights begin anew."
+    "it has no checkpoint in {}: unless the program saves its own, training starts with new"
+    " weights."
 )
 _REDACTED = (
     f"its secrets were not recorded: put them in place of {REDACTED}, or give them with --args."
@@ -77,7 +78,7 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
     facts, info = view.facts, view.info
     name = f"{info.project}/{info.name}"
     if info.status.state == "running":
-        raise EpochalError(f"{name} still runs: 'epochal stop {shlex.quote(name)}' ends it.")
+        raise EpochalError(f"{name} is still running: 'epochal stop {shlex.quote(name)}' ends it.")
     command = _command_of(facts, name)
     checkpoint, manifest, remarks = _checkpoint_of(view)
     given = [*more, *_resume_arguments(view.config, manifest, more, checkpoint)]
@@ -107,13 +108,13 @@ def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
     more = _resume_arguments(view.config, manifest, (), checkpoint)
     if manifest is None:
         return list(command), "it is started again, without a checkpoint"
-    return _with_arguments(command, more), f"it goes on with step {manifest.step + 1}"
+    return _with_arguments(command, more), f"it continues at step {manifest.step + 1}"
 
 
 def _command_of(facts: Mapping[str, Any], name: str) -> list[str]:
     command = facts.get("command")
     if not isinstance(command, list) or len(command) < 2:
-        raise EpochalError(f"{name} does not say which command started it.")
+        raise EpochalError(f"{name} does not record which command started it.")
     words = [str(word) for word in command]
     if any(Path(word).stem in _NOTEBOOKS for word in words[1:4]):
         raise EpochalError(

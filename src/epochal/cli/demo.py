@@ -33,14 +33,14 @@ _NEXT = (
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``demo``."""
-    parser.add_argument("--fast", action="store_true", help="train for a moment only, to try it")
+    parser.add_argument("--fast", action="store_true", help="train for a few seconds only")
     parser.add_argument("--open", action="store_true", help="open the live page in a browser")
     parser.add_argument(
         "--all-kinds",
         action="store_true",
-        help="instead of training, write a made-up run that holds every kind of record",
+        help="write an artificial run with every kind of record instead of training",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of text and weights")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of text and weights")
     add_json(parser)
 
 
@@ -77,7 +77,7 @@ class _Page:
             return
         self._address = monitor.serve()
         if self._address is not None and self._is_opened and not webbrowser.open(self._address):
-            remark("No browser could be opened here.")
+            remark("Cannot open a browser.")
 
     def keep_up(self) -> None:
         """On a terminal, wait for Enter or Ctrl-C; the page ends a minute after this process."""

@@ -27,11 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--severity",
         choices=("info", "warning", "error"),
         default="info",
-        help="leave out what is less grave (default: info)",
+        help="lowest severity to show (default: info)",
     )
-    parser.add_argument(
-        "--open", action="store_true", help="only what still holds, not what is over"
-    )
+    parser.add_argument("--open", action="store_true", help="open findings only")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -72,7 +70,7 @@ def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     yield one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})")
     if not found:
         yield ""
-        yield "Nothing was found: no rule has anything to say about this run."
+        yield "No findings."
         return
     for finding in found:
         yield ""
@@ -89,7 +87,7 @@ def _own_faults(view: RunView) -> Iterator[str]:
         return
     what = "an internal error" if len(errors) == 1 else f"internal errors in {len(errors)} members"
     yield ""
-    yield f"Epochal itself had {what}; the record of the run is not affected:"
+    yield f"Epochal had {what}; the recorded data is not affected:"
     for error in (entry.record for entry in errors):
         count = error.get("count")
         times = f" ({count} times)" if isinstance(count, int) and count > 1 else ""

@@ -30,26 +30,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         nargs="+",
         help="id, start of an id, name, project/name, or folder of a run; a project or a folder of"
-        " runs stands for all in it",
+        " runs selects all runs in it",
     )
     parser.add_argument(
         "--format",
         choices=[*FORMATS, *PICTURES],
-        help="which format (default: what FILE ends in, else csv): csv and log are tables, plain"
-        " is 'step kind value', json and jsonl every record, html the page with everything in one"
-        " file, svg and png a picture of the loss",
+        help="format (default: by the suffix of FILE, else csv): csv and log are tables, plain has"
+        " lines of 'step kind value', json and jsonl have every record, html is the page in one"
+        " file, svg and png are a picture of the loss",
     )
     parser.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="where to (default: stdout); a folder gets a file for each run",
+        help="output file (default: stdout); in a folder, one file for each run",
     )
     parser.add_argument(
         "--rows",
         choices=["epoch", "step"],
-        help="rows of csv, log and plain (default: epochs where a run has any, else steps;"
-        " plain the other way round)",
+        help="rows of csv, log and plain (default: epochs if a run has any, else steps; for plain"
+        " steps if a run has any, else epochs)",
     )
     add_json(parser)
 
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         return _write_each(name, runs, Path(args.output), args)
     if args.output in (None, "-"):
         if name in PICTURES and sys.stdout.isatty():
-            raise UsageError(f"{name} is no text for a terminal: name a file with -o.")
+            raise UsageError(f"{name} cannot be printed on a terminal: name a file with -o.")
         _write(name, runs, _stdout(), args)
         return 0
     with new_text_file(args.output) as out:

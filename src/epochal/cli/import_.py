@@ -23,8 +23,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         help="TensorBoard or W&B folder, mlflow.db, Trackio .db, training.json, .csv or .jsonl",
     )
-    parser.add_argument("--project", help="project of the runs (default: what the source says)")
-    parser.add_argument("--name", help="name of the run; for a source that holds one")
+    parser.add_argument("--project", help="project of the runs (default: from the source)")
+    parser.add_argument("--name", help="name of the run, if the source has only one")
     parser.add_argument("-n", "--dry-run", action="store_true", help="list the runs, copy nothing")
     add_json(parser)
 
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 def _runs_in(path: str, args: argparse.Namespace) -> Sequence[tuple[Foreign, ForeignRun]]:
     source = open_foreign(path, follow_links=follows_links(args))
     if source is None:
-        raise UsageError(f"{path} holds no runs of another tracker: there is nothing to import.")
+        raise UsageError(f"{path} has no runs of another tracker to import.")
     return [(source, run) for run in source.runs()]
 
 

@@ -133,12 +133,12 @@ class Launch:
     def _say_late(self, pid: int) -> None:
         within = format_duration(self._first_step_s)
         if self._run is None:
-            self._tell(f"no run was started within {within}; process {pid} goes on.")
+            self._tell(f"no run was started within {within}; process {pid} is still running.")
         elif not _has_stepped(self._run):
             info = self._run.info
             sentence = f"{info.project}/{info.name} logged no step within {within} of its start."
             self._kept.say("warning", sentence)
-            self._tell(f"{sentence} Process {pid} goes on.")
+            self._tell(f"{sentence} Process {pid} is still running.")
 
     def _look(self, announcements: Path) -> None:
         """Find the runs that the command has started since; the newest is its run."""

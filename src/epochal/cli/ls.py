@@ -29,16 +29,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "query",
         metavar="QUERY|DIR",
         nargs="?",
-        help="only runs of a project, or those a query selects: 'config.lr < 3e-4'; or another"
+        help="a project, a query such as 'config.lr < 3e-4', or another"
         " folder of runs, ours or another tracker's",
     )
-    parser.add_argument("-a", "--all", action="store_true", help="hidden runs too")
-    parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N, the first ones")
+    parser.add_argument("-a", "--all", action="store_true", help="also list hidden runs")
+    parser.add_argument("-n", "--limit", type=int, metavar="N", help="at most N runs")
     parser.add_argument(
         "-s",
         "--sort",
         metavar="FIELDS",
-        help="by fields, as in --sort=-summary.loss.last,name (default: newest first)",
+        help="sort by fields: --sort=-summary.loss.last,name (default: newest first)",
     )
     add_json(parser)
 
@@ -146,7 +146,7 @@ def _nothing(where: Path, query: str | None) -> str:
     if _is_project(query):
         return f"No run of project {query!r} in {where}."
     if query is not None:
-        return f"No run in {where} fits {query!r}."
+        return f"No run in {where} matches {query!r}."
     return (
         f"No runs in {where} yet. 'epochal demo' records one; in a training, epochal.init() does."
         " Another folder is named with --dir."

@@ -28,23 +28,23 @@ COMMANDS: Mapping[str, str] = {
     "ls": "list runs",
     "show": "show one run: status, configuration, metrics",
     "tail": "print a run's latest records, and follow it",
-    "doctor": "say what is wrong with a run, what proves it and what to try",
-    "compare": "show where runs differ, and what they came to",
+    "doctor": "print findings of a run: what is wrong, the evidence, what to try",
+    "compare": "compare config and final metrics of runs",
     "export": "write runs as csv, log, plain, jsonl, json, html, svg or png",
-    "sync": "send a run to other trackers, from where each stopped",
+    "sync": "send a run to other trackers; each continues where it stopped",
     "import": "copy runs of other trackers into run folders",
-    "repair": "report and mend damage in a run's folder",
-    "pack": "seal finished parts of journals: small, and quick to read",
+    "repair": "report and repair damage in a run's folder",
+    "pack": "seal finished parts of journals, so that they are small and fast to read",
     "rm": "delete runs",
-    "rename": "give a run another name",
+    "rename": "rename a run",
     "tag": "add or remove tags of a run",
     "note": "read or write a run's note",
     "serve": "show runs live in a browser",
     "watch": "follow runs live in the terminal",
     "checkpoints": "list a run's checkpoints",
-    "run": "start a training, keep what it prints, start it again after a crash",
-    "resume": "print or run the command that goes on with a run",
-    "stop": "end a training safely, hold it, or let it go on",
+    "run": "start a training, record its output, restart it after a crash",
+    "resume": "print or run the command that continues a run",
+    "stop": "stop, suspend or continue a training",
     "schedule": "draw a learning-rate schedule",
     "config": "show settings and where each value comes from",
 }
@@ -125,7 +125,7 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dir",
         default=argparse.SUPPRESS,
-        help="folder of runs (default: as the settings say, else runs)",
+        help="folder of runs (default: the setting dir, else runs)",
     )
     parser.add_argument(
         "--follow-links",
@@ -138,10 +138,10 @@ def _add_shared(parser: argparse.ArgumentParser) -> None:
         "--verbose",
         action="count",
         default=argparse.SUPPRESS,
-        help="say more; -vv for debugging, -vvv for everything",
+        help="print more; -vv for debugging, -vvv for everything",
     )
     parser.add_argument(
-        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="say errors only"
+        "-q", "--quiet", action="store_true", default=argparse.SUPPRESS, help="print errors only"
     )
 
 

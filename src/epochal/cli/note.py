@@ -13,7 +13,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``note``."""
     add_run(parser)
     parser.add_argument(
-        "text", metavar="TEXT", nargs="?", help="the new note, '' for none; left out: print it"
+        "text", metavar="TEXT", nargs="?", help="the new note, '' for none; without TEXT: print it"
     )
     add_json(parser)
 

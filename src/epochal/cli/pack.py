@@ -30,7 +30,7 @@ class Packed:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``pack``."""
     parser.add_argument("runs", metavar="RUN", nargs="*", help="runs to pack")
-    parser.add_argument("--all", action="store_true", help="every run")
+    parser.add_argument("--all", action="store_true", help="pack every run")
     add_json(parser)
 
 

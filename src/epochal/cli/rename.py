@@ -12,7 +12,7 @@ from epochal.cli.output import remark, say_json
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rename``."""
     add_run(parser)
-    parser.add_argument("name", metavar="NAME", help="the new name; '' gives back the first one")
+    parser.add_argument("name", metavar="NAME", help="the new name; '' restores the original one")
     add_json(parser)
 
 

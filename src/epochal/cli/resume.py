@@ -1,4 +1,4 @@
-"""``epochal resume``: the command that goes on with a run, and what would be different."""
+"""``epochal resume``: the command that continues a run, and what would differ."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from epochal.store.answers import RunInfo
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``resume``."""
     add_run(parser)
-    parser.add_argument("--run", dest="start", action="store_true", help="run it, here and now")
+    parser.add_argument("--run", dest="start", action="store_true", help="run the command")
     parser.add_argument(
         "--args",
         metavar="TEXT",
         default="",
-        help="arguments for the program, in place of its own: --args='--max_lr 1e-4'",
+        help="arguments that replace those of the program: --args='--max_lr 1e-4'",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the command, or become it; what is said about it is silenced by ``--quiet``."""
+    """Print the command, or replace this process by it. ``--quiet`` prints the command alone."""
     view = run_of(args)
     check_own(view)
     try:
@@ -57,7 +57,7 @@ def _told(info: RunInfo, plan: Continuation) -> Iterator[str]:
     yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"
     if plan.checkpoint is not None:
         yield f"  checkpoint    {plan.checkpoint}"
-        yield f"  goes on with  step {plan.next_step}"
+        yield f"  continues at  step {plan.next_step}"
     for drift in plan.drift:
         yield f"  changed       {drift}"
     for sentence in plan.remarks:

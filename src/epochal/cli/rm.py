@@ -13,7 +13,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rm``."""
     add_run(parser, several=True)
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument("--force", action="store_true", help="even a run that is still running")
+    parser.add_argument(
+        "--force", action="store_true", help="delete a run that is still running, too"
+    )
     add_json(parser)
 
 

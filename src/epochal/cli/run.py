@@ -24,26 +24,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "words",
         metavar="-- COMMAND",
         nargs=argparse.REMAINDER,
-        help="what to start: -- python train.py --lr 1e-3",
+        help="the command to start: -- python train.py --lr 1e-3",
     )
-    parser.add_argument("--project", help="project of a run that names none (EPOCHAL_PROJECT)")
-    parser.add_argument("--name", help="name of a run that names none (EPOCHAL_NAME)")
+    parser.add_argument("--project", help="default project of the run (EPOCHAL_PROJECT)")
+    parser.add_argument("--name", help="default name of the run (EPOCHAL_NAME)")
     parser.add_argument(
         "--first-step",
         type=float,
         default=10.0,
         metavar="MIN",
-        help="say so when no run began, or none of its steps, within so many minutes (10; 0 never)",
+        help="warn if there is no run or no step after MIN minutes (10; 0: never)",
     )
     parser.add_argument(
         "--restarts",
         type=int,
         default=0,
         metavar="N",
-        help="after a crash go on from the last checkpoint, at most so many times (0)",
+        help="after a crash resume from the last checkpoint, at most N times (0)",
     )
     parser.add_argument(
-        "--restart-wait", type=float, default=5.0, metavar="S", help="seconds before that (5)"
+        "--restart-wait", type=float, default=5.0, metavar="S", help="seconds before a restart (5)"
     )
 
 

@@ -19,7 +19,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "schedule", metavar="SCHEDULE", help="for example 'warmup(cosine(1e-3,1e-6,1000),100)'"
     )
-    parser.add_argument("--steps", type=int, help="how many steps (default: the schedule's own)")
+    parser.add_argument(
+        "--steps", type=int, help="number of steps (default: the length of the schedule)"
+    )
     add_json(parser)
 
 

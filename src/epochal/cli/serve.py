@@ -28,12 +28,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "folders",
         metavar="DIR",
         nargs="*",
-        help="folders of runs, ours or other trackers' (default: the one of --dir)",
+        help="folders of runs, of Epochal or other trackers (default: --dir)",
     )
     parser.add_argument(
         "--port",
         type=int,
-        help="port to listen on (default: as the settings say, else 6060, or the next free one)",
+        help="port to listen on (default: the setting server.port, or the next free one)",
     )
     parser.add_argument(
         "--host",
@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     token.add_argument(
         "--token-file",
         metavar="FILE",
-        help="file whose first line is the token that browsers must know"
+        help="file whose first line is the token that clients must send"
         " (default: as the settings say, else made up)",
     )
     token.add_argument(
@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a further name that the server may be reached by, as behind a proxy",
+        help="another host name of the server, for example behind a proxy",
     )
 
 
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         follow_links=follows_links(args),
     )
     if server.listening is None:
-        remark("These runs are served already:")
+        remark("A server for these runs is already running:")
         say(server.url, flush=True)
         _open(args, server)
         return 0
@@ -115,7 +115,7 @@ def _folders(args: argparse.Namespace) -> list[Path]:
     if not args.folders:
         folder = runs_dir(args)
         if not folder.is_dir():
-            remark(f"There is no folder {str(folder)!r} yet; its runs will appear by themselves.")
+            remark(f"There is no folder {str(folder)!r} yet; its runs will appear when it exists.")
         return [folder]
     from epochal.store.local.store import check_place
 
@@ -128,7 +128,7 @@ def _say(server: ServerAddress, folders: list[Path]) -> None:
     from epochal.server.address import is_loopback, own_addresses, url_of
 
     if server.moved_from is not None:
-        remark(f"Port {server.moved_from} is in use; {server.port} is taken instead.")
+        remark(f"Port {server.moved_from} is in use; using {server.port} instead.")
     remark(f"Serving {', '.join(map(str, folders))} (Ctrl-C stops)")
     if is_loopback(server.host):
         say(server.url, flush=True)
@@ -142,7 +142,7 @@ def _say(server: ServerAddress, folders: list[Path]) -> None:
     urls = [url_of(host, server.port, token=server.token) for host in hosts]
     for url in urls:
         say(url, flush=True)
-    remark("Whoever has this address sees every run here: it holds the token.")
+    remark("This address contains the token: everyone who has it can see every run.")
     _show_qr_code(urls[0])
 
 
@@ -152,7 +152,7 @@ def _show_qr_code(url: str) -> None:
     try:
         segno: Any = importlib.import_module("segno")
     except ModuleNotFoundError:
-        remark("For a code that a phone can scan: pip install segno.")
+        remark("For a QR code: pip install segno.")
         return
     drawing = io.StringIO()
     segno.make(url, error="l").terminal(out=drawing, compact=True)
@@ -161,4 +161,4 @@ def _show_qr_code(url: str) -> None:
 
 def _open(args: argparse.Namespace, server: ServerAddress) -> None:
     if args.open and not webbrowser.open(server.url):
-        remark("No browser could be opened here.")
+        remark("Cannot open a browser.")

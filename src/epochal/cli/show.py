@@ -26,8 +26,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     add_json(parser)
     parser.epilog = (
-        "In the lines that a training prints, \\ marks a loss that falls, / one that rises, ! a"
-        " gradient norm far above its usual."
+        "In training lines, \\ marks a falling loss, / a rising one, ! a gradient norm far"
+        " above its usual value."
     )
 
 

@@ -1,4 +1,4 @@
-"""``epochal stop``: end a training safely, hold it, or let it go on."""
+"""``epochal stop``: stop, suspend or continue a training."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _DONE: dict[ProcessAction, str] = {
     "stop": "was asked to stop",
     "interrupt": "was interrupted, as Ctrl-C does",
     "kill": "was killed",
-    "suspend": "is suspended; 'epochal stop --continue' lets it go on",
-    "continue": "goes on",
+    "suspend": "is suspended; 'epochal stop --continue' continues it",
+    "continue": "continues",
 }
 
 
@@ -27,10 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     how = parser.add_mutually_exclusive_group()
     for wish, words in (
-        ("interrupt", "as Ctrl-C does (SIGINT), instead of SIGTERM"),
-        ("kill", "end it at once; what it did since its last checkpoint is lost"),
-        ("suspend", "hold it; it keeps its memory and its place"),
-        ("continue", "let a suspended one go on"),
+        ("interrupt", "send SIGINT, like Ctrl-C, instead of SIGTERM"),
+        ("kill", "end it at once; steps since the last checkpoint are lost"),
+        ("suspend", "suspend it; it keeps its memory"),
+        ("continue", "continue a suspended training"),
     ):
         how.add_argument(f"--{wish}", dest="wish", action="store_const", const=wish, help=words)
     parser.add_argument(
@@ -38,7 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=30.0,
         metavar="S",
-        help="how many seconds to wait for its end (30)",
+        help="seconds to wait for its end (30)",
     )
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask before --kill")
     add_json(parser)
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     wish: ProcessAction = args.wish or "stop"
     name = f"{view.info.project}/{view.info.name}"
     if wish == "kill" and not args.yes and not agreed(f"Kill {name}, without a checkpoint?"):
-        remark(f"{name} was left alone.")
+        remark(f"{name} was not killed.")
         return 1
     asked = ask(view, wish)
     if not args.json:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         remark(f"It has ended: {status.text}{_reason(status.reason)}, step {view.info.step}.")
     elif not is_done:
         remark(
-            f"It still goes on after {format_duration(args.wait)}: it ends when its step is done"
+            f"It is still running after {format_duration(args.wait)}: it ends when its step is done"
             " and saved. --kill does not wait for that.",
         )
     return 0 if is_done else 1

@@ -29,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="SINKS",
-        help=f"which, with commas between: {', '.join(known.sinks)} "
-        "(default: what the run reports to)",
+        help=f"sinks, separated by commas: {', '.join(known.sinks)} "
+        "(default: the sinks of the run)",
     )
     parser.add_argument(
         "--set",
@@ -38,15 +38,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         dest="settings",
-        help=f"an option, kept with the run: {', '.join(known.options)}",
+        help=f"an option, stored with the run: {', '.join(known.options)}",
     )
     parser.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=float,
-        help="wait no longer than this; what was sent by then counts (default: no limit)",
+        help="longest time to wait (default: no limit)",
     )
-    parser.add_argument("--status", action="store_true", help="say how each stands, send nothing")
+    parser.add_argument(
+        "--status", action="store_true", help="print the state of each sink, send nothing"
+    )
     add_json(parser)
 
 
@@ -116,7 +118,7 @@ def _with_settings(reporting: Reporting, settings: list[str]) -> Reporting:
             raise UsageError(f"--set {setting!r} has no value: write NAME=VALUE.")
         given[name.strip()] = value
     if "report_to" in given:
-        raise UsageError("--set report_to=… is not taken: use --to.")
+        raise UsageError("--set report_to=… is not accepted: use --to.")
     return options_from({**reporting.plain(), **given})
 
 
@@ -125,7 +127,7 @@ def _print_all(standings: Mapping[str, Standing], *, as_json: bool) -> None:
         say_json({name: _plain(standing) for name, standing in standings.items()})
         return
     if not standings:
-        say("The run was never sent anywhere.")
+        say("The run was never sent to another tracker.")
     for name, standing in standings.items():
         words = f"{standing.num_sent} records sent, {standing.behind} to go"
         say(f"{name}: {words}; {standing.error or standing.phase}.")

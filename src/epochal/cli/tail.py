@@ -23,15 +23,20 @@ _Item = tuple[Position, Record]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``tail``."""
     add_run(parser)
-    parser.add_argument("-n", "--lines", type=int, default=10, metavar="N", help="how many (10)")
     parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the run ends, or Ctrl-C"
+        "-n", "--lines", type=int, default=10, metavar="N", help="number of records (10)"
+    )
+    parser.add_argument(
+        "-f",
+        "--follow",
+        action="store_true",
+        help="print new records until the run ends, or Ctrl-C",
     )
     parser.add_argument(
         "-a",
         "--all",
         action="store_true",
-        help="every record: readings of machines and the program's own books too",
+        help="also print telemetry and internal records",
     )
     add_json(parser)
 

@@ -36,10 +36,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         action="append",
         default=[],
-        help="draw this run beside the one looked at; may be given several times",
+        help="compare with this run; may be repeated",
     )
     parser.add_argument(
-        "--once", action="store_true", help="print how it stands and end (as when piped)"
+        "--once", action="store_true", help="print the state once and exit (as in a pipe)"
     )
     parser.add_argument("--ascii", action="store_true", help="draw with ASCII characters only")
 

@@ -68,7 +68,7 @@ def _restarts(run: RunView) -> Iterator[_Found]:
     for entry in run.entries("resume", rank=None):
         attempt, step = entry.record.get("attempt"), entry.step
         where = "" if step is None else f" from step {step}"
-        yield _Found("restart", f"attempt {attempt} goes on{where}", t=entry.t, step=step)
+        yield _Found("restart", f"attempt {attempt} resumes{where}", t=entry.t, step=step)
 
 
 def _epochs(run: RunView) -> Iterator[_Found]:

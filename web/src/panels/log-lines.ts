@@ -51,7 +51,7 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
     return { level: "info", word: "epoch", text: `epoch ${words(epoch)}${of}  ${metricsText(m)}${took}` };
   },
   eval: ({ loss, m }, step) => ({ level: "info", word: "eval", text: `evaluation${atStep(step)}  ${metricsText({ ...(loss === undefined ? {} : { loss }), ...fieldsOf(m) })}` }),
-  resume: ({ attempt, step }) => ({ level: "info", word: "resume", text: `attempt ${words(attempt)} goes on from step ${words(step)}` }),
+  resume: ({ attempt, step }) => ({ level: "info", word: "resume", text: `attempt ${words(attempt)} resumes from step ${words(step)}` }),
   finish: ({ status, reason, last_step: last }) => {
     const level = status === "finished" ? "info" : status === "failed" ? "error" : "warning";
     const because = typeof reason === "string" && reason !== "" ? `: ${reason}` : "";
