@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple
 
-from epochal.journal.line import decode, decode_json, encode_json
+from numpy.typing import NDArray
+
+from epochal.journal.columnar import ColumnarDecoder, Decoded, Lines
+from epochal.journal.line import encode_json, encode_lines
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import read_regular
 from epochal.records import Axis, Record, axis_of, scalars_of
-from epochal.segments.fast_decoder import Lane, signature_of
 from epochal.segments.long import NO_NUMBER, LongForm, LongKey
-from epochal.segments.shape import VALUED, Path, Shape, put_together, take_apart
+from epochal.segments.shape import (
+    VALUED,
+    Path,
+    Shape,
+    as_lists,
+    columns_of,
+    packed,
+    put_together,
+    take_apart,
+    unpacked,
+)
 
 _INT64 = 2**63
 _LATEST_MS = 2**62
+_CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Document(NamedTuple):
@@ -39,29 +52,47 @@ class Damage(NamedTuple):
 
 @dataclass(slots=True)
 class Bucket:
-    """The records of one shape: their ordinals, and their values record after record."""
+    """The records of one shape: their ordinals, and a column for each letter that has values."""
 
     shape: Shape
     ordinals: array[int] = field(default_factory=lambda: array("q"))
-    values: list[Any] = field(default_factory=list)
+    packed: list[Any] = field(init=False)
     paths: list[Path] = field(init=False)
 
     def __post_init__(self) -> None:
         self.paths = self.shape.paths()
+        self.packed = [packed(code, ()) for code in self._letters()]
 
     @property
     def size(self) -> int:
         """How many records."""
         return len(self.ordinals)
 
-    def columns(self) -> list[list[Any]]:
-        """The values of each letter that has them."""
-        width = sum(code in VALUED for code in self.shape.codes)
-        return [self.values[place::width] for place in range(width)]
+    def extend(self, ordinals: Iterable[int], columns: Iterable[Sequence[Any]]) -> None:
+        """Add records."""
+        self.ordinals.extend(ordinals)
+        for code, column, more in zip(self._letters(), self.packed, columns, strict=True):
+            column += more if type(more) is type(column) else packed(code, more)
+
+    def columns(self) -> list[NDArray[Any] | list[Any]]:
+        """The values of each letter that has them; no record can be added any more."""
+        return list(map(unpacked, self._letters(), self.packed))
 
     def records(self) -> list[Record]:
         """The records themselves."""
-        return put_together(self.shape, self.columns(), size=self.size)
+        return put_together(self.shape, as_lists(self.columns()), size=self.size)
+
+    def _letters(self) -> list[str]:
+        return [code for code in self.shape.codes if code in VALUED]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Records of one shape that were taken apart one by one, and still have to be checked."""
+
+    ordinals: list[int] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,32 +106,68 @@ class Collected:
     num_records: int = 0
     num_damaged: int = 0
     journal_bytes: int = 0
-    _lanes: dict[tuple[Any, ...], tuple[Lane, Bucket]] = field(default_factory=dict)
+    _pending: dict[Shape, _Pending] = field(default_factory=dict)
 
-    def add(self, record: Record) -> None:
-        """Take in the next record of the part."""
-        ordinal = self.num_records
-        self.num_records += 1
-        signature = signature_of(record)
-        known = None if signature is None else self._lanes.get(signature)
-        if known is not None and (row := known[0].values(record)) is not None:
-            known[1].ordinals.append(ordinal)
-            known[1].values.extend(row)
-            return
+    def add_all(self, decoded: Decoded, text: bytes) -> None:
+        """Take in the next lines of the part."""
+        for line in decoded.lines:
+            if not line.is_whole:
+                # A torn line may end in a whole record; the bytes before that one are kept too.
+                self.damage.append(Damage(line.ordinal, text[line.start : line.end - 1]))
+                self.num_damaged += line.record is None
+            if line.record is not None:
+                self._add(line.ordinal, line.record)
+        for lines in decoded.groups:
+            if not self._add_columns(lines):
+                for ordinal, record in zip(lines.ordinals, lines.records(), strict=True):
+                    self._add(ordinal, record)
+        self._check_pending()
+        self.num_records += decoded.num_records
+
+    def _add_columns(self, lines: Lines) -> bool:
+        """Whether records became columns at once; they do where one of them speaks for all."""
+        (first,) = lines._replace(
+            ordinals=lines.ordinals[:1], columns=[column[:1] for column in lines.columns]
+        ).records()
+        taken = take_apart(first) if _has_columns(first) else None
+        if taken is None or first["log"] == "allocator":
+            return False
+        shape, values = taken
+        columns = columns_of(shape, lines.columns)
+        if columns is None or not _gives_back(shape, [values], [first]):
+            return False
+        self._bucket(shape).extend(lines.ordinals, columns)
+        return True
+
+    def _add(self, ordinal: int, record: Record) -> None:
         taken = take_apart(record) if _has_columns(record) else None
         if taken is None:
             self.keep_whole(ordinal, record)
             return
         shape, values = taken
+        pending = self._pending.setdefault(shape, _Pending())
+        pending.ordinals.append(ordinal)
+        pending.rows.append(values)
+        pending.records.append(record)
+
+    def _check_pending(self) -> None:
+        """Records that cannot be put together again are kept whole."""
+        for shape, pending in self._pending.items():
+            if not _gives_back(shape, pending.rows, pending.records):
+                for ordinal, record in zip(pending.ordinals, pending.records, strict=True):
+                    self.keep_whole(ordinal, record)
+                continue
+            self._bucket(shape).extend(pending.ordinals, zip(*pending.rows, strict=True))
+            if shape.kind == "allocator":  # its numbers lie too deep for columns
+                for ordinal, record in zip(pending.ordinals, pending.records, strict=True):
+                    self._add_points(ordinal, {k: v for k, v in record.items() if k != "m"})
+        self._pending.clear()
+
+    def _bucket(self, shape: Shape) -> Bucket:
         bucket = self.buckets.get(shape)
         if bucket is None:
             bucket = self.buckets[shape] = Bucket(shape)
-        bucket.ordinals.append(ordinal)
-        bucket.values.extend(values)
-        if signature is not None and (lane := Lane(record, shape)).is_open:
-            self._lanes.setdefault(signature, (lane, bucket))
-        if shape.kind == "allocator":  # its numbers lie too deep for columns
-            self._add_points(ordinal, {k: v for k, v in record.items() if k != "m"})
+        return bucket
 
     def keep_whole(self, ordinal: int, record: Record) -> None:
         """Keep a record as JSON, and its scalars in long form."""
@@ -134,30 +201,20 @@ def collect(path: FilePath) -> Collected:
     """Read a whole part; raises NewerFormatError for one of a newer format."""
     text = read_regular(path)
     found = Collected(journal_bytes=len(text))
-    for line in whole_lines(text):
-        record = _parse(line)
-        if record is None:
-            # A torn line may end in a whole record; the bytes before that one are kept too.
-            found.damage.append(Damage(found.num_records, line))
-            record = decode(line)
-            found.num_damaged += record is None
-        if record is not None:
-            if found.num_records == 0:
-                check_version(record, path)
-            found.add(record)
-    if rest := text[_end_of_lines(text) :]:
-        found.damage.append(Damage(found.num_records, rest))
-    return found
-
-
-def whole_lines(text: bytes) -> Iterator[bytes]:
-    """The lines of a part that a reader looks at, without the empty ones."""
+    decoder = ColumnarDecoder()
     start, limit = 0, _end_of_lines(text)
     while start < limit:
-        end = text.index(b"\n", start)
-        if end > start:
-            yield text[start:end]
-        start = end + 1
+        end = text.rfind(b"\n", start, min(start + _CHUNK_BYTES, limit)) + 1
+        end = end or text.index(b"\n", start) + 1
+        chunk = text[start:end]
+        decoded = decoder.decode(chunk, first=found.num_records)
+        if found.num_records == 0 and (first := decoded.first_record()) is not None:
+            check_version(first, path)
+        found.add_all(decoded, chunk)
+        start = end
+    if rest := text[limit:]:
+        found.damage.append(Damage(found.num_records, rest))
+    return found
 
 
 def _end_of_lines(text: bytes) -> int:
@@ -166,12 +223,11 @@ def _end_of_lines(text: bytes) -> int:
     return text.rfind(b"\n", 0, len(text) if nul < 0 else nul) + 1
 
 
-def _parse(line: bytes) -> Record | None:
-    try:
-        record = decode_json(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and isinstance(record.get("log"), str) else None
+def _gives_back(shape: Shape, rows: list[list[Any]], records: list[Record]) -> bool:
+    """Whether records that were taken apart are put together as they were, types included."""
+    columns = list(zip(*rows, strict=True))
+    made = put_together(shape, columns, size=len(rows))
+    return encode_lines(made) == encode_lines(records)
 
 
 def _has_columns(record: Record) -> bool:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from epochal.records import Axis
 
@@ -53,10 +56,10 @@ class LongForm:
         self,
         key: LongKey,
         *,
-        ordinals: Sequence[int],
-        steps: Sequence[int],
-        milliseconds: Sequence[int],
-        values: Sequence[Any],
+        ordinals: ArrayLike,
+        steps: ArrayLike,
+        milliseconds: ArrayLike,
+        values: ArrayLike,
         place: int = NO_PLACE,
         code: str = "f",
     ) -> None:
@@ -64,9 +67,10 @@ class LongForm:
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = LongSeries()
-        series.ordinals.extend(ordinals)
-        series.steps.extend(steps)
-        series.milliseconds.extend(milliseconds)
-        series.values.extend(values)
-        series.places.extend([place] * len(ordinals))
-        series.codes.extend(code.encode() * len(ordinals))
+        records = np.asarray(ordinals, dtype=np.int64)
+        series.ordinals.frombytes(records.tobytes())
+        series.steps.frombytes(np.asarray(steps, dtype=np.int64).tobytes())
+        series.milliseconds.frombytes(np.asarray(milliseconds, dtype=np.int64).tobytes())
+        series.values.frombytes(np.asarray(values, dtype=np.float64).tobytes())
+        series.places.extend([place] * records.size)
+        series.codes.extend(code.encode() * records.size)

@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from epochal.records import Axis, axis_of
 from epochal.segments.collect import Bucket, Collected, milliseconds_of
 from epochal.segments.long import LONG_CODES, NO_NUMBER, LongForm, LongKey
@@ -33,8 +36,9 @@ class Piece:
     """Records of one bucket as they will lie in the table."""
 
     shape: Shape
-    ordinals: list[int]
-    cells: list[list[Any]]
+    ordinals: NDArray[np.int64]
+    cells: list[NDArray[Any] | list[Any]]
+    bucket: Bucket
 
 
 @dataclass(slots=True)
@@ -156,13 +160,13 @@ def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
     if any(path not in wide for path, _ in _columns_of(reduced.paths(), reduced.codes)):
         return None
     if reduced == shape:
-        return Piece(shape, bucket.ordinals.tolist(), bucket.columns())
+        return Piece(shape, _ordinals(bucket), bucket.columns(), bucket)
     if not _fits_long(bucket, wide):
         return None
     axis: Axis = axis_of({"log": shape.kind, "step": 0})
     columns = iter(bucket.columns())
-    cells: list[list[Any]] = []
-    moved: list[tuple[LongKey, int, str, list[Any]]] = []
+    cells: list[NDArray[Any] | list[Any]] = []
+    moved: list[tuple[LongKey, int, str, Any]] = []
     members = 0
     for path, code in zip(bucket.paths, shape.codes, strict=True):
         members = members + 1 if len(path) == 2 else 0
@@ -172,7 +176,7 @@ def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
         elif code in VALUED:
             cells.append(values)
     steps, milliseconds = _along(reduced, cells, bucket.size, axis)
-    ordinals = bucket.ordinals.tolist()
+    ordinals = _ordinals(bucket)
     for key, place, code, values in moved:
         long.add(
             key,
@@ -183,7 +187,11 @@ def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
             place=place,
             code=code,
         )
-    return Piece(reduced, ordinals, cells)
+    return Piece(reduced, ordinals, cells, bucket)
+
+
+def _ordinals(bucket: Bucket) -> NDArray[np.int64]:
+    return np.frombuffer(bucket.ordinals, dtype=np.int64)
 
 
 def _fits_long(bucket: Bucket, wide: set[Path]) -> bool:
@@ -207,10 +215,10 @@ def long_key(kind: str, path: Path, axis: Axis) -> LongKey:
 
 
 def _along(
-    shape: Shape, cells: list[list[Any]], size: int, axis: Axis
-) -> tuple[list[int], list[int]]:
+    shape: Shape, cells: list[NDArray[Any] | list[Any]], size: int, axis: Axis
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Step and time of each record of a piece."""
-    found: Mapping[Path, tuple[str, list[Any]]] = {
+    found: Mapping[Path, tuple[str, Any]] = {
         path: (code, values)
         for (path, code), values in zip(
             [
@@ -222,19 +230,19 @@ def _along(
             strict=True,
         )
     }
-    missing = [NO_NUMBER] * size
+    missing = np.full(size, NO_NUMBER)
     code, steps = found.get(("epoch",) if axis == "epoch" else ("step",), ("", missing))
     if code not in ("s", "i", "l"):
         steps = missing
     return steps, times_of(found, size)
 
 
-def times_of(found: Mapping[Path, tuple[str, list[Any]]], size: int) -> list[int]:
+def times_of(found: Mapping[Path, tuple[str, Any]], size: int) -> NDArray[np.int64]:
     """The time of each record in milliseconds, rounded where the record has it finer."""
     code, times = found.get(("t",), ("", []))
     if code in ("t", "T"):
-        return times
+        return np.asarray(times)
     if code not in ("f", "i"):
-        return [NO_NUMBER] * size
-    rounded = [milliseconds_of({"t": t}) for t in times]
-    return [NO_NUMBER if t is None else t for t in rounded]
+        return np.full(size, NO_NUMBER)
+    rounded = [milliseconds_of({"t": t}) for t in times.tolist()]
+    return np.array([NO_NUMBER if t is None else t for t in rounded], dtype=np.int64)

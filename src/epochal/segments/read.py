@@ -25,6 +25,7 @@ from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
 from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for
+from epochal.segments.shape import Shape
 
 NO_STEP = -1
 # Points in long form that are sorted by name once, and then held: 32 bytes each.
@@ -104,6 +105,11 @@ class Segment:
         self._file.close()
 
     # -- what there is ----------------------------------------------------------------------------
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of its records."""
+        return self._contents.shapes
 
     @property
     def num_records(self) -> int:
@@ -375,13 +381,18 @@ class Segment:
 
     def records(self, *, first: int = 0) -> Iterator[tuple[int, Record]]:
         """Every record from an ordinal on, as it was written, with its ordinal."""
+        rebuilder = self.rebuilder()
+        if rebuilder is not None:
+            yield from rebuilder.records(first=first)
+
+    def rebuilder(self) -> Rebuilder | None:
+        """What makes records of all rows; None where there are none."""
         groups = list(range(len(self._contents.groups)))
         if not groups:
-            return
-        names = columns_for(self._contents, set(self._contents.kinds))
-        table = self._table(groups, names)
-        rows = np.flatnonzero(table.column(c.ORDINAL).to_numpy() >= first)
-        yield from self._rebuilder(table).records(rows)
+            return None
+        return self._rebuilder(
+            self._table(groups, columns_for(self._contents, set(self._contents.kinds)))
+        )
 
     def entries(self, *kinds: str, name: str | None = None) -> Iterator[tuple[int, Record]]:
         """The records of some kinds, in file order; of one ``name`` when given."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,17 @@ from epochal.records import Record
 from epochal.segments import columns as c
 from epochal.segments.contents import Contents
 from epochal.segments.shape import (
-    NUMBERS,
+    NUMPY_TYPES,
     VALUED,
     LongPoint,
     Path,
     Shape,
+    as_lists,
     put_together,
 )
 
 # Records are made a window at a time: as objects they take ten times the memory of the columns.
 _WINDOW = 8192
-_NUMBER_TYPES = {"f": np.float64, "x": np.float64, "i": np.int64, "l": np.int64, "b": np.bool_}
 _ABS_MAX = "abs_max/"
 LONG_COLUMNS = (
     c.ORDINAL,
@@ -59,13 +59,39 @@ class Rebuilder:
         self._shapes = self._plain(c.SHAPE, absent=-1)
         self._long = _LongPoints(long) if long is not None else None
 
-    def records(self, rows: NDArray[np.int64] | None = None) -> Iterator[tuple[int, Record]]:
-        """The records of some rows, or of all, in file order, each with its ordinal."""
-        chosen = np.arange(self._ordinals.size) if rows is None else rows
+    def records(
+        self, rows: NDArray[np.int64] | None = None, *, first: int = 0
+    ) -> Iterator[tuple[int, Record]]:
+        """The records of some rows, or of all from an ordinal on, in file order with ordinals."""
+        chosen = np.flatnonzero(self._ordinals >= first) if rows is None else rows
         order = chosen[np.argsort(self._ordinals[chosen], kind="stable")]
         for start in range(0, order.size, _WINDOW):
             window = order[start : start + _WINDOW]
             yield from zip(self._ordinals[window].tolist(), self._made(window), strict=True)
+
+    def rows_of(self, number: int | None) -> NDArray[np.int64]:
+        """The rows of one shape, or of the records that are documents, in file order."""
+        rows = np.flatnonzero(self._shapes == (-1 if number is None else number))
+        return rows[np.argsort(self._ordinals[rows], kind="stable")]
+
+    def ordinals(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which records some rows are."""
+        found: NDArray[np.int64] = self._ordinals[rows]
+        return found
+
+    def documents(self, rows: NDArray[np.int64]) -> list[str]:
+        """The JSON of some rows."""
+        return self._objects(c.DOCUMENT, rows)
+
+    def cells(self, number: int, rows: NDArray[np.int64]) -> list[NDArray[Any] | list[Any]]:
+        """The values of rows of one shape: a column per letter that has them."""
+        shape = self._contents.shapes[number]
+        documents = self._documents(rows) if "j" in shape.codes else []
+        return [
+            self._cells(path, code, rows, documents)
+            for path, code in zip(shape.paths(), shape.codes, strict=True)
+            if code in VALUED
+        ]
 
     def _made(self, window: NDArray[np.int64]) -> list[Record]:
         made: list[Any] = [None] * window.size
@@ -79,33 +105,27 @@ class Rebuilder:
         return made
 
     def _documents(self, rows: NDArray[np.int64]) -> list[Record]:
-        return [decode_json(text) for text in self._objects(c.DOCUMENT, rows)]
+        return [decode_json(text) for text in self.documents(rows)]
 
     def _of_shape(self, number: int, rows: NDArray[np.int64]) -> list[Record]:
         shape = self._contents.shapes[number]
-        documents = self._documents(rows) if "j" in shape.codes else []
-        columns = [
-            self._cells(path, code, rows, documents)
-            for path, code in zip(shape.paths(), shape.codes, strict=True)
-            if code in VALUED
-        ]
+        columns = as_lists(self.cells(number, rows))
         long = self._long_points(shape, rows) if "w" in shape.codes else None
         return put_together(shape, columns, size=rows.size, long=long)
 
     def _cells(
         self, path: Path, code: str, rows: NDArray[np.int64], documents: list[Record]
-    ) -> Sequence[Any]:
+    ) -> NDArray[Any] | list[Any]:
         if code == "j":
             return [_inside(document, path) for document in documents]
-        if code in "tT":
-            return self._plain(c.TIME)[rows].tolist()  # type: ignore[no-any-return]
-        if code == "s":
-            return self._plain(c.STEP)[rows].tolist()  # type: ignore[no-any-return]
-        name = self._contents.columns[path]
-        if code in NUMBERS:
-            numbers: NDArray[Any] = self._plain(name)[rows].astype(_NUMBER_TYPES[code])
-            return numbers.tolist()  # type: ignore[no-any-return]
-        return self._objects(name, rows)
+        kind = NUMPY_TYPES.get(code)
+        if kind is None:
+            return self._objects(self._contents.columns[path], rows)
+        if code in "tTs":
+            numbers = self._plain(c.STEP if code == "s" else c.TIME)
+        else:
+            numbers = self._plain(self._contents.columns[path])
+        return numbers[rows].astype(kind, copy=False)
 
     def _long_points(
         self, shape: Shape, rows: NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Turns a finished journal part into a segment, so that no moment exists without its records.
 
-The segment is written under a name no reader looks at, read back and compared with the journal
-record by record, brought to the disk, and renamed; only then does the journal part go.
+The segment is written under a name no reader looks at, read back and compared with what was read
+from the journal, brought to the disk, and renamed; only then does the journal part go.
 """
 
 from __future__ import annotations
@@ -9,21 +9,18 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
-from epochal.journal.line import decode, encode_json
 from epochal.journal.reader import read_part
-from epochal.journal.regular_file import read_regular
-from epochal.segments.collect import Collected, collect, whole_lines
+from epochal.segments.collect import collect
 from epochal.segments.finished import sealable_parts
 from epochal.segments.plan import make_plan
 from epochal.segments.read import Segment
 from epochal.segments.table import write_segment
+from epochal.segments.verify import verify
 
 _ABANDONED_S = 3600.0
 
@@ -76,8 +73,9 @@ def _write(journal: Path, name: PartName, target: Path) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         found = collect(journal)
-        write_segment(temporary, found, make_plan(found), part=name.stem)
-        _compare(temporary, journal, found)
+        plan = make_plan(found)
+        write_segment(temporary, found, plan, part=name.stem)
+        verify(temporary, journal, found, plan)
         _sync_file(temporary)
         os.replace(temporary, target)
     except BaseException:
@@ -118,30 +116,6 @@ def _covers(target: Path, journal: Path, name: PartName) -> bool:
     if written < len(sealed):
         raise UsageError(f"{target} holds more records than {journal}: move one away.")
     return journal_bytes == journal.stat().st_size
-
-
-def _compare(segment_path: Path, journal: Path, found: Collected) -> None:
-    """Raise FormatError unless the segment gives back every record; JSON text tells types apart."""
-    lines = whole_lines(read_regular(journal))
-    with Segment(segment_path) as segment:
-        for expected, (ordinal, record) in enumerate(segment.records()):
-            text, line = encode_json(record), next(lines, b"")
-            # What this package wrote has the same text again; anything else is parsed.
-            if ordinal != expected or (text != line and not _is_next(text, chain([line], lines))):
-                raise FormatError(f"{journal} was not sealed: record {expected} came out wrong.")
-        if any(decode(line) is not None for line in lines):
-            raise FormatError(f"{journal} was not sealed: records are missing at its end.")
-        if segment.damage() != found.damage:
-            raise FormatError(f"{journal} was not sealed: its damaged lines came out wrong.")
-
-
-def _is_next(text: bytes, lines: Iterator[bytes]) -> bool:
-    """Whether the next whole record of the lines has this JSON text."""
-    for line in lines:
-        record = decode(line)
-        if record is not None:
-            return encode_json(record) == text
-    return False
 
 
 def _report(target: Path, name: PartName) -> SealReport:

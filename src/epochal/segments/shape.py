@@ -23,8 +23,12 @@ w     an object begins of which some members are kept in long form
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from epochal.records import Record
 from epochal.values import nonfinite_word
@@ -34,9 +38,16 @@ NUMBERS = frozenset("filbx")
 VALUED = frozenset("tTsfilbxuIFj")
 # The ints a float64 holds exactly.
 EXACT_INT = 2**53
+# Letters that a value's type says, or nearly: t, T and i are not for every value of it.
+_PLAIN = frozenset("tTsfibuz")
 _INT64 = 2**63
 _WORDS = frozenset({"nan", "inf", "-inf"})
 LATEST_S = 9e12
+NUMPY_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys("tTsil", np.int64),
+    **dict.fromkeys("fx", np.float64),
+    "b": np.bool_,
+}
 _FLOATS = {float}
 _INTS = {int}
 
@@ -70,6 +81,21 @@ class Shape(NamedTuple):
             elif code == ")":
                 inside = ()
         return paths
+
+
+def packed(code: str, values: Sequence[Any]) -> Any:
+    """The values of one letter, in as few bytes as there are for them; it can grow."""
+    if code in "tTsil":
+        return array("q", values)
+    if code in "fx":
+        return array("d", values)
+    return bytearray(values) if code == "b" else list(values)
+
+
+def unpacked(code: str, values: Any) -> NDArray[Any] | list[Any]:
+    """What ``packed`` made, as an array where it holds numbers; it can no longer grow."""
+    kind = NUMPY_TYPES.get(code)
+    return values if kind is None else np.frombuffer(values, dtype=kind)
 
 
 class LongPoint(NamedTuple):
@@ -203,6 +229,45 @@ def _list_code(items: list[Any]) -> str:
     if kinds == _FLOATS:
         return "F"
     return "I" if kinds == _INTS and min(items) >= -_INT64 and max(items) < _INT64 else "j"
+
+
+def columns_of(shape: Shape, columns: Sequence[Any]) -> list[Any] | None:
+    """The columns of records that have the types of a shape; None where they are not all of it.
+
+    ``columns`` has the values in the order they are written, as the columnar decoder gives them.
+    """
+    letters = [code for code in shape.codes if code not in "ko)"]
+    if not _PLAIN.issuperset(letters):
+        return None
+    found: list[Any] = []
+    for code, column in zip(letters, columns, strict=True):
+        if code in "tT":
+            column = _milliseconds(code, column)
+            if column is None:
+                return None
+        elif code == "i":
+            numbers = np.frombuffer(column, dtype=np.int64)
+            if numbers.min() < -EXACT_INT or numbers.max() > EXACT_INT:
+                return None
+        if code in VALUED:
+            found.append(column)
+    return found
+
+
+def _milliseconds(code: str, column: array[Any]) -> array[int] | None:
+    """Times in whole milliseconds; None where one of them has no such form."""
+    seconds = np.frombuffer(column, dtype=np.float64 if code == "t" else np.int64)
+    if not (seconds.min() > 0 and seconds.max() < LATEST_S):
+        return None
+    milliseconds = np.rint(seconds * 1000).astype(np.int64)
+    if not np.array_equal(milliseconds / 1000 if code == "t" else milliseconds // 1000, seconds):
+        return None
+    return array("q", milliseconds.tobytes())
+
+
+def as_lists(columns: Iterable[NDArray[Any] | list[Any]]) -> list[list[Any]]:
+    """Columns as Python's own values."""
+    return [values if isinstance(values, list) else values.tolist() for values in columns]
 
 
 def put_together(

@@ -21,7 +21,7 @@ from epochal.segments.collect import Collected
 from epochal.segments.contents import Contents
 from epochal.segments.long import NO_NUMBER, NO_PLACE, LongKey, LongSeries
 from epochal.segments.plan import Piece, Plan, times_of
-from epochal.segments.shape import NUMBERS, VALUED, Path, Shape
+from epochal.segments.shape import VALUED, Path, Shape
 
 # A kind with this many records gets row groups of its own; the others share one.
 _OWN_GROUP_ROWS = 4096
@@ -33,7 +33,6 @@ _NUMPY_OF_ARROW = {
     pa.float32(): np.float32,
     pa.float64(): np.float64,
 }
-_NUMPY_TYPES = {"f": np.float64, "x": np.float64, "i": np.int64, "l": np.int64, "b": np.bool_}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,8 @@ class _Rows:
     kind: str
     shape: int | None
     ordinals: NDArray[np.int64]
-    steps: Sequence[int]
-    milliseconds: Sequence[int]
+    steps: NDArray[np.int64]
+    milliseconds: NDArray[np.int64]
     cells: Mapping[Path, NDArray[Any] | list[Any]]
     documents: Sequence[str] | None = None
 
@@ -94,21 +93,19 @@ def _rows_of(piece: Piece, shapes: Mapping[Shape, int]) -> _Rows:
         for path, code in zip(piece.shape.paths(), piece.shape.codes, strict=True)
         if code in VALUED
     ]
-    found = {path: (code, values) for (path, code), values in zip(valued, piece.cells, strict=True)}
+    found: dict[Path, tuple[str, Any]] = {
+        path: (code, values) for (path, code), values in zip(valued, piece.cells, strict=True)
+    }
     size = len(piece.ordinals)
     code, steps = found.get(("step",), ("", []))
     documents = {path: values for path, (code, values) in found.items() if code == "j"}
     return _Rows(
         kind=piece.shape.kind,
         shape=shapes[piece.shape],
-        ordinals=np.array(piece.ordinals, dtype=np.int64),
-        steps=steps if code == "s" else [NO_NUMBER] * size,
+        ordinals=piece.ordinals,
+        steps=np.asarray(steps) if code == "s" else np.full(size, NO_NUMBER),
         milliseconds=times_of(found, size),
-        cells={
-            path: np.array(values, dtype=_NUMPY_TYPES[code]) if code in NUMBERS else values
-            for path, (code, values) in found.items()
-            if code not in "tTsj"
-        },
+        cells={path: values for path, (code, values) in found.items() if code not in "tTsj"},
         documents=_json_texts(documents, size) if documents else None,
     )
 
@@ -136,13 +133,15 @@ def _document_rows(found: Collected) -> Iterator[_Rows]:
             kind=kind,
             shape=None,
             ordinals=np.array([d.ordinal for d in documents], dtype=np.int64),
-            steps=[NO_NUMBER if d.step is None else d.step for d in documents],
-            milliseconds=[
-                NO_NUMBER if d.milliseconds is None else d.milliseconds for d in documents
-            ],
+            steps=_whole([d.step for d in documents]),
+            milliseconds=_whole([d.milliseconds for d in documents]),
             cells={},
             documents=[d.text for d in documents],
         )
+
+
+def _whole(numbers: list[int | None]) -> NDArray[np.int64]:
+    return np.array([NO_NUMBER if n is None else n for n in numbers], dtype=np.int64)
 
 
 def _numbers_by_path(
@@ -207,8 +206,8 @@ def _record_columns(
     return made
 
 
-def _whole_numbers(pieces: Iterable[Sequence[int]], order: NDArray[np.intp]) -> pa.Array:
-    numbers = np.concatenate([np.array(piece, dtype=np.int64) for piece in pieces])[order]
+def _whole_numbers(pieces: list[NDArray[np.int64]], order: NDArray[np.intp]) -> pa.Array:
+    numbers = np.concatenate(pieces)[order]
     return pa.array(numbers, mask=numbers == NO_NUMBER)
 
 
@@ -306,12 +305,14 @@ def _contents(
     groups: list[tuple[str, ...]],
 ) -> Contents:
     kinds: Counter[str] = Counter()
-    lowest, highest = [], []
+    lowest: list[int] = []
+    highest: list[int] = []
     for piece in rows:
         kinds[piece.kind] += len(piece.ordinals)
-        steps = [step for step in piece.steps if step != NO_NUMBER]
-        lowest += [min(steps)] if steps else []
-        highest += [max(steps)] if steps else []
+        steps = piece.steps[piece.steps != NO_NUMBER]
+        if steps.size:
+            lowest.append(int(steps.min()))
+            highest.append(int(steps.max()))
     return Contents(
         part=part,
         num_records=found.num_records,
@@ -325,7 +326,7 @@ def _contents(
         groups=tuple(groups),
         series=catalogue(
             (
-                (piece.kind, piece.cells, int(piece.ordinals[0]))
+                (piece.kind, piece.cells, int(piece.ordinals.min()))
                 for piece in rows
                 if piece.shape is not None
             ),

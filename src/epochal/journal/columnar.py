@@ -1,0 +1,434 @@
+"""Journal lines to columns: hundreds of lines in one call, exact or not at all.
+
+Lines with the same keys in the same order have the same *keys*, and with values of the same types
+the same *shape*. Lines of a known shape are decoded as structs, which takes no dictionary and
+hardly any Python, and the structs are encoded again. Only where that gives back the very bytes are
+their values handed out as columns: whatever a decoder forgives (another order, a key twice, ``-0``,
+1 for 1.0, a missing newline) shows there. Every other line is decoded by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, Union
+
+import msgspec
+from msgspec.structs import astuple
+
+from epochal.journal.line import decode, decode_json, encode_lines
+from epochal.records import Record
+
+Path = tuple[str, ...]
+# The fields of a record but for ``log``: a name, and the names inside where it is an object.
+Keys = tuple[tuple[str, tuple[str, ...] | None], ...]
+# array("d") of floats, array("q") of ints, bytearray of bools, list of anything else.
+Column = Any
+
+_SCALAR = int | float | bool | str | None
+_SCALARS = frozenset({int, float, bool, str, type(None)})
+# What numbers are made of. Lines that differ in nothing else probably have the same keys.
+_NUMBER_BYTES = b"0123456789.eE+-"
+_KEY = re.compile(rb'"([^"\\]*)":')
+# Keys that the encoder writes otherwise than they are spelled.
+_ESCAPED = re.compile(r'["\\\x00-\x1f]')
+# So few bytes that their structs are in the processor's cache when their values are taken out.
+_SLICE_BYTES = 48 * 1024
+# Making a decoder takes as long as decoding this many lines without it.
+_WORTH_A_DECODER = 64
+_MAX_DECODERS = 256
+_MAX_FIELDS = 2000
+_MAX_PAUSE = 8
+
+
+class LineShape(NamedTuple):
+    """The kind, the keys, and the type of each value in the order they are written."""
+
+    kind: str
+    keys: Keys
+    types: tuple[type, ...]
+
+    def paths(self) -> list[Path]:
+        """Where each value stands: in a field, or in an object's."""
+        paths: list[Path] = []
+        for name, members in self.keys:
+            paths += [(name,)] if members is None else [(name, member) for member in members]
+        return paths
+
+
+class Lines(NamedTuple):
+    """Records of one shape: their ordinals, and a column for each type of the shape."""
+
+    shape: LineShape
+    ordinals: array[int]
+    columns: list[Column]
+
+    def records(self) -> list[Record]:
+        """The records themselves."""
+        columns = iter(map(_values, self.shape.types, self.columns))
+        size = len(self.ordinals)
+        names: list[str] = ["log"]
+        cells: list[list[Any]] = [[self.shape.kind] * size]
+        for name, members in self.shape.keys:
+            names.append(name)
+            if members is None:
+                cells.append(next(columns))
+            else:
+                cells.append(_objects(members, [next(columns) for _ in members], size))
+        return _objects(names, cells, size)
+
+
+class Line(NamedTuple):
+    """A line that was decoded by itself: its record, or None for a damaged one.
+
+    ``start`` and ``end`` are its bytes in the text, the newline included. ``is_whole`` is False
+    where the record follows the beginning of a torn one.
+    """
+
+    ordinal: int
+    start: int
+    end: int
+    record: Record | None
+    is_whole: bool
+
+
+class Decoded(NamedTuple):
+    """All that a text holds: records by their shapes, and lines by themselves, in file order."""
+
+    groups: list[Lines]
+    lines: list[Line]
+    num_records: int
+
+    def first_record(self) -> Record | None:
+        """The first of all records."""
+        alone = next((line for line in self.lines if line.record is not None), None)
+        if self.groups and (alone is None or self.groups[0].ordinals[0] < alone.ordinal):
+            return self.groups[0].records()[0]
+        return None if alone is None else alone.record
+
+
+class ColumnarDecoder:
+    """Decodes the lines of one part; it learns their shapes as it goes."""
+
+    def __init__(self) -> None:
+        # The shape that the records of each kind had last, and what decodes all of them.
+        self._latest: dict[str, _Model] = {}
+        self._decode_latest: Callable[[bytes], list[Any]] | None = None
+        self._seen: set[bytes] = set()
+        # How often in turn a slice was not of the latest shapes, and how many slices to wait.
+        self._misses = 0
+        self._pause = 0
+
+    def decode(self, text: bytes, *, first: int) -> Decoded:
+        """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
+        work = _Work(first)
+        start = 0
+        while start < len(text):
+            end = text.rfind(b"\n", start, start + _SLICE_BYTES) + 1
+            end = end or text.index(b"\n", start) + 1
+            piece = text[start:end]
+            if not self._take_latest(piece, work):
+                self._take_groups(piece, start, work)
+            start = end
+        groups = sorted(work.groups.values(), key=lambda group: group.ordinals[0])
+        return Decoded(groups, work.lines, work.ordinal - first)
+
+    def _take_latest(self, text: bytes, work: _Work) -> bool:
+        if self._pause:
+            self._pause -= 1
+            return False
+        if self._decode_latest is None:
+            return False
+        records = _exactly(self._decode_latest, text)
+        if records is not None:
+            self._misses = 0
+            return self._add(records, work)
+        self._misses = min(self._misses + 1, _MAX_PAUSE)
+        self._pause = self._misses - 1
+        return False
+
+    def _add(self, records: list[Any], work: _Work) -> bool:
+        """Add records of the latest shapes; False, adding nothing, for an int beyond 64 bits."""
+        first = work.ordinal
+        ordinals: dict[type, Sequence[int]] = {}
+        if len(self._latest) == 1:
+            ordinals[type(records[0])] = range(first, first + len(records))
+        else:
+            for ordinal, kind in enumerate(map(type, records), first):
+                ordinals.setdefault(kind, []).append(ordinal)  # type: ignore[attr-defined]
+        packed: list[tuple[LineShape, Sequence[int], list[Column]]] = []
+        for model in self._latest.values():
+            some = ordinals.get(model.struct)
+            if some is None:
+                continue
+            is_all = len(some) == len(records)
+            chosen = records if is_all else [records[ordinal - first] for ordinal in some]
+            try:
+                packed.append((model.shape, some, model.packed(chosen)))
+            except OverflowError:
+                return False
+        for shape, some, columns in packed:
+            work.add(shape, some, columns)
+        work.ordinal += len(records)
+        return True
+
+    def _take_groups(self, text: bytes, start: int, work: _Work) -> None:
+        """Take in lines that are not all of the latest shapes."""
+        lines = text.split(b"\n")
+        lines.pop()
+        alike: dict[bytes, list[int]] = {}
+        for place, line in enumerate(lines):
+            alike.setdefault(line.translate(None, _NUMBER_BYTES), []).append(place)
+        taken: list[_Group] = []
+        for signature, places in alike.items():
+            if self._is_worth(signature, len(places)):
+                for model, some, records in _of_same_keys(lines, places):
+                    taken += model.by_types(some, records)
+        taken = _merged(taken)
+        self._learn(taken)
+        _number(work, lines, start, taken)
+
+    def _is_worth(self, signature: bytes, count: int) -> bool:
+        """Whether lines are many, or of a sort that comes again."""
+        if count >= _WORTH_A_DECODER or signature in self._seen:
+            return True
+        if len(self._seen) < _MAX_DECODERS:
+            self._seen.add(signature)
+        return False
+
+    def _learn(self, taken: Iterable[_Group]) -> None:
+        counts: dict[str, int] = {}
+        before = dict(self._latest)
+        for shape, places, _ in taken:
+            if len(places) > counts.get(shape.kind, 0):
+                counts[shape.kind] = len(places)
+                self._latest[shape.kind] = _model(shape.kind, shape.keys, shape.types)
+        if self._latest != before:
+            structs = tuple(model.struct for model in self._latest.values())
+            self._decode_latest = msgspec.json.Decoder(Union[structs]).decode_lines  # noqa: UP007
+
+
+class _Group(NamedTuple):
+    """Lines of one shape, by their places among the lines of a slice."""
+
+    shape: LineShape
+    places: list[int]
+    columns: list[Column]
+
+
+class _Work:
+    """What was made of a text so far, and the ordinal of the next record."""
+
+    def __init__(self, first: int) -> None:
+        self.ordinal = first
+        self.groups: dict[LineShape, Lines] = {}
+        self.lines: list[Line] = []
+
+    def add(self, shape: LineShape, ordinals: Sequence[int], columns: list[Column]) -> None:
+        """Add records of one shape."""
+        group = self.groups.get(shape)
+        if group is None:
+            self.groups[shape] = Lines(shape, array("q", ordinals), columns)
+            return
+        group.ordinals.extend(array("q", ordinals))
+        for column, more in zip(group.columns, columns, strict=True):
+            column += more
+
+
+class _Model:
+    """A struct for lines of the same keys; without types, for any scalars."""
+
+    def __init__(self, kind: str, keys: Keys, types: tuple[type, ...] | None) -> None:
+        self._kind = kind
+        self._keys = keys
+        self.shape = LineShape(kind, keys, types or ())
+        given: Iterator[Any] = iter(types or ())
+        fields: list[tuple[str, Any]] = [
+            (
+                name,
+                next(given, _SCALAR)
+                if members is None
+                else _struct([(member, next(given, _SCALAR)) for member in members]),
+            )
+            for name, members in keys
+        ]
+        self.struct = _struct(fields, kind=kind)
+        self.decode_lines = msgspec.json.Decoder(self.struct).decode_lines
+
+    def columns(self, records: list[Any]) -> Iterator[tuple[Any, ...]]:
+        """The values of records, column by column."""
+        fields = zip(*map(astuple, records), strict=True)
+        for (_, members), column in zip(self._keys, fields, strict=True):
+            if members is None:
+                yield column
+            elif members:
+                yield from zip(*map(astuple, column), strict=True)
+
+    def packed(self, records: list[Any]) -> list[Column]:
+        """The values as columns; raises OverflowError for an int beyond 64 bits."""
+        return list(map(_packed, self.shape.types, self.columns(records)))
+
+    def by_types(self, places: list[int], records: list[Any]) -> Iterator[_Group]:
+        """Records by the types of their values; without those that have an int beyond 64 bits."""
+        columns: list[Sequence[Any]] = list(self.columns(records))
+        rows: dict[tuple[type, ...], list[int]] = {}
+        for row, types in enumerate(zip(*(map(type, column) for column in columns), strict=True)):
+            rows.setdefault(types, []).append(row)
+        for types, some in rows.items():
+            chosen = columns if len(rows) == 1 else [_taken(column, some) for column in columns]
+            try:
+                packed = list(map(_packed, types, chosen))
+            except OverflowError:
+                continue
+            yield _Group(LineShape(self._kind, self._keys, types), _taken(places, some), packed)
+
+
+_model = lru_cache(_MAX_DECODERS)(_Model)
+
+
+def _struct(fields: Sequence[tuple[str, Any]], *, kind: str | None = None) -> type[msgspec.Struct]:
+    # Any text can be a key, but not the name of an attribute.
+    return msgspec.defstruct(
+        "Line",
+        [(f"value_{place}", given) for place, (_, given) in enumerate(fields)],
+        rename={f"value_{place}": name for place, (name, _) in enumerate(fields)} or None,
+        tag_field=None if kind is None else "log",
+        tag=kind,
+        forbid_unknown_fields=True,
+        gc=False,
+    )
+
+
+def _exactly(decode_lines: Callable[[bytes], list[Any]], text: bytes) -> list[Any] | None:
+    """The records of a text; None unless encoding them gives back the text."""
+    try:
+        records = decode_lines(text)
+    except (ValueError, RecursionError):
+        return None
+    return records if encode_lines(records) == text else None
+
+
+def _of_same_keys(
+    lines: list[bytes], places: list[int]
+) -> Iterator[tuple[_Model, list[int], list[Any]]]:
+    """Lines that look alike, by their keys; those that are not what they look like are left out."""
+    found = _of_one_model(lines, places)
+    if found is not None:
+        yield found
+        return
+    by_keys: dict[tuple[bytes, ...], list[int]] = {}
+    for place in places:
+        by_keys.setdefault(tuple(_KEY.findall(lines[place])), []).append(place)
+    if len(by_keys) > 1:
+        for some in by_keys.values():
+            if len(some) >= _WORTH_A_DECODER and (found := _of_one_model(lines, some)):
+                yield found
+
+
+def _of_one_model(
+    lines: list[bytes], places: list[int]
+) -> tuple[_Model, list[int], list[Any]] | None:
+    model = _model_of(lines[places[0]])
+    if model is None:
+        return None
+    text = b"\n".join([*_taken(lines, places), b""])
+    records = _exactly(model.decode_lines, text)
+    return None if records is None else (model, places, records)
+
+
+def _model_of(line: bytes) -> _Model | None:
+    """The model of lines with the keys of this one; None where columns would not do for them."""
+    record = _parsed(line)
+    if record is None:
+        return None
+    keys: list[tuple[str, tuple[str, ...] | None]] = []
+    names: list[str] = [record["log"], *record]
+    for name, value in record.items():
+        inside = tuple(value) if type(value) is dict else None
+        values = (value,) if inside is None else value.values()
+        if not _SCALARS.issuperset(map(type, values)):
+            return None
+        if name != "log":
+            keys.append((name, inside))
+        names += inside or ()
+    if not keys or len(names) > _MAX_FIELDS or any(map(_ESCAPED.search, names)):
+        return None
+    return _model(record["log"], tuple(keys), None)
+
+
+def _merged(groups: list[_Group]) -> list[_Group]:
+    """One group for each shape, in file order: lines of one shape need not look alike."""
+    merged: dict[LineShape, _Group] = {}
+    for group in groups:
+        known = merged.get(group.shape)
+        if known is not None:
+            places = known.places + group.places
+            order = sorted(range(len(places)), key=places.__getitem__)
+            columns = [
+                _packed(kind, _taken(some + more, order))
+                for kind, some, more in zip(
+                    group.shape.types, known.columns, group.columns, strict=True
+                )
+            ]
+            group = _Group(group.shape, _taken(places, order), columns)
+        merged[group.shape] = group
+    return list(merged.values())
+
+
+def _number(
+    work: _Work,
+    lines: list[bytes],
+    start: int,
+    taken: list[_Group],
+) -> None:
+    """Take in lines and groups with their ordinals: only here is known which are records."""
+    is_taken = bytearray(len(lines))
+    for _, places, _ in taken:
+        for place in places:
+            is_taken[place] = 1
+    ordinals: list[int] = []
+    for line, is_grouped in zip(lines, is_taken, strict=True):
+        ordinals.append(work.ordinal)
+        end = start + len(line) + 1
+        if is_grouped:
+            work.ordinal += 1
+        elif line:  # an empty one is the newline a writer puts after a torn record
+            whole = _parsed(line)
+            record = decode(line) if whole is None else whole
+            work.lines.append(Line(work.ordinal, start, end, record, whole is not None))
+            work.ordinal += record is not None
+        start = end
+    for shape, places, columns in taken:
+        work.add(shape, _taken(ordinals, places), columns)
+
+
+def _parsed(line: bytes) -> Record | None:
+    try:
+        record = decode_json(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if type(record) is dict and type(record.get("log")) is str else None
+
+
+def _taken(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [values[place] for place in places]
+
+
+def _packed(kind: type, values: Sequence[Any]) -> Column:
+    if kind is float:
+        return array("d", values)
+    if kind is int:
+        return array("q", values)
+    return bytearray(values) if kind is bool else list(values)
+
+
+def _values(kind: type, column: Column) -> list[Any]:
+    return list(map(bool, column)) if kind is bool else list(column)
+
+
+def _objects(names: Sequence[str], cells: Sequence[list[Any]], size: int) -> list[Record]:
+    if not names:
+        return [{} for _ in range(size)]
+    return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]

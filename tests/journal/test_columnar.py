@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import random
+import tempfile
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from epochal.journal import columnar
+from epochal.journal.columnar import ColumnarDecoder, Decoded
+from epochal.journal.layout import PartName
+from epochal.journal.line import encode_json
+from epochal.journal.reader import PartReader
+from epochal.records import Record
+
+NAME = PartName("loop", 1, 0)
+
+
+def metrics(step: Any, **values: Any) -> Record:
+    return {"log": "metrics", "t": 1700000000.125, "step": step, "m": values}
+
+
+def text_of(*records: Any) -> bytes:
+    return b"".join(encode_json(record) + b"\n" for record in records)
+
+
+def in_order(decoded: Decoded) -> dict[int, bytes]:
+    """Every record by its ordinal, as JSON: that tells types apart and holds the order of keys."""
+    found: dict[int, bytes] = {}
+    for group in decoded.groups:
+        for ordinal, record in zip(group.ordinals, group.records(), strict=True):
+            assert ordinal not in found
+            found[ordinal] = encode_json(record)
+        assert list(group.ordinals) == sorted(group.ordinals)
+    for line in decoded.lines:
+        if line.record is not None:
+            assert line.ordinal not in found
+            found[line.ordinal] = encode_json(line.record)
+    return found
+
+
+def as_read(text: bytes) -> tuple[list[bytes], int]:
+    """What the reader makes of whole lines, and how many of them it counts as damaged."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "part.jsonl"
+        path.write_bytes(text)
+        reader = PartReader(path, NAME)
+        return [encode_json(record) for _, record in reader.read()], reader.damaged
+
+
+def assert_as_read(text: bytes, decoder: ColumnarDecoder | None = None) -> Decoded:
+    decoded = (decoder or ColumnarDecoder()).decode(text, first=5)
+    records, damaged = as_read(text)
+    assert in_order(decoded) == dict(enumerate(records, start=5))
+    assert decoded.num_records == len(records)
+    assert sum(line.record is None for line in decoded.lines) == damaged
+    return decoded
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns for a few lines already, and several slices of them."""
+    monkeypatch.setattr(columnar, "_WORTH_A_DECODER", 2)
+    monkeypatch.setattr(columnar, "_SLICE_BYTES", 400)
+
+
+_FLOAT = st.floats(allow_nan=False, allow_infinity=False)
+_VALUE = (
+    _FLOAT
+    | st.integers(-3, 3)
+    | st.integers(-(2**70), 2**70)
+    | st.sampled_from([2**53 + 1, -0.0, 1.0, 1e16, 5e-324, 2**63, None, True, "nan", "é\n"])
+)
+_KEY = st.sampled_from(["loss", "a", "log", "", "layer.0", "layer.1", 'a "b"', "ü"])
+_MEMBERS = st.dictionaries(_KEY, _VALUE, max_size=3)
+_ODD = st.sampled_from(
+    [
+        b"",
+        b"\xff\xfe",
+        b"[1]",
+        b'{"log":"metr',
+        b'{"log":"metrics","t":1,"st{"log":"metrics","t":2.5,"step":1,"m":{"a":1.5}}',
+        b'{"log":"metrics","t":2.5,"step":1,"m":{"a":1.5}}{"log":"metrics","t":2.5,"step":1}',
+        b'{"log":"metrics","t":2.5,"step":1,"m":{"a":1.5,"a":2.5}}',
+        b'{"t":2.5,"log":"metrics","step":1,"m":{"a":1.5}}',
+        b'{"log":"metrics","step":1,"t":2.5,"m":{"a":1.5}}',
+        b'{"log":"metrics","t":2.50,"step":-0,"m":{"a":1E3}}',
+        b'{"log":"metrics","t":2.5,"step":01,"m":{"a":1.5}}',
+        b'{"log":"metrics", "t":2.5,"step":1,"m":{"a":1.5}}',
+        b'{"log":"metrics","t":2.5,',
+        b'"step":1,"m":{"a":1.5}}',
+        b'{"log":"metrics","t":2.5,"step":1,"m":{"a":1e400}}',
+        b'{"log":"metrics","t":2.5,"step":1,"m":{"\\u0061":1.5}}',
+        b'{"log":"metrics","t":2.5,"step":1,"m":{"a":[1,2.0]},"x":{"y":{"z":1}}}',
+        b'{"log":7,"t":2.5}',
+        b'{"log":"alone"}',
+    ]
+)
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> bytes:
+    """Lines that repeat a few sets of keys and types, with damage and other odd ones between."""
+    models = draw(st.lists(_MEMBERS, min_size=1, max_size=3))
+    kinds = st.sampled_from(["metrics", "step"])
+    lines: list[bytes] = []
+    for _ in range(draw(st.integers(0, 25))):
+        if draw(st.integers(0, 9)) == 0:
+            lines.append(draw(_ODD))
+            continue
+        members = dict(draw(st.sampled_from(models)))
+        if draw(st.integers(0, 3)) == 0 and members:
+            members[draw(st.sampled_from(sorted(members)))] = draw(_VALUE)
+        record = {"log": draw(kinds), "t": draw(_FLOAT), "step": draw(st.integers(0, 99))}
+        lines.append(encode_json({**record, "m": members}))
+    return b"".join(line + b"\n" for line in lines)
+
+
+@pytest.mark.usefixtures("small")
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(_texts(), min_size=1, max_size=3))
+def test_it_says_what_the_reader_says_of_damaged_lines_too(texts: list[bytes]) -> None:
+    decoder = ColumnarDecoder()
+    for text in texts:
+        assert_as_read(text, decoder)
+
+
+def test_lines_of_one_shape_become_columns_with_their_types() -> None:
+    records = [metrics(step, loss=step / 3, count=step, ok=step % 2 == 0) for step in range(500)]
+    decoded = assert_as_read(text_of(*records))
+    (group,) = decoded.groups
+    assert not decoded.lines
+    assert group.shape.types == (float, int, float, int, bool)
+    assert group.shape.paths() == [("t",), ("step",), ("m", "loss"), ("m", "count"), ("m", "ok")]
+    assert group.columns[2] == array("d", [step / 3 for step in range(500)])
+    assert group.columns[3] == array("q", range(500))
+
+
+@pytest.mark.parametrize("odd", [1, 2**53 + 1, 2**64, 1e16, None, True, "1.5", -0.0])
+def test_a_value_of_another_type_keeps_it(odd: Any) -> None:
+    records = [metrics(step, loss=0.5) for step in range(300)]
+    records[200] = metrics(200, loss=odd)
+    decoded = assert_as_read(text_of(*records))
+    assert sum(len(group.ordinals) for group in decoded.groups) >= 299
+
+
+def test_keys_that_differ_in_a_digit_are_not_mixed_up() -> None:
+    random_ = random.Random(3)
+    records = [metrics(step, **{f"layer.{step % 2}": random_.random()}) for step in range(600)]
+    decoded = assert_as_read(text_of(*records))
+    assert all(len(group.ordinals) > 250 for group in decoded.groups)
+    assert len(decoded.groups) == 2
+
+
+def test_another_order_of_keys_that_differ_in_a_digit_is_kept() -> None:
+    first, second = {"layer.0": 1.5, "layer.1": 2.5}, {"layer.1": 2.5, "layer.0": 1.5}
+    records = [metrics(step, **(first if step % 7 else second)) for step in range(700)]
+    assert_as_read(text_of(*records))
+
+
+def test_kinds_that_alternate_are_decoded_together() -> None:
+    records: list[Record] = []
+    for step in range(2000):
+        records.append(metrics(step, loss=step / 7))
+        if step % 50 == 0:
+            records.append({"log": "eval", "t": 1700000000.5, "step": step, "loss": 0.25})
+    decoded = assert_as_read(text_of(*records))
+    assert {group.shape.kind for group in decoded.groups} == {"metrics", "eval"}
+    assert len(decoded.lines) < 10
+
+
+def test_a_record_over_two_lines_is_damage() -> None:
+    whole = [metrics(step, a=1.5) for step in range(200)]
+    broken = b'{"log":"metrics","t":1700000000.125,\n"step":1,"m":{"a":1.5}}\n'
+    decoded = assert_as_read(text_of(*whole) + broken + text_of(*whole))
+    assert [line.record for line in decoded.lines] == [None, None]
