@@ -172,7 +172,7 @@ def test_kinds_that_alternate_are_decoded_together() -> None:
             records.append({"log": "eval", "t": 1700000000.5, "step": step, "loss": 0.25})
     decoded = assert_as_read(text_of(*records))
     assert {group.shape.kind for group in decoded.groups} == {"metrics", "eval"}
-    assert len(decoded.lines) < 10
+    assert len(decoded.lines) < 20  # those of the first slice
 
 
 def test_a_record_over_two_lines_is_damage() -> None:
