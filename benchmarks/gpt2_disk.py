@@ -206,7 +206,7 @@ def size_of(folder: Path) -> int:
 def simulate(flags: Flags, folder: Path) -> dict[str, int]:
     run = epochal.init("gpt2", "gpt2_train", dir=folder, console=False, companion=False)
     for record in Story(flags).records():
-        run.write_silent(record)
+        run.write(record, silent=True)
     run.finish()
     journal = size_of(run.dir / "journal")
     if epochal_command(["sync", str(run.dir), "--to", "tensorboard", "--timeout", "3600"]):
@@ -234,7 +234,7 @@ def sealed_shares(flags: Flags, folder: Path) -> dict[str, int]:
         run = epochal.init("alone", name, dir=folder, console=False, companion=False)
         for record in Story(flags).records():
             if record["log"] in kinds:
-                run.write_silent(record)
+                run.write(record, silent=True)
         run.finish()
         alone = RunFolder(run.dir)
         for part in alone.parts():

@@ -12,6 +12,7 @@ import pytest
 import epochal
 from epochal import EpochMetrics, Monitor, RankMetrics
 from epochal.journal.reader import read_journal
+from epochal.run.run import recorder_of
 
 MakeMonitor = Callable[..., Monitor]
 
@@ -30,7 +31,11 @@ class Model:
 
 
 def epochs_of(monitor: Monitor) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(monitor.run.folder) if record["log"] == "epoch"]
+    return [
+        record
+        for _, record in read_journal(recorder_of(monitor.run).folder)
+        if record["log"] == "epoch"
+    ]
 
 
 def test_prints_the_lines_of_the_tutorial(

@@ -13,6 +13,7 @@ from torch import nn
 from epochal import FlowBuilder, Monitor
 from epochal.journal.archive_request import request_archive, write_requested_archives
 from epochal.journal.reader import read_journal
+from epochal.run.run import recorder_of
 from epochal.torch import profile_module
 
 
@@ -31,7 +32,11 @@ def written(path: Path) -> str:
 
 
 def graphs(monitor: Monitor) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(monitor.run.folder) if record["log"] == "graph"]
+    return [
+        record
+        for _, record in read_journal(recorder_of(monitor.run).folder)
+        if record["log"] == "graph"
+    ]
 
 
 def test_any_module_is_drawn_with_its_hash_and_parameters(monitor: Monitor) -> None:
@@ -144,10 +149,10 @@ def test_an_archive_that_takes_too_long_says_how_to_get_it(
 ) -> None:
     monitor.log(0, 0.5, {"loss": 0.25})
     monitor.finish()
-    request_archive(monitor.run.folder, tmp_path / "late.html")
-    (outcome,) = write_requested_archives(monitor.run.folder, wait_s=0.0)
+    request_archive(recorder_of(monitor.run).folder, tmp_path / "late.html")
+    (outcome,) = write_requested_archives(recorder_of(monitor.run).folder, wait_s=0.0)
     assert not outcome.is_written
-    command = f"epochal export {monitor.run.folder.path} --format html --output {tmp_path}"
+    command = f"epochal export {monitor.run.dir} --format html --output {tmp_path}"
     assert command in outcome.sentence
     assert written(tmp_path / "late.html")
 

@@ -159,7 +159,7 @@ def test_no_secret_reaches_the_run_folder_or_the_archive_and_one_notice_says_so(
 def test_redaction_can_be_turned_off(start_run: StartRun, tmp_path: Path) -> None:
     with start_run(config={"password": SECRET}, redact=False) as run:
         run.set_config({"api_key": SECRET})
-    assert read_json(run.folder.identity)["config"] == {"password": SECRET}
+    assert read_json(run.dir / "run.json")["config"] == {"password": SECRET}
     write_archive(run.dir, tmp_path / "run.html")
     assert SECRET in (tmp_path / "run.html").read_text()
 
@@ -170,11 +170,14 @@ def test_the_environment_turns_it_off_or_adds_names(
     monkeypatch.setenv("EPOCHAL_REDACT", "0")
     with start_run("off", config={"password": SECRET}) as run:
         pass
-    assert read_json(run.folder.identity)["config"] == {"password": SECRET}
+    assert read_json(run.dir / "run.json")["config"] == {"password": SECRET}
     monkeypatch.setenv("EPOCHAL_REDACT", "cluster, internal_.*")
     with start_run("more", config={"cluster": "a", "password": SECRET}) as run:
         pass
-    assert read_json(run.folder.identity)["config"] == {"cluster": REDACTED, "password": REDACTED}
+    assert read_json(run.dir / "run.json")["config"] == {
+        "cluster": REDACTED,
+        "password": REDACTED,
+    }
 
 
 def test_an_archive_of_an_older_run_is_redacted(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from epochal.errors import UsageError
-from epochal.run.live_page import serve_in_background
+from epochal.run.pages import serve_in_background
 from epochal.server.address import PortTakenError, folders_digest, names_of
 from epochal.serving import find_address
 from tests.conftest import StartRun

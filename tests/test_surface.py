@@ -51,13 +51,10 @@ token_budget trunc_normal unfreeze uniform uniform_bias xavier_normal xavier_uni
 """.split()
 
 RUN = """
-after_finish check_open config console continue_in_child define dir event finish finished flush
-folder id is_of_this_process is_recorded keep_output log log_abs_maxes log_allocator log_dataset
-log_epoch log_eval log_experts log_gpu_model log_gpu_state log_graph log_histogram log_image
-log_moe_stats log_sol_estimate log_step log_text lost_records memory_guard message move_to name
-on_close on_exception on_exit on_finish on_line on_signal on_tick phase project resumed
-sample_step save_html section serve set_config settle step values write write_directly
-write_samples write_silent
+attempt config define dir event finish finished flush id log log_abs_maxes log_allocator
+log_dataset log_epoch log_eval log_experts log_gpu_model log_gpu_state log_graph log_histogram
+log_image log_moe_stats log_sol_estimate log_step log_text memory_guard message name on_finish
+phase project rank save_html section serve set_config state step write
 """.split()
 
 MONITOR = """

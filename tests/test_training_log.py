@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_the_file_has_a_record_before_the_callback_is_called(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("values", ["low", None, [1.0, 2.0], object(), {}])
-def test_no_value_raises(tmp_path: Path, values: object) -> None:
+def test_no_value_raises(tmp_path: Path, values: Any) -> None:
     path = tmp_path / "training.json"
     with TrainingRunLogger(path) as logger:
         logger.log_step(values, values, values, values, values, values, values)

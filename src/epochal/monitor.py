@@ -17,7 +17,7 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.journal.reader import read_journal
 from epochal.run.accepted import CallValues, strict_values
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
 from epochal.telemetry.sampler import ResourceSample, ResourceSampler
 from epochal.values import as_float, as_pairs, plain_int
@@ -130,7 +130,7 @@ class Monitor:
             **options,
         )
         self._history: list[EpochRecord] = []
-        self._sampler = sampler or ResourceSampler(guard=self.run.guard)
+        self._sampler = sampler or ResourceSampler(guard=recorder_of(self.run).guard)
         self._sampler.prime()
 
     def log(self, epoch: int, duration: float | timedelta, metrics: Any) -> None:
@@ -140,9 +140,10 @@ class Monitor:
         and extra metrics; or :class:`EpochMetrics` of several ranks. Nothing is flushed: that is
         the caller's.
         """
-        self.run.check_open()
-        call = CallValues(self.run.values)
-        number = self.run.values.read("epoch", _epoch_number, epoch)
+        recorder = recorder_of(self.run)
+        recorder.check_open()
+        call = CallValues(recorder.values)
+        number = recorder.values.read("epoch", _epoch_number, epoch)
         if number is None:
             number = self._history[-1].epoch + 1 if self._history else 0
         seconds = call.amount(_seconds(duration), name="duration")
@@ -157,7 +158,7 @@ class Monitor:
             resources=_known(resources),
             gpus=gpus or [_known(gpu) for gpu in resources.gpus],
         )
-        self.run.write_samples(call, self.run.sample_step(None))
+        recorder.write_samples(call, recorder.sample_step(None))
         self._history.append(EpochRecord(number, seconds, values, resources, gpus))
 
     def history(self) -> list[EpochRecord]:
@@ -271,11 +272,12 @@ class Monitor:
         ]
 
     def _earlier_epochs(self) -> list[EpochRecord]:
-        if not self.run.resumed:
+        if self.run.attempt == 1:
             return []
         first = self._history[0].epoch if self._history else None
         earlier: dict[int, EpochRecord] = {}
-        for position, record in read_journal(self.run.folder):
+        recorder = recorder_of(self.run)
+        for position, record in read_journal(recorder.folder):
             if record["log"] == "epoch" and position.attempt < self.run.attempt:
                 past = _from_record(record)
                 if first is None or past.epoch < first:

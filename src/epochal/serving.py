@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from epochal.errors import EpochalError, UsageError
-from epochal.run.live_page import LINGER_S
+from epochal.run.pages import LINGER_S
 from epochal.settings import Settings, read_settings
 
 if TYPE_CHECKING:

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from epochal.console.messages import LogVerbosity
 from epochal.console.printer import Console
 from epochal.errors import UsageError
 from epochal.journal.array import ArrayFile, with_iso_time
 from epochal.journal.line import decode, encode_json, now
-from epochal.records import Record
-from epochal.run.accepted import ValuePolicy
 from epochal.run.current import OPEN_RUNS
-from epochal.run.phases import Phase
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
-from epochal.run.vocabulary import Vocabulary
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Every step has its line, unless they come faster than anybody reads.
 _LINE_EVERY_S = 0.1
 _CALLBACK = "TrainingRunLogger callback"
 
 
-class TrainingRunLogger(Vocabulary):
+def _of_run(
+    call: Callable[Concatenate[Run, P], R],
+) -> Callable[Concatenate[TrainingRunLogger, P], R]:
+    """A call of the run, as a method of the logger: the line it appends comes back to the file."""
+
+    @wraps(call)
+    def forwarded(self: TrainingRunLogger, /, *args: P.args, **options: P.kwargs) -> R:
+        return call(self.run, *args, **options)
+
+    return forwarded
+
+
+class TrainingRunLogger:
     """Typed logging into ``path``, into a run, and to ``callback`` as JSON lines.
 
     The current run is used when there is one; otherwise a run named after the file is started,
@@ -71,44 +82,44 @@ class TrainingRunLogger(Vocabulary):
                 num_epochs=num_epochs,
             )
         elif level is not LogVerbosity.DEFAULT:
-            self._restore = current.console.set_verbosity(level)
+            self._restore = recorder_of(current).console.set_verbosity(level)
         self.run: Run = current
-        self.run.on_line(self._on_line)
+        recorder_of(self.run).observe(self._on_line)
 
-    def write(self, record: Record) -> None:
-        """Append one record to the run, and with it to the file."""
-        self.run.write(record)
-
-    @property
-    def values(self) -> ValuePolicy:
-        """Whether values that cannot be recorded raise, and how many there were."""
-        return self.run.values
-
-    def check_open(self) -> None:
-        """Raise when the run is finished."""
-        self.run.check_open()
+    # The typed calls are those of the run.
+    log_step = _of_run(Run.log_step)
+    log_eval = _of_run(Run.log_eval)
+    log_epoch = _of_run(Run.log_epoch)
+    log_moe_stats = _of_run(Run.log_moe_stats)
+    log_experts = _of_run(Run.log_experts)
+    log_gpu_state = _of_run(Run.log_gpu_state)
+    log_gpu_model = _of_run(Run.log_gpu_model)
+    log_sol_estimate = _of_run(Run.log_sol_estimate)
+    log_allocator = _of_run(Run.log_allocator)
+    log_dataset = _of_run(Run.log_dataset)
+    log_abs_maxes = _of_run(Run.log_abs_maxes)
+    log_text = _of_run(Run.log_text)
+    log_histogram = _of_run(Run.log_histogram)
+    log_image = _of_run(Run.log_image)
+    log_graph = _of_run(Run.log_graph)
+    event = _of_run(Run.event)
+    message = _of_run(Run.message)
+    section = _of_run(Run.section)
+    phase = _of_run(Run.phase)
+    define = _of_run(Run.define)
+    write = _of_run(Run.write)
 
     @property
     def step(self) -> int:
         """The last training step that was logged, -1 before the first."""
         return self.run.step
 
-    def message(self, text: str, *, level: str = "info") -> None:
-        """Record a message for people, and print it at its level."""
-        self.run.message(text, level=level)
-
-    def section(self, name: str) -> AbstractContextManager[None]:
-        """Time a section: prints and records how long it took."""
-        return self.run.section(name)
-
-    def phase(self, name: str) -> Phase:
-        """Time a part of a step: ``with logger.phase("data"):``, or as a decorator."""
-        return self.run.phase(name)
-
     def log_cmd(self, arguments: list[str]) -> None:
         """Record the command line, without secrets."""
         words = [str(one) for one in arguments]
-        self.run.write({"log": "cmd", "t": now(), "cmd": self.run.redactor.command(words)})
+        self.run.write(
+            {"log": "cmd", "t": now(), "cmd": recorder_of(self.run).redactor.command(words)}
+        )
 
     def log_options(self, options: dict[str, Any]) -> None:
         """Record options, one record each, and print them as a table."""
@@ -140,17 +151,18 @@ class TrainingRunLogger(Vocabulary):
         record = decode(line)
         assert record is not None, "the run wrote a line that does not read back"
         shaped = with_iso_time(record)
+        recorder = recorder_of(self.run)
         try:
             self._file.append(shaped)
         except OSError as error:
             self.lost += 1
             if self.lost == 1:
-                self.run.console.notice(
+                recorder.console.notice(
                     f"cannot write {self._file.path}: {error.strerror or error}. Training goes on;"
                     " the run still has every record."
                 )
-        if self._callback is not None and not self.run.guard.is_disabled(_CALLBACK):
-            self.run.guard.run(_CALLBACK, self._callback, encode_json(shaped).decode())
+        if self._callback is not None and not recorder.guard.is_disabled(_CALLBACK):
+            recorder.guard.run(_CALLBACK, self._callback, encode_json(shaped).decode())
 
 
 def _checked_level(verbosity: LogVerbosity | int) -> LogVerbosity:

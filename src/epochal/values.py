@@ -13,16 +13,31 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, SupportsFloat, TypeAlias
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.torch_hooks import torch_hooks
 
 Number = float | int | bool
+
+
+class Array(Protocol):
+    """Many numbers: an array of numpy, a tensor of torch, and what looks like them."""
+
+    def tolist(self) -> Any:
+        """The numbers as nested lists."""
+
+
+# What calls of a run take for one number: a Python or numpy one, or a 0-d array or tensor.
+Scalar: TypeAlias = SupportsFloat
+# What they take for many.
+Values: TypeAlias = "Array | Sequence[Scalar | Array | Sequence[Any]]"
+# What they take as metrics: numbers; texts and arrays, which become records of their own; nested.
+Metrics: TypeAlias = "Mapping[str, Scalar | str | Values | Metrics]"
 
 # How deep configuration values may be nested, and how many are kept.
 _DEEPEST = 20

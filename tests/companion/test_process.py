@@ -269,7 +269,7 @@ def test_a_fault_that_ends_the_companion_is_an_event_of_the_run(tmp_path: Path) 
 def test_a_companion_that_was_stopped_holds_finish_to_one_deadline(tmp_path: Path) -> None:
     """All that finish() waits for, by a clock that only its sleeping moves."""
     source = """
-    from epochal.run.deadline import Deadline
+    from epochal.run.ending import Deadline
     run = start(console=True, report_to="json_log")
     run.log({"loss": float("nan")}, step=7)
     print(flush=True)

@@ -16,15 +16,17 @@ from tests.doubles.scripts import run_folder, run_script
 
 REPORTING = """
 from epochal.run.companion import start_companion
+from epochal.run.run import recorder_of
 from dataclasses import replace
 from epochal.settings import read_launch, read_settings
 from epochal.sinks.ledger import Ledger
 from epochal.sinks.reporting import options_from
 
 run = start(companion=False)
-Ledger(run.folder).report(options_from({"report_to": "json_log"}))
-run.finish_wait_s = WAIT
-start_companion(run, read_launch(), settings=replace(read_settings(), grace_s=GRACE))
+recorder = recorder_of(run)
+Ledger(recorder.folder).report(options_from({"report_to": "json_log"}))
+recorder.ending.wait_s = WAIT
+start_companion(recorder, read_launch(), settings=replace(read_settings(), grace_s=GRACE))
 run.log({"loss": 0.5}, step=1)
 begun = time.monotonic()
 run.finish()

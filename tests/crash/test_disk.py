@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import descriptor_of, of_kind, records, steps
 
@@ -53,7 +53,7 @@ def test_a_disk_that_fills_up_costs_records_never_the_training(
     log_some(run, 0, 10)
     ballast = fill(small_disk)
     log_some(run, 10, 1000)
-    lost = run.lost_records
+    lost = recorder_of(run).lost_records
     assert lost > 500
     ballast.unlink()
     log_some(run, 1000, 1010)
@@ -77,7 +77,7 @@ def test_losses_at_two_times_are_two_events_and_add_up(
     run.finish()
     counts = [event["count"] for event in of_kind(run.dir, "event")]
     assert len(counts) == 2
-    assert sum(counts) == run.lost_records
+    assert sum(counts) == recorder_of(run).lost_records
     assert len(steps(run.dir)) + sum(counts) == 2 * 901
 
 
@@ -96,7 +96,7 @@ def test_images_on_a_full_disk_are_said_to_be_lost(small_disk: Path, start_run: 
     (event,) = of_kind(run.dir, "event")
     assert event["name"] == "blob-lost"
     assert of_kind(run.dir, "blob") == []
-    assert list(run.folder.blobs.iterdir()) == []
+    assert list((run.dir / "blobs").iterdir()) == []
 
 
 def test_a_full_device_costs_records_and_is_said_once(
@@ -115,7 +115,7 @@ def test_a_full_device_costs_records_and_is_said_once(
     run.finish()
     assert steps(run.dir) == [100, 101]
     assert [event["count"] for event in of_kind(run.dir, "event")] == [100]
-    assert run.lost_records == 100
+    assert recorder_of(run).lost_records == 100
     assert capsys.readouterr().err.count("No space left on device") == 1
 
 
@@ -152,7 +152,7 @@ def test_a_folder_that_may_not_change_any_more_keeps_the_open_file_growing(
 ) -> None:
     run = start_run()
     log_some(run, 0, 10)
-    forbid(run.dir, run.folder.journal)
+    forbid(run.dir, (run.dir / "journal"))
     log_some(run, 10, 20)
     run.log_image("picture", b"GIF89a", 20)
     run.finish()
@@ -165,19 +165,19 @@ def test_a_file_that_may_not_change_any_more_is_followed_by_another(
 ) -> None:
     run = start_run()
     log_some(run, 0, 10)
-    forbid(next(run.folder.journal.iterdir()))
+    forbid(next((run.dir / "journal").iterdir()))
     log_some(run, 10, 20)
     run.finish()
     assert steps(run.dir) == list(range(20))
-    assert run.lost_records == 0
+    assert recorder_of(run).lost_records == 0
 
 
 def test_lost_permission_costs_records_until_it_comes_back(
     start_run: StartRun, forbid: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = start_run()
-    (part,) = run.folder.journal.iterdir()
-    forbid(part, run.folder.journal)
+    (part,) = (run.dir / "journal").iterdir()
+    forbid(part, (run.dir / "journal"))
     log_some(run, 0, 10)
     subprocess.run(["chattr", "-i", str(part)], check=True)
     log_some(run, 10, 20)
@@ -204,7 +204,7 @@ def test_a_folder_deleted_under_a_live_run_is_whole_at_the_end(
     assert steps(run.dir) == list(range(60))
     assert (run.dir / "run.json").exists()
     assert records(run.dir)[-1]["log"] == "finish"
-    assert run.lost_records == 0
+    assert recorder_of(run).lost_records == 0
     assert "was removed while the run was writing it" in capsys.readouterr().err
 
 

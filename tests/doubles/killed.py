@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
 
 
@@ -30,8 +30,9 @@ def log_for_ever(run: Run, counters: memoryview[int], thread: int, pause_s: floa
 def main() -> None:
     folder, path, rate, num_threads, part_bytes = sys.argv[1:]
     run = init("crash", "killed", dir=folder, console=False)
-    assert run._writer is not None
-    run._writer._part_bytes = int(part_bytes)
+    writer = recorder_of(run)._writer
+    assert writer is not None
+    writer._part_bytes = int(part_bytes)
     with open(path, "r+b") as file:
         counters = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
     pause_s = 1 / float(rate) if float(rate) else 0.0

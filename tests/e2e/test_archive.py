@@ -82,7 +82,7 @@ def test_its_csv_has_every_point_of_the_journal(
         for step, value in enumerate(values):
             run.log({"train/loss": value}, step=step)
     path = tmp_path / "run.html"
-    code = main(["export", str(run.folder.path), "--format", "html", "--output", str(path)])
+    code = main(["export", str(run.dir), "--format", "html", "--output", str(path)])
     assert code == 0
     page = open_offline(open_page, path, panel="charts")
     wait_for_lines(page, "train/loss", 1)
@@ -115,7 +115,7 @@ def test_several_runs_are_compared_from_a_file(
     for name, lr in (("one", 0.1), ("two", 0.2)):
         with start_run(name, config={"lr": lr}) as run:
             run.log({"train/loss": lr}, step=0)
-            folders.append(run.folder.path)
+            folders.append(run.dir)
     write_archive(folders, tmp_path / "runs.html")
     page = open_offline(open_page, tmp_path / "runs.html", panel="compare")
     for words in ("finished 0.1000 0.1", "finished 0.2000 0.2"):

@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,8 @@ from epochal.health.registry import RULES
 from epochal.run import findings_shown
 from epochal.run.callbacks import Callbacks
 from epochal.run.findings_shown import FindingsShown
-from epochal.run.run import Run
+from epochal.run.recorder import Recorder
+from epochal.run.run import Run, recorder_of
 from epochal.telemetry.sampler import ResourceSampler
 from tests.doubles.journals import of_kind
 from tests.members import faults
@@ -45,30 +45,32 @@ def errors_in(run: Run) -> list[dict[str, Any]]:
     return [event for event in of_kind(run.dir, "event") if event["name"] == "internal-error"]
 
 
-def hooks() -> list[str]:
-    """Every method of a run that takes a callback."""
-    return [
-        name
-        for name in dir(Run)
-        if name.startswith(("on_", "after_")) and "Callable" in str(signature(getattr(Run, name)))
-    ]
+HOOKS: dict[str, Callable[[Recorder], Callable[..., object]]] = {
+    "on_tick": lambda recorder: recorder.on_tick.add,
+    "on_line": lambda recorder: recorder.observe,
+    "on_finish": lambda recorder: recorder.ending.on_finish.add,
+    "on_close": lambda recorder: recorder.ending.on_close.add,
+    "after_finish": lambda recorder: recorder.ending.after_finish.add,
+}
 
 
 def test_every_hook_is_known(tmp_path: Path) -> None:
-    run = started(tmp_path, console=False)
-    lists = {name[1:] for name, value in vars(run).items() if isinstance(value, Callbacks)}
-    assert lists == set(hooks())
+    recorder = recorder_of(started(tmp_path, console=False))
+    members = {**vars(recorder), **vars(recorder.ending)}
+    lists = {name.strip("_") for name, one in members.items() if isinstance(one, Callbacks)}
+    assert lists == set(HOOKS)
 
 
 @every_fault
-@pytest.mark.parametrize("hook", hooks())
+@pytest.mark.parametrize("hook", HOOKS)
 def test_a_callback_that_fails_reaches_neither_the_loop_nor_the_next(
     hook: str, fault: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = started(tmp_path, console=False)
     calls: list[object] = []
-    getattr(run, hook)(fault)
-    getattr(run, hook)(lambda *_args: calls.append(hook))
+    add = HOOKS[hook](recorder_of(run))
+    add(fault)
+    add(lambda *_args: calls.append(hook))
     for step in range(3):
         run.log({"loss": 1.0}, step=step)
         time.sleep(0.01)
@@ -109,7 +111,7 @@ def test_a_rule_that_fails_when_a_run_finishes_keeps_nobody(
     broken = next(rule for rule in RULES if rule.name == "divergence")
     monkeypatch.setattr(broken, "observe", fault)
     run = started(tmp_path, console=True)
-    FindingsShown(run).begin()  # a companion would be started with it
+    FindingsShown(recorder_of(run)).begin()  # a companion would be started with it
     run.log({"loss": math.nan}, step=0)
     began_s = time.monotonic()
     run.finish()

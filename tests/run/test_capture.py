@@ -4,6 +4,7 @@ from collections.abc import Iterator
 import pytest
 
 from epochal.run.capture import Capture
+from epochal.run.run import recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -66,7 +67,7 @@ def test_one_endless_line_is_bounded_too() -> None:
 
 def test_text_that_is_no_utf8_is_kept_readable(start_run: StartRun) -> None:
     run = start_run(capture=True)
-    run.keep_output("stdout", "odd \udcff")
+    recorder_of(run).keep_output("stdout", "odd \udcff")
     run.finish()
     assert of_kind(run.dir, "message")[0]["text"] == "odd \\udcff"
 

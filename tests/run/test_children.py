@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from epochal.run.current import current_run
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records, steps
 
 
 def writers(run: Run) -> list[str]:
-    return [part.writer for part in run.folder.parts()]
+    return [part.writer for part in recorder_of(run).folder.parts()]
 
 
 def wait_for(child: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.store.local.store import load_run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records
@@ -40,7 +40,7 @@ def exhaust() -> None:
 def loop_records(run: Run) -> list[dict[str, Any]]:
     """What the training wrote, without what came after its end."""
     part = PartName(LOOP, 1, 0)
-    return [record for _, record in read_part(run.folder.part_path(part), part)]
+    return [record for _, record in read_part(recorder_of(run).folder.part_path(part), part)]
 
 
 def is_over(run: Run) -> bool:
@@ -62,7 +62,7 @@ def test_a_callback_that_raises_does_not_keep_a_run_from_finishing(
 ) -> None:
     run = start_run()
     called: list[str] = []
-    add = getattr(run, hook)
+    add = getattr(recorder_of(run).ending, hook).add
     add(lambda *_: called.append("before"))
     add(lambda *_: fault())
     add(lambda *_: called.append("after"))
@@ -80,10 +80,10 @@ def test_an_interruption_goes_on_when_the_run_has_finished(
 ) -> None:
     run = start_run()
     called: list[str] = []
-    add = getattr(run, hook)
+    add = getattr(recorder_of(run).ending, hook).add
     add(lambda *_: fault())
     add(lambda *_: called.append("after"))
-    run.after_finish(called.append)
+    recorder_of(run).ending.after_finish.add(called.append)
     with pytest.raises(error):
         run.finish()
     assert called == ["after", "finished"]
@@ -117,13 +117,13 @@ def test_a_fault_of_a_callback_is_recorded_once_with_its_traceback(
         divide()
 
     for _ in range(3):
-        getattr(run, hook)(fail)
+        getattr(recorder_of(run).ending, hook).add(fail)
     run.finish()
     (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
     assert event["member"].startswith(f"{hook} callback ")
     assert event["reason"].startswith("ZeroDivisionError")
     assert "1 / 0" in event["traceback"]
-    assert run.guard.count(event["member"]) == 3
+    assert recorder_of(run).guard.count(event["member"]) == 3
 
 
 def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> None:
@@ -138,7 +138,7 @@ def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> N
             assert is_over(run)
 
     run.on_finish(look)
-    run.after_finish(look)
+    recorder_of(run).ending.after_finish.add(look)
     run.finish()
     assert seen == {"on_finish": False, "after_finish": True}
     assert [r["log"] for r in records(run.dir)][-2:] == ["metrics", "finish"]
@@ -147,7 +147,7 @@ def test_run_readers_and_log_agree_while_callbacks_run(start_run: StartRun) -> N
 def test_a_callback_may_call_finish(start_run: StartRun) -> None:
     run = start_run()
     run.on_finish(run.finish)
-    run.after_finish(lambda _: run.finish("failed"))
+    recorder_of(run).ending.after_finish.add(lambda _: run.finish("failed"))
     run.finish()
     assert [r["status"] for r in of_kind(run.dir, "finish")] == ["finished"]
 
@@ -160,10 +160,11 @@ def test_a_tick_that_raises_is_disabled_and_logging_goes_on(start_run: StartRun)
         calls.append(1)
         divide()
 
-    run.on_tick(fail)
-    assert run._writer is not None
+    recorder_of(run).on_tick.add(fail)
+    writer = recorder_of(run)._writer
+    assert writer is not None
     for step in range(10):
-        run._writer._check_at = 0.0
+        writer._check_at = 0.0
         run.log({"a": 1}, step=step)
     assert len(calls) == 3
     run.finish()
@@ -179,8 +180,8 @@ def test_an_observer_of_lines_that_raises_is_disabled_and_others_see_all(
     def fail(line: bytes) -> None:
         divide()
 
-    run.on_line(fail)
-    run.on_line(seen.append)
+    recorder_of(run).observe(fail)
+    recorder_of(run).observe(seen.append)
     for step in range(5):
         run.log({"a": 1}, step=step)
     run.finish()
@@ -213,7 +214,7 @@ def test_a_broken_stream_does_not_reach_the_loop(
     run.message("words", level="warning")
     run.finish()
     assert len(of_kind(run.dir, "step")) == 3
-    assert run.console.lost_lines >= 5
+    assert recorder_of(run).console.lost_lines >= 5
     (event,) = [r for r in of_kind(run.dir, "event") if r["name"] == "internal-error"]
     assert event["reason"] == "RuntimeError: this stream is broken"
 
@@ -222,11 +223,11 @@ def test_a_line_whose_text_cannot_be_made_is_dropped_and_counted(
     start_run: StartRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = start_run(console=True)
-    run.console.line(lambda: str(1 // 0))
-    run.console.line("words")
+    recorder_of(run).console.line(lambda: str(1 // 0))
+    recorder_of(run).console.line("words")
     run.finish()
     err = capsys.readouterr().err
-    assert run.console.lost_lines == 1
+    assert recorder_of(run).console.lost_lines == 1
     assert "words" in err
     assert err.count("internal error in console line") == 1
 

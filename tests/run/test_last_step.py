@@ -7,6 +7,7 @@ from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.records import Record
 from epochal.run import last_step
+from epochal.run.run import recorder_of
 from epochal.segments.seal import seal_part
 from tests.conftest import StartRun
 
@@ -63,9 +64,9 @@ def test_a_sealed_part_says_where_it_ended(tmp_path: Path, start_run: StartRun) 
         for step in range(3):
             run.log({"loss": 1.0}, step=step)
         run.log_text("sample", "late", step=99)
-    for part in run.folder.parts():
-        seal_part(run.folder, part)
-    assert last_step_of(run.folder) == 2
+    for part in recorder_of(run).folder.parts():
+        seal_part(recorder_of(run).folder, part)
+    assert last_step_of(recorder_of(run).folder) == 2
     assert start_run("sealed", resume="must").step == 2
 
 

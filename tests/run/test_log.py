@@ -182,7 +182,7 @@ def test_a_name_with_a_lone_surrogate_is_kept_readable(run: Run) -> None:
 )
 def test_whatever_is_logged_is_one_valid_line(run: Run, metrics: dict[str, float]) -> None:
     run.log(metrics)
-    last = next(run.folder.journal.iterdir()).read_bytes().splitlines()[-1]
+    last = next((run.dir / "journal").iterdir()).read_bytes().splitlines()[-1]
     assert len(json.loads(last)["m"]) == len(metrics)
 
 
@@ -261,7 +261,7 @@ def test_a_clock_that_goes_back_changes_nothing_but_the_time(
 ) -> None:
     for step, seconds in enumerate((2_000_000_000, 1_000_000_000, 0)):
         clock = itertools.repeat(seconds * 10**9)
-        monkeypatch.setattr("epochal.run.recording._time_ns", clock.__next__)
+        monkeypatch.setattr("epochal.run.run._time_ns", clock.__next__)
         run.log({"a": 1}, step=step)
     found = of_kind(run.dir, "metrics")
     assert [r["step"] for r in found] == [0, 1, 2]

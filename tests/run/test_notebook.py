@@ -14,7 +14,7 @@ from tests.conftest import StartRun
 def test_a_running_run_shows_the_live_page(
     start_run: StartRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("epochal.run.live_page.LINGER_S", 1.0)
+    monkeypatch.setattr("epochal.run.pages.LINGER_S", 1.0)
     run = start_run()
     run.log({"loss": 1.0})
     shown = run._repr_html_()

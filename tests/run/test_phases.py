@@ -9,7 +9,7 @@ import pytest
 
 from epochal.errors import ValueTypeError
 from epochal.run import phases
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
 
@@ -417,4 +417,4 @@ def test_a_forked_child_has_no_phases_of_this_training(start_run: StartRun, tick
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     run.finish()
-    assert [part.writer for part in run.folder.parts()] == ["loop"]
+    assert [part.writer for part in recorder_of(run).folder.parts()] == ["loop"]

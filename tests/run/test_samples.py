@@ -100,7 +100,7 @@ def test_a_text_must_be_one(strict_run: Run) -> None:
 def test_arrays_become_png_files(run: Run, shape: tuple[int, ...], kind: Any) -> None:
     run.log_image("picture", np.ones(shape).astype(kind), 1, caption="x")
     (record,) = of_kind(run.dir, "blob")
-    data = (run.folder.blobs / record["file"]).read_bytes()
+    data = ((run.dir / "blobs") / record["file"]).read_bytes()
     width, height = struct.unpack(">II", data[16:24])
     assert (height, width) == ((8, 5) if shape == (3, 8, 5) else (4, 5))
     assert record["media_type"] == "image/png"
@@ -121,7 +121,7 @@ def test_one_image_logged_twice_is_stored_once(run: Run, tmp_path: Path) -> None
     file.write_bytes(b"GIF89a")
     run.log_image("a", file, 1)
     run.log_image("b", b"GIF89a", 2)
-    assert len(list(run.folder.blobs.iterdir())) == 1
+    assert len(list((run.dir / "blobs").iterdir())) == 1
     assert [r["name"] for r in of_kind(run.dir, "blob")] == ["a", "b"]
 
 

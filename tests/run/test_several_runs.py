@@ -14,6 +14,7 @@ import epochal
 from epochal.errors import RunFinishedError
 from epochal.journal import fork
 from epochal.run.current import OPEN_RUNS
+from epochal.run.run import recorder_of
 from epochal.run.start import init
 from tests.conftest import StartRun
 from tests.doubles.companions import companions, wait_for, wait_for_the_end
@@ -74,7 +75,7 @@ def test_a_run_that_this_process_resumes_is_finished_first(
     other = start_run("other")
     again = start_run("model", resume="must")
     again.log({"a": 1})
-    assert (first.finished, other.finished, again.attempt) == (True, False, 2)
+    assert (first.finished, other.finished, recorder_of(again).attempt) == (True, False, 2)
     assert steps(again.dir) == [0, 1]
     assert "'model' is finished before it is resumed" in capsys.readouterr().err
 
@@ -208,7 +209,10 @@ def test_a_forked_child_writes_to_each_of_two_runs(start_run: StartRun) -> None:
     for run in runs:
         run.log({"x": 1}, step=2)
         run.finish()
-        assert [part.writer for part in run.folder.parts()] == [f"child-{child}", "loop"]
+        assert [part.writer for part in recorder_of(run).folder.parts()] == [
+            f"child-{child}",
+            "loop",
+        ]
         assert steps(run.dir) == [1, 2]
 
 
@@ -287,7 +291,7 @@ def test_each_run_has_a_companion_of_its_own(start_run: StartRun) -> None:
         run.finish()
     for run in runs:
         wait_for_the_end(run.dir)
-        writers = {part.writer.partition("-")[0] for part in run.folder.parts()}
+        writers = {part.writer.partition("-")[0] for part in recorder_of(run).folder.parts()}
         assert {"telemetry", "findings"} <= writers
 
 

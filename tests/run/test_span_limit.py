@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from epochal.run.span_limit import SpanLimit
+from epochal.run.phases import SpanLimit
 
 
 def test_five_at_once_and_then_one_in_ten_seconds() -> None:

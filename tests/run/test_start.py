@@ -14,7 +14,7 @@ import pytest
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.journal.layout import RunFolder
 from epochal.run import current
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.start import init
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records, steps
@@ -135,11 +135,11 @@ def test_a_run_that_is_off_checks_its_arguments_and_writes_nothing(
     run.log_image("a", b"GIF89a")
     run.flush()
     run.log({"a": "x"})
-    run.values.strict = True
+    recorder_of(run).values.strict = True
     with pytest.raises(TypeError, match="metric 'a'"):
         run.log({"a": "x"})
     run.finish()
-    assert not run.is_recorded
+    assert not recorder_of(run).is_recorded
     assert list(tmp_path.iterdir()) == []
 
 
@@ -231,10 +231,10 @@ def test_commit_and_uncommitted_changes_are_kept(
     (repository / "train.py").write_text("lr = 2\n")
     dirty = init("tests", "dirty", dir=tmp_path / "runs", console=False)
     assert identity(dirty)["git"]["dirty"] is True
-    assert [b"+lr = 2" in blob.read_bytes() for blob in dirty.folder.blobs.iterdir()] == [True]
+    assert [b"+lr = 2" in blob.read_bytes() for blob in (dirty.dir / "blobs").iterdir()] == [True]
     (repository / "train.py").write_text("lr = 3\n")
     resumed = init("tests", "dirty", dir=tmp_path / "runs", console=False, resume="must")
-    patch = resumed.folder.blobs / identity(resumed)["git"]["patch"]
+    patch = (resumed.dir / "blobs") / identity(resumed)["git"]["patch"]
     assert b"+lr = 3" in patch.read_bytes()
 
 
@@ -283,7 +283,7 @@ def test_resume_says_which_run_goes_on(
 ) -> None:
     start_run("old").finish()
     run = start_run(**arguments)
-    assert (run.name, run.attempt, run.resumed) == (name, attempt, attempt > 1)
+    assert (run.name, run.attempt) == (name, attempt)
 
 
 @pytest.mark.parametrize("mode", ["must", "latest"])
@@ -362,7 +362,7 @@ def test_observers_of_lines_see_those_after_a_resume_too(start_run: StartRun) ->
     start_run().log({"a": 1}, step=3)
     run = start_run(resume="must")
     seen: list[bytes] = []
-    run.on_line(seen.append)
+    recorder_of(run).observe(seen.append)
     for _ in range(3):
         run.log({"a": 1})
     assert [json.loads(line)["step"] for line in seen] == [4, 5, 6]

@@ -8,13 +8,13 @@ import pytest
 
 import epochal
 from epochal.errors import UsageError
-from epochal.journal.reader import read_journal
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from tests.conftest import StartRun
+from tests.doubles.journals import of_kind
 
 
 def records(run: Run, kind: str) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(run.folder) if record["log"] == kind]
+    return of_kind(run.dir, kind)
 
 
 def test_a_section_is_timed_recorded_and_printed(
@@ -105,7 +105,7 @@ def test_options_are_recorded_one_by_one_and_shown_as_a_table(
 def test_an_observer_sees_every_line_free_or_typed(start_run: StartRun) -> None:
     lines: list[bytes] = []
     run = start_run()
-    run.on_line(lines.append)
+    recorder_of(run).observe(lines.append)
     run.log({"loss": 1.0})
     run.log_text("sample", "hello")
     run.finish()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from epochal.run.run import recorder_of
 from epochal.run.start import init
 from epochal.settings import DECLARED, Settings, read_settings
 from tests.settings.places import Places
@@ -110,7 +111,7 @@ def test_what_arguments_leave_open_comes_from_the_file(places: Places) -> None:
     assert run.dir == places.project / "out" / "file" / "x"
     assert '"tags":["a","b"]' in said.replace(" ", "")
     assert "the-cluster-name" not in said
-    assert run.finish_wait_s == 1.5
+    assert recorder_of(run).ending.wait_s == 1.5
     assert str(places.project / "log/training.json") in (run.dir / "sinks.json").read_text()
 
 

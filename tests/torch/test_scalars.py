@@ -10,7 +10,7 @@ import torch
 
 from epochal.errors import RunFinishedError, UsageError
 from epochal.journal.reader import read_journal
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.torch import scalars
 from tests.conftest import StartRun
 
@@ -27,7 +27,9 @@ def no_sync() -> Iterator[None]:
 
 
 def metrics_of(run: Run) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(run.folder) if record["log"] == "metrics"]
+    return [
+        record for _, record in read_journal(recorder_of(run).folder) if record["log"] == "metrics"
+    ]
 
 
 def values_of(run: Run, name: str) -> list[Any]:
@@ -107,7 +109,9 @@ def test_typed_steps_wait_for_nothing_either(start_run: StartRun) -> None:
     run.log_step(3, 0.5, 1024, 10, loss * 2, loss, 1e-3)
     torch.cuda.set_sync_debug_mode("default")
     run.finish()
-    (step,) = [record for _, record in read_journal(run.folder) if record["log"] == "step"]
+    (step,) = [
+        record for _, record in read_journal(recorder_of(run).folder) if record["log"] == "step"
+    ]
     assert (step["loss"], step["norm"]) == (2.5, 5.0)
 
 
@@ -212,7 +216,11 @@ def threading_pause() -> None:
 
 
 def histograms_of(run: Run) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(run.folder) if record["log"] == "histogram"]
+    return [
+        record
+        for _, record in read_journal(recorder_of(run).folder)
+        if record["log"] == "histogram"
+    ]
 
 
 @needs_gpu
@@ -224,7 +232,12 @@ def test_arrays_become_histograms_without_waiting(start_run: StartRun) -> None:
     large = torch.randn(3000, 1000, device="cuda", dtype=torch.bfloat16)
     one = torch.ones((), device="cuda")
     for step in range(5):
-        metrics = {"loss": one * step, "w": weights, "t": weights.T, "both": [one, one + 2, 7.0]}
+        metrics: dict[str, Any] = {
+            "loss": one * step,
+            "w": weights,
+            "t": weights.T,
+            "both": [one, one + 2, 7.0],
+        }
         run.log({**metrics, "large": large}, step=step)
         run.log_histogram("h", weights * step, step, bins=10)
     torch.cuda.set_sync_debug_mode("default")
@@ -238,7 +251,7 @@ def test_arrays_become_histograms_without_waiting(start_run: StartRun) -> None:
     assert by_name["large"]["count"] == 999_983
     assert by_name["large"]["sampled_from"] == 3_000_000
     assert len(by_name["h"]["counts"]) == 10
-    assert run.values.dropped == 0
+    assert recorder_of(run).values.dropped == 0
 
 
 @needs_gpu
@@ -289,7 +302,7 @@ def test_what_is_no_number_on_a_gpu_is_left_out(start_run: StartRun) -> None:
     run.finish()
     assert values_of(run, "ok") == [1.0, 2.0]
     assert len(histograms_of(run)) == 0
-    assert set(run.values.counts("value-dropped")) == {"c", "e", "i"}
+    assert set(recorder_of(run).values.counts("value-dropped")) == {"c", "e", "i"}
 
 
 class Event:
@@ -346,7 +359,7 @@ def test_values_that_are_lost_after_the_end_are_said(
 ) -> None:
     run = start_run()
     run.finish()
-    reader = scalars.CudaReader(run._write_arrived, run._say_lost)
+    reader = scalars.CudaReader(recorder_of(run).write_arrived, recorder_of(run).say_lost)
     reader._pending.append(pending(0))
     reader.flush()
     assert "1 records whose values never came: RunFinishedError" in capsys.readouterr().err

@@ -12,13 +12,13 @@ import torch
 from torch import nn
 
 from epochal.errors import UsageError
-from epochal.journal.reader import read_journal
 from epochal.run.current import OPEN_RUNS
 from epochal.run.run import Run
 from epochal.store.local.store import load_run
 from epochal.torch.names import named_parameters, plain_name
 from epochal.torch.watching import watch
 from tests.conftest import StartRun
+from tests.doubles.journals import of_kind
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
 
@@ -38,7 +38,7 @@ def train(model: nn.Module, steps: int, *, lr: float = 0.1, device: str = "cpu")
 
 
 def records(run: Run, kind: str) -> list[dict[str, Any]]:
-    return [record for _, record in read_journal(run.folder) if record["log"] == kind]
+    return of_kind(run.dir, kind)
 
 
 def test_norms_and_update_ratios_are_those_of_the_watched_step(start_run: StartRun) -> None:

@@ -105,7 +105,7 @@ def _train(args: argparse.Namespace, page: _Page) -> RunFolder | None:
         verbosity=Verbosity.QUIET if args.json else None,
         on_start=start,
     )
-    return RunFolder(trained.dir) if trained.is_recorded else None
+    return RunFolder(trained.dir) if trained.state != "off" else None
 
 
 def _make_up(args: argparse.Namespace) -> RunFolder:

@@ -18,14 +18,14 @@ from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
 from epochal.run.findings_shown import FindingsShown
 from epochal.run.forwarded import Unsent, unsent
-from epochal.run.run import Run
+from epochal.run.recorder import Recorder
 from epochal.settings import Launch, Settings, child_environment, settings_environment
 
 _PAUSE_S = 0.02
 
 
 def start_companion(
-    run: Run,
+    recorder: Recorder,
     launch: Launch,
     *,
     settings: Settings,
@@ -35,19 +35,21 @@ def start_companion(
     It works in another folder, so it is told the settings and reads no file.
     """
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
-    if launch.local_rank != 0 or not run.folder.identity.exists():
+    if launch.local_rank != 0 or not recorder.folder.identity.exists():
         return
     beside = CompanionProcess(
-        run,
-        _arguments(run, launch, grace_s=settings.grace_s),
+        recorder,
+        _arguments(recorder, launch, grace_s=settings.grace_s),
         environment=settings_environment(settings),
     )
     beside.start()
-    run.on_tick(beside.look)
-    run.on_finish(beside.look)
-    run.after_finish(beside.wake)
-    FindingsShown(run).begin()
-    run.after_finish(beside.wait_for_sinks)  # last: it may take all the time that is left
+    recorder.on_tick.add(beside.look)
+    recorder.ending.on_finish.add(beside.look)
+    recorder.ending.after_finish.add(beside.wake)
+    FindingsShown(recorder).begin()
+    recorder.ending.after_finish.add(
+        beside.wait_for_sinks
+    )  # last: it may take all the time that is left
 
 
 class CompanionProcess:
@@ -55,12 +57,13 @@ class CompanionProcess:
 
     def __init__(
         self,
-        run: Run,
+        recorder: Recorder,
         arguments: list[str],
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._run = run
+        self._recorder = recorder
+        self._dir = recorder.folder.path
         self._environment = dict(environment or {})
         self._arguments = arguments
         self._pid = os.getpid()
@@ -77,7 +80,7 @@ class CompanionProcess:
                 stdin=subprocess.DEVNULL if theirs is None else theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                cwd=self._run.dir.anchor,  # modules beside the training must not be taken for ours
+                cwd=self._dir.anchor,  # modules beside the training must not be taken for ours
                 env={
                     **child_environment(Path(__file__).parents[2]),
                     **self._environment,
@@ -85,7 +88,7 @@ class CompanionProcess:
                 start_new_session=True,  # Ctrl-C is meant for the training
             )
         except OSError as error:
-            self._run.console.notice(
+            self._recorder.console.notice(
                 f"the companion process could not be started: {error}. The run is recorded all the"
                 " same, without telemetry."
             )
@@ -104,14 +107,14 @@ class CompanionProcess:
         self._process = None
         if self._may_restart:
             self._may_restart = False
-            self._run.event("companion-restarted", exit_code=code)
+            self._recorder.event("companion-restarted", exit_code=code)
             self.start()
             return
-        self._run.event("companion-lost", exit_code=code)
-        self._run.console.notice(
-            f"the companion process of run {self._run.name!r} died twice (exit code {code}): there"
-            f" is no more telemetry. Training and its record go on; afterwards, 'epochal sync"
-            f" {self._run.dir}' and 'epochal pack {self._run.dir}' do what it would have done."
+        self._recorder.event("companion-lost", exit_code=code)
+        self._recorder.console.notice(
+            f"the companion process of run {self._recorder.name!r} died twice (exit code {code}):"
+            f" there is no more telemetry. Training and its record go on; afterwards, 'epochal sync"
+            f" {self._dir}' and 'epochal pack {self._dir}' do what it would have done."
         )
 
     def wake(self, status: str) -> None:
@@ -131,16 +134,16 @@ class CompanionProcess:
         left = self._unsent_at_deadline()
         if left:
             words = "; ".join(f"{one.name}: {one.why}" for one in left)
-            self._run.console.notice(
+            self._recorder.console.notice(
                 f"not everything has been forwarded ({words}). The companion goes on for a while;"
-                f" 'epochal sync {self._run.dir}' sends what is missing after that."
+                f" 'epochal sync {self._dir}' sends what is missing after that."
             )
 
     def _unsent_at_deadline(self) -> list[Unsent]:
         """The sinks that are not done when there is nothing to wait for any more."""
-        process, deadline = self._process, self._run.deadline
+        process, deadline = self._process, self._recorder.ending.deadline
         sender = None if process is None else process.pid
-        while left := unsent(self._run.folder, sender=sender):
+        while left := unsent(self._recorder.folder, sender=sender):
             is_over = process is None or process.poll() is not None
             if is_over or all(one.is_hopeless for one in left) or not deadline.left_s():
                 break
@@ -166,13 +169,13 @@ def _line() -> tuple[socket.socket | None, socket.socket | None]:
         return None, None
 
 
-def _arguments(run: Run, launch: Launch, *, grace_s: float) -> list[str]:
+def _arguments(recorder: Recorder, launch: Launch, *, grace_s: float) -> list[str]:
     identity = process_identity()
     started = identity["pid_start"]
     writer = rank_writer(launch.rank)
     return [
-        str(run.dir),
-        *("--attempt", str(run.attempt), "--parent", str(identity["pid"])),
+        str(recorder.folder.path),
+        *("--attempt", str(recorder.attempt), "--parent", str(identity["pid"])),
         *(() if started is None else ("--parent-start", repr(started))),
         *(
             "--node",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from epochal.console import blocks
-from epochal.console.lines import gpu_line
+from epochal.console.lines import closing_line, gpu_line
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.run.progress_estimator import ProgressEstimator
@@ -21,6 +22,8 @@ class ConsoleReporter:
 
     def __init__(self, console: Console, pace: ProgressEstimator) -> None:
         self._console = console
+        self._pace = pace
+        self._started = time.monotonic()
         self._allocators: set[Any] = set()
         self._by_kind: dict[str, Callable[[Mapping[str, Any]], None]] = {
             "step": pace.step,
@@ -39,6 +42,15 @@ class ConsoleReporter:
         show = self._by_kind.get(record["log"])
         if show is not None:
             show(record)
+
+    def close(self, status: str, metrics: Mapping[str, float]) -> None:
+        """Print the closing line of a run that has printed something; take the live line away."""
+        if not self._pace.has_printed:
+            self._console.close()
+            return
+        seconds = time.monotonic() - self._started
+        verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
+        self._console.closing(closing_line(seconds, metrics=metrics, verb=verb))
 
     def options(self, options: Mapping[str, Any]) -> None:
         """Print a table of hyperparameters."""

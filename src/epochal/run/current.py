@@ -11,15 +11,13 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from epochal.console.messages import error
 from epochal.errors import UsageError
 from epochal.run.accepted import ValuePolicy
+from epochal.run.run import Run, recorder_of
 from epochal.settings import announce_run, read_variable, withdraw_run
-
-if TYPE_CHECKING:
-    from epochal.run.run import Run
 
 
 class OpenRuns:
@@ -70,13 +68,13 @@ class OpenRuns:
         # Processes that multiprocessing starts from here log to the current run.
         if current is None:
             withdraw_run(pid=os.getpid())
-        elif current.is_recorded and current.is_of_this_process and current.rank >= 0:
-            announce_run(pid=os.getpid(), folder=str(current.dir), attempt=current.attempt)
-        consoles = [run.console for run in self._runs]
-        for run in self._runs:
+        elif (of := recorder_of(current)).is_recorded and of.is_of_this_process and of.rank >= 0:
+            announce_run(pid=os.getpid(), folder=str(current.dir), attempt=of.attempt)
+        consoles = [recorder_of(run).console for run in self._runs]
+        for run, console in zip(self._runs, consoles, strict=True):
             # A console that two runs share cannot say whose line it prints.
-            is_one_of_several = len(consoles) > 1 and consoles.count(run.console) == 1
-            run.console.label = run.name if is_one_of_several else ""
+            is_one_of_several = len(consoles) > 1 and consoles.count(console) == 1
+            console.label = run.name if is_one_of_several else ""
 
 
 OPEN_RUNS = OpenRuns()
@@ -108,7 +106,7 @@ def finish(status: str = "finished") -> None:
 def current_values() -> ValuePolicy:
     """How values are read outside a run's own calls: as the current run does, if there is one."""
     run = OPEN_RUNS.newest
-    return _OUTSIDE.policy() if run is None or run.finished else run.values
+    return _OUTSIDE.policy() if run is None or run.finished else recorder_of(run).values
 
 
 class _Outside:

@@ -19,7 +19,7 @@ from epochal.invocation import invocation
 from epochal.journal.layout import FINDINGS, LOOP, PartName
 from epochal.journal.reader import PartReader, read_part
 from epochal.records import Record
-from epochal.run.run import Run
+from epochal.run.recorder import Recorder
 
 if TYPE_CHECKING:
     from epochal.health.diagnosis import Diagnosis
@@ -39,8 +39,8 @@ _LEAST_HANGS_S = 0.5
 class FindingsShown:
     """The findings of one run's attempt, as they appear."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self._pid = os.getpid()
         self._part = 0
         self._reader: PartReader | None = None
@@ -49,9 +49,9 @@ class FindingsShown:
 
     def begin(self) -> None:
         """Look from now on; only rank 0 prints."""
-        if self._run.rank == 0:
-            self._run.on_tick(self.look)
-            self._run.after_finish(self.sum_up)
+        if self._recorder.rank == 0:
+            self._recorder.on_tick.add(self.look)
+            self._recorder.ending.after_finish.add(self.sum_up)
 
     def look(self) -> None:
         """Print what was found since."""
@@ -63,7 +63,7 @@ class FindingsShown:
         """The run has finished: look once more, and say how much was found."""
         if os.getpid() != self._pid:
             return
-        deadline = self._run.deadline
+        deadline = self._recorder.ending.deadline
         keep_s = max(0.0, deadline.left_s() - _WAIT_S)
         self.look()
         while self._reader is not None and not self._has_ended and deadline.left_s() > keep_s:
@@ -76,8 +76,8 @@ class FindingsShown:
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
         if said:
             were = "was" if len(severities) == 1 else "were"
-            command = f"{invocation()} doctor {shlex.quote(str(self._run.dir))}"
-            self._run.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
+            command = f"{invocation()} doctor {shlex.quote(str(self._recorder.folder.path))}"
+            self._recorder.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
 
     def _is_short(self) -> bool:
         """Whether this process has written little enough to be looked at in a moment."""
@@ -95,10 +95,14 @@ class FindingsShown:
         from epochal.health.diagnosis import Diagnosis
         from epochal.health.rule_settings import rules_of
 
-        guard, left_s, found = self._run.guard, self._run.deadline.left_s(), list[Finding]()
-        rules = rules_of(self._run.folder)
+        guard, left_s, found = (
+            self._recorder.guard,
+            self._recorder.ending.deadline.left_s(),
+            list[Finding](),
+        )
+        rules = rules_of(self._recorder.folder)
         diagnosis = Diagnosis(
-            config=self._run.config,
+            config=self._recorder.config,
             silenced=rules.silenced,
             thresholds=rules.thresholds,
             guard=guard,
@@ -108,7 +112,7 @@ class FindingsShown:
         self._show(list(found))
 
     def _judge(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
-        deadline = self._run.deadline
+        deadline = self._recorder.ending.deadline
         keep_s = max(0.0, deadline.left_s() - _JUDGE_FOR_S)
         for record in self._own_records():
             found.extend(diagnosis.feed(record))
@@ -125,13 +129,13 @@ class FindingsShown:
                 return  # sealed, or the folder has gone: the journal says so itself
 
     def _own_parts(self) -> dict[Path, PartName]:
-        folder, attempt = self._run.folder, self._run.attempt
+        folder, attempt = self._recorder.folder, self._recorder.attempt
         return {folder.part_path(p): p for p in folder.parts() if p[:2] == (LOOP, attempt)}
 
     def _news(self) -> list[Finding]:
-        name = PartName(FINDINGS, self._run.attempt, self._part)
+        name = PartName(FINDINGS, self._recorder.attempt, self._part)
         if self._reader is None or self._reader.name != name:
-            path = self._run.folder.part_path(name)
+            path = self._recorder.folder.part_path(name)
             if not path.exists():
                 return []
             self._reader = PartReader(path, name)
@@ -142,7 +146,7 @@ class FindingsShown:
             return []  # sealed, or the folder has gone: the journal says so itself
         self._has_ended |= any(record.get("log") == "finish" for record in records)
         found = [Finding.from_record(record) for record in records]
-        if self._run.folder.part_path(name._replace(part=self._part + 1)).exists():
+        if self._recorder.folder.part_path(name._replace(part=self._part + 1)).exists():
             self._part += 1
         return [finding for finding in found if finding is not None]
 
@@ -156,7 +160,7 @@ class FindingsShown:
         self._told[finding.id] = finding.severity
         if is_told:
             return
-        console = self._run.console
+        console = self._recorder.console
         words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
         console.finding(words, is_error=finding.severity == "error")
         if finding.severity == "error":

@@ -36,8 +36,9 @@ from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
 from epochal.run.last_step import last_epoch_of, last_step_of
 from epochal.run.progress_estimator import Totals
+from epochal.run.recorder import Recorder
 from epochal.run.request import Request
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
 from epochal.settings import Launch, Settings, read_parent_run
 
@@ -77,9 +78,9 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     if launch.world_size > 1 and request.run_folder is None:
         meeting = ranks.RankRendezvous(folder, run.attempt, run.step)
         ranks.publish(request.root, _launch_id(launch, request), meeting)
-    _greet(run, request, last_step)
-    if (told := run.redactor.notice()) is not None:
-        run.console.notice(told)
+    _greet(recorder_of(run), request, last_step)
+    if (told := request.redactor.notice()) is not None:
+        request.console.notice(told)
     return run
 
 
@@ -159,8 +160,9 @@ def _resumed_run(folder: RunFolder, request: Request) -> tuple[dict[str, Any], R
 def _finish_here(folder: RunFolder) -> None:
     """Finish the run in a folder if this process has it open: a run has one attempt at a time."""
     for run in OPEN_RUNS:
-        if run.is_of_this_process and run.dir == folder.path:
-            run.console.notice(
+        recorder = recorder_of(run)
+        if recorder.is_of_this_process and run.dir == folder.path:
+            recorder.console.notice(
                 f"run {run.name!r} is finished before it is resumed: this process had it open."
             )
             run.finish(reason="it is resumed by the same process")
@@ -181,21 +183,23 @@ def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Setti
         store_blob(folder, facts["patch"], patch)
 
 
-def _greet(run: Run, request: Request, last_step: int) -> None:
-    where = _shown_path(run.dir)
-    if run.resumed:
-        run.console.line(
-            f"epochal: run {run.name!r} resumed as attempt {run.attempt} in {where}"
-            f" ({_where_from(run, request.resume_step, last_step)})"
+def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
+    where, name = _shown_path(recorder.folder.path), recorder.name
+    if recorder.attempt > 1:
+        recorder.console.line(
+            f"epochal: run {name!r} resumed as attempt {recorder.attempt} in {where}"
+            f" ({_where_from(recorder, request.resume_step, last_step)})"
         )
     else:
-        run.console.line(f"epochal: run {run.name!r} is recorded in {where}")
+        recorder.console.line(f"epochal: run {name!r} is recorded in {where}")
 
 
-def _where_from(run: Run, resume_step: int | None, last_step: int) -> str:
+def _where_from(recorder: Recorder, resume_step: int | None, last_step: int) -> str:
     """How far the run had come; where it continues only if that is known before the first step."""
     step = None if last_step < 0 else last_step
-    epoch = last_epoch_of(run.folder, before_attempt=run.attempt) if step is None else None
+    epoch = None
+    if step is None:
+        epoch = last_epoch_of(recorder.folder, before_attempt=recorder.attempt)
     reached = format_reached(step, epoch)
     words = f"it had reached {reached}" if reached else "it had logged no step"
     return words if resume_step is None else f"{words}, and continues at step {resume_step:,}"
@@ -272,14 +276,15 @@ def _wait_aside(request: Request, launch: Launch, launch_id: str) -> Run:
         last_step=-1 if request.resume_step is None else request.resume_step - 1,
         redactor=request.redactor,
     )
-    run.on_finish(lambda: _move_to_rank_zero(run, request.root, launch_id))
+    recorder = recorder_of(run)
+    run.on_finish(lambda: _move_to_rank_zero(recorder, request.root, launch_id))
     return run
 
 
-def _move_to_rank_zero(run: Run, root: Path, launch_id: str) -> None:
+def _move_to_rank_zero(recorder: Recorder, root: Path, launch_id: str) -> None:
     found = ranks.find(root, launch_id, wait_s=0.0)
     if found is not None:
-        run.move_to(found.folder, found.attempt)
+        recorder.move_to(found.folder, found.attempt)
 
 
 def _launch_id(launch: Launch, request: Request) -> str:
@@ -297,7 +302,7 @@ def _wait_for_identity(folder: RunFolder) -> dict[str, Any]:
 def join_parent(console: bool | Console | None, redactor: Redactor) -> Run | None:
     """In a process started by ``multiprocessing``: the parent's run, in a file of its own."""
     current = OPEN_RUNS.current
-    if current is not None and not current.is_of_this_process:
+    if current is not None and not recorder_of(current).is_of_this_process:
         return current  # forked: the writer has already turned to a file of its own
     if multiprocessing.parent_process() is None:
         return None
@@ -320,7 +325,7 @@ def join_parent(console: bool | Console | None, redactor: Redactor) -> Run | Non
 def switched_off(request: Request) -> Run:
     """A run that checks its arguments and writes nothing."""
     names = {"id": "off", "name": request.name, "project": request.project}
-    return Run(
+    recorder = Recorder(
         identity={**names, "config": request.config, **process_identity()},
         folder=RunFolder(Path(os.devnull)),
         writer=None,
@@ -328,6 +333,7 @@ def switched_off(request: Request) -> Run:
         totals=request.totals,
         redactor=request.redactor,
     )
+    return Run(recorder)
 
 
 # -- opening --------------------------------------------------------------------------------------
@@ -365,7 +371,7 @@ def _open_run(
         restore=restore,
     )
     journal.open(new_attempt=writer == LOOP)
-    return Run(
+    recorder = Recorder(
         identity=identity,
         folder=folder,
         writer=journal,
@@ -377,6 +383,7 @@ def _open_run(
         resume_step=resume_step,
         redactor=redactor,
     )
+    return Run(recorder)
 
 
 def _header(part: PartName, identity: dict[str, Any], rank: int, *, has_config: bool) -> bytes:

@@ -18,14 +18,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from time import perf_counter_ns, time
+from time import monotonic, perf_counter_ns, time
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from epochal.errors import ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record
-from epochal.run.span_limit import SpanLimit
 from epochal.run.typed import checked_name
 from epochal.torch_hooks import torch_hooks
 
@@ -37,6 +36,11 @@ RECORD_SHARE = 1 / 2000
 # What is left at the end: one step or two, with the last evaluation and save in them, are no mean.
 REST_STEPS = 5
 LONG_MS = 100.0
+# Of each name so many long phases are recorded at once, and then one in so many seconds.
+SPAN_BURST, SPAN_REFILL_S = 5.0, 10.0
+# Longer than this many times the usual is what somebody will look for.
+ODD_FACTOR = 3.0
+_USUAL_WEIGHT = 0.2
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -196,6 +200,28 @@ class _Lane:
             own = elapsed - frame.inner - inside
             self.totals[frame.name] = self.totals.get(frame.name, 0) + own
             inside, frame.since, frame.inner = elapsed, at_ns, 0
+
+
+class SpanLimit:
+    """Keeps long phases that happen all the time from filling the journal."""
+
+    def __init__(self) -> None:
+        self._left: dict[str, tuple[float, float]] = {}
+        self._usual_s: dict[str, float] = {}
+
+    def allows(self, name: str, seconds: float, *, at_s: float | None = None) -> bool:
+        """Whether a phase of this name and length is to be recorded."""
+        now_s = monotonic() if at_s is None else at_s
+        usual_s = self._usual_s.get(name)
+        self._usual_s[name] = (
+            seconds if usual_s is None else usual_s + _USUAL_WEIGHT * (seconds - usual_s)
+        )
+        left, looked_s = self._left.get(name, (SPAN_BURST, now_s))
+        left = min(SPAN_BURST, left + (now_s - looked_s) / SPAN_REFILL_S)
+        is_odd = usual_s is not None and seconds >= ODD_FACTOR * usual_s
+        is_allowed = left >= 1 or is_odd
+        self._left[name] = (max(0.0, left - 1) if is_allowed else left, now_s)
+        return is_allowed
 
 
 class Phases:

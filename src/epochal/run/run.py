@@ -1,122 +1,61 @@
-"""A run: turns calls into records and appends them. It answers no questions; the store does.
+"""A run: turns calls into records. It answers no questions; the store does.
 
 When a ``log`` call has returned, its record is in the kernel's hands and the death of this process
 cannot lose it. Calls may come from any thread and from forked children. Misuse raises at once; what
 the outside world does (a full disk, a folder that vanished) never reaches the caller.
+
+What each call does in each state of a run is said in ``run/recorder.py``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import html
-import math
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import nan
+from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epochal.console.lines import closing_line, section_line
+from epochal.console.lines import section_line
 from epochal.console.messages import Verbosity
-from epochal.console.printer import Console
 from epochal.errors import ValueTypeError
-from epochal.guard import Fault, Guard, attempt
-from epochal.journal.archive_request import (
-    WAIT_S,
-    WAIT_WHEN_STOPPED_S,
-    request_archive,
-    write_requested_archives,
-)
-from epochal.journal.fork import call_in_children
-from epochal.journal.layout import RunFolder
-from epochal.journal.line import encode, now
-from epochal.journal.writer import JournalWriter
+from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
-from epochal.redact import Redactor
-from epochal.run import notebook, samples
-from epochal.run.accepted import ValuePolicy, shown_text
-from epochal.run.callbacks import Callbacks
-from epochal.run.cell import Cell
+from epochal.run import notebook, pages, samples, typed
+from epochal.run.accepted import shown_text
 from epochal.run.config import RunConfig
-from epochal.run.console_reporter import ConsoleReporter
-from epochal.run.deadline import FINISH_WAIT_S, Deadline
-from epochal.run.exit_hooks import describe_error, describe_trace
-from epochal.run.live_page import serve_in_background
-from epochal.run.memory_fault import MemoryGuard, explain_out_of_memory
-from epochal.run.phases import Phase, Phases
-from epochal.run.progress_estimator import ProgressEstimator, Totals
-from epochal.run.recording import RecordingRun
-from epochal.run.resume import ResumeMark
-from epochal.run.speed_limit import SpeedLimit
-from epochal.settings import Settings, file_environment, settings_environment
+from epochal.run.phases import Phase
+from epochal.run.recorder import Recorder, RunState
 from epochal.torch_hooks import torch_hooks
-from epochal.values import plain_json
+from epochal.values import Array, Metrics, Scalar, Values, plain_json
+
+_time_ns = time.time_ns
+# What the encoder or the sum raise for values that are no plain numbers.
+_NOT_PLAIN = (TypeError, AttributeError, ValueError, ArithmeticError, LookupError, RuntimeError)
 
 
-class Run(RecordingRun):
-    """One training run. Made by :func:`epochal.init`; a context manager that finishes itself."""
+def recorder_of(run: Run) -> Recorder:
+    """The recorder of a run, for the other parts of Epochal."""
+    return run._recorder
 
-    def __init__(
-        self,
-        *,
-        identity: Mapping[str, Any],
-        folder: RunFolder,
-        writer: JournalWriter | None,
-        console: Console,
-        totals: Totals,
-        rank: int = 0,
-        attempt: int = 1,
-        last_step: int = -1,
-        resume_step: int | None = None,
-        redactor: Redactor,
-    ) -> None:
-        self.guard = console.guard = Guard(report=self._report_fault)
-        self._identity = dict(identity)
-        self._config = RunConfig(identity.get("config") or {}, self.set_config)
-        self.redactor = redactor
-        self._folder = folder
-        self._writer = writer
-        self._console = console
-        self._pace = ProgressEstimator(console, totals, name=str(identity["name"]))
-        self._shown = ConsoleReporter(console, self._pace)
-        self.rank = rank
-        self.attempt = attempt
-        self._step = last_step
-        self._started = time.monotonic()
-        self._lock = threading.RLock()
-        self._finished = False
-        self._is_observed = False
-        self._reader = None
-        self._page: str | None = None
-        self._latest = {}
-        self._values = ValuePolicy(self._report_value)
-        self._show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
-        self._append = self._to_nowhere if writer is None else writer.append
-        self._on_tick = Callbacks("on_tick", self.guard)
-        self._on_line = Callbacks("on_line", self.guard)
-        self._on_finish = Callbacks("on_finish", self.guard)
-        self._on_close = Callbacks("on_close", self.guard)
-        self._after_finish = Callbacks("after_finish", self.guard)
-        self._is_ending = False
-        self._ending: Record = {}
-        self.cell: Cell | None = None
-        self.finish_wait_s = FINISH_WAIT_S
-        self.settings: Settings | None = None
-        self.deadline = Deadline()
-        if attempt > 1 and rank == 0 and writer is not None:
-            self._append = ResumeMark(self, writer, resume_step).append
-            self._step = last_step if resume_step is None else resume_step - 1
-        self._speed_limit = SpeedLimit()
-        self._phases = Phases(self)
-        self.on_finish(self._phases.finish)
-        self.on_finish(self._count_values)
-        self.after_finish(self._say_goodbye)
-        if writer is not None:
-            writer.on_tick = self._on_tick.call_each
-        call_in_children(self)
+
+class Run:
+    """One training run. Made by :func:`epochal.init`; a context manager that finishes itself.
+
+    Numbers may be Python or numpy ones, or 0-d tensors; one on a GPU is not waited for. A value
+    that cannot be recorded is left out and noted; ``init(strict=True)`` raises instead.
+    """
+
+    __slots__ = ("__weakref__", "_config", "_recorder")
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._config = recorder.config = RunConfig(recorder.config, self.set_config)
+        recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
             torch_hooks().exclude_from_compile(*hot)
@@ -126,54 +65,344 @@ class Run(RecordingRun):
 
     def _repr_html_(self) -> str:
         """In a notebook: the live page, and the archive once the run has finished."""
-        shown = None
-        if self.is_recorded and self._finished:
-            shown = notebook.archive_frame(self.dir)
-        elif self.is_recorded:
-            if self._page is None:
-                self._page = self.serve()
-            shown = None if self._page is None else notebook.live_frame(self._page)
-        return shown or f"<code>{html.escape(repr(self))}</code>"
+        return notebook.frame(self._recorder) or f"<code>{html.escape(repr(self))}</code>"
 
-    # -- samples and words ------------------------------------------------------------------------
+    # -- what it is -------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        """The run's own id, unique everywhere."""
+        return str(self._recorder.identity["id"])
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return self._recorder.name
+
+    @property
+    def project(self) -> str:
+        """The project the run belongs to."""
+        return str(self._recorder.identity["project"])
+
+    @property
+    def dir(self) -> Path:
+        """The run's folder."""
+        return self._recorder.folder.path
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration; a change is recorded. ``config.copy()`` is a plain dict."""
+        return self._config
+
+    @property
+    def attempt(self) -> int:
+        """1 for a new run, one more each time it is resumed."""
+        return self._recorder.attempt
+
+    @property
+    def rank(self) -> int:
+        """The rank of this process in a distributed training, 0 in any other; -1 in a child."""
+        return self._recorder.rank
+
+    @property
+    def step(self) -> int:
+        """The last step that was logged, -1 before the first."""
+        return self._recorder.step
+
+    @property
+    def state(self) -> RunState:
+        """``open``, ``resuming`` (until the first step), ``off`` (nothing is written) or
+        ``finished``; compares equal to these texts."""
+        return self._recorder.state
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last record is written; calls that record raise then."""
+        return self._recorder.finished
+
+    # -- metrics and typed records ----------------------------------------------------------------
+
+    def log(self, metrics: Metrics, step: int | None = None) -> None:
+        """Append metrics at a step, by default the last one + 1; nested dicts flatten with dots.
+
+        Values may be Python or numpy numbers or 0-d torch tensors. A text becomes a ``text``
+        record, an array or a list of numbers a ``histogram``; None and anything else is left out.
+        Each is said and recorded once for each name; ``init(strict=True)`` raises instead.
+        """
+        # The hot path. It works on the recorder's attributes itself, because a call of a method
+        # costs a tenth of this one. A dict of plain finite numbers, which nearly every call has,
+        # takes one encoding, one sum that vouches for all values, and one write. Anything else
+        # (tensors, nested metrics, mistakes) goes to ``log_carefully``, which alone has the rules.
+        recorder = self._recorder
+        if step is None:
+            with recorder.lock:
+                recorder.step = step = recorder.step + 1
+        elif type(step) is int:
+            recorder.step = step
+        else:
+            step = recorder.read_step(step)
+        at = _time_ns() // 1_000_000 / 1000
+        try:
+            line = encode_lines([MetricsRecord(at, step, metrics)])
+            # A TypeError for texts, and for decimals, which the encoder would write as texts.
+            zero = sum(metrics.values(), 0.0) * 0.0  # type: ignore[operator, type-var]
+        except _NOT_PLAIN:
+            zero = nan
+        # Not zero when a value is not finite, which JSON cannot hold.
+        if zero != 0.0 or "" in metrics:
+            recorder.log_carefully(metrics, at, step)
+            return
+        append = recorder.append  # Python calls a local faster than an attribute that is no method
+        append(line, at)
+        recorder.latest = line
+        if at >= recorder.show_at:
+            recorder.show_metrics(at, step, metrics)
+
+    def log_step(
+        self,
+        step: Scalar,
+        epoch: Scalar | None,
+        tokens: Scalar,
+        duration_ms: Scalar,
+        norm: Scalar | None,
+        loss: Scalar | None,
+        lr: Scalar | None,
+        *,
+        norm_clipped: Scalar | None = None,
+        kd_loss: Scalar | None = None,
+        sol: Scalar | None = None,
+        phase: str | None = None,
+        moe: Mapping[str, Scalar | None] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Append one optimisation step and print its line.
+
+        ``norm`` is the gradient norm before clipping, ``norm_clipped`` after; ``epoch`` counts
+        completed epochs with a fraction; ``moe`` holds router metrics, ``metrics`` anything else.
+        """
+        recorder = self._recorder
+        call = recorder.call("step")
+        core = (epoch, tokens, duration_ms, norm, loss, lr)
+        more = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
+        at = recorder.next_step(step)
+        record = typed.step_record(
+            now(), call, at, *core, **more, phase=phase, moe=moe, metrics=metrics
+        )
+        recorder.write(record)
+        recorder.write_samples(call, at)
+
+    def log_eval(
+        self,
+        step: Scalar | None,
+        epoch: Scalar | None,
+        tokens: Scalar,
+        duration_ms: Scalar,
+        loss: Scalar | None,
+        *,
+        metrics: Metrics | None = None,
+    ) -> None:
+        """Append one evaluation and print its line with the gap to the training loss."""
+        recorder = self._recorder
+        call, at = recorder.call("eval"), recorder.sample_step(step)
+        core = (epoch, tokens, duration_ms, loss)
+        recorder.write(typed.eval_record(now(), call, at, *core, metrics=metrics))
+        recorder.write_samples(call, at)
+
+    def log_epoch(
+        self,
+        epoch: Scalar,
+        duration_s: Scalar | None,
+        metrics: Metrics,
+        *,
+        total: Scalar | None = None,
+        resources: Mapping[str, Any] | None = None,
+        gpus: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        """Append one finished epoch and print its line; ``epoch`` counts completed ones, from 1."""
+        recorder = self._recorder
+        call = recorder.call("epoch")
+        number = call.whole(epoch, name="epoch")
+        done = recorder.epoch + 1 if number is None else number
+        record = typed.epoch_record(now(), call, done, duration_s, metrics, total=total)
+        recorder.epoch = done
+        if resources:
+            record["resources"] = plain_json(resources)
+        if gpus:
+            record["gpus"] = plain_json(list(gpus))
+        recorder.write(record)
+        recorder.write_samples(call, recorder.sample_step(None))
+
+    def log_moe_stats(
+        self,
+        /,
+        step: Scalar | None,
+        aux_loss: Scalar | typed.HasFields | None,
+        z_loss: Scalar | None = None,
+        utilization: Scalar | None = None,
+        imbalance: Scalar | None = None,
+        **more: Scalar | None,
+    ) -> None:
+        """Append router health: losses, share of experts used (0-1), max over mean load (>= 1).
+
+        What ``epochal.torch.moe_stats`` gives may stand for all: ``log_moe_stats(step, stats)``.
+        """
+        recorder = self._recorder
+        call, at = recorder.call("moe"), recorder.sample_step(step)
+        fields = typed.moe_fields(call, aux_loss, z_loss, utilization, imbalance)
+        recorder.write(typed.moe_record(now(), call, at, {**fields, **more}))
+        recorder.write_samples(call, at)
+
+    def log_experts(
+        self,
+        step: Scalar | None,
+        layers: Sequence[str],
+        load: Array | Sequence[Values],
+        *,
+        top_k: Scalar = 1,
+    ) -> None:
+        """Append how the routers shared their tokens out: of each layer, each expert's share (0-1).
+
+        ``load`` is a table of layers and experts; one on a GPU is waited for.
+        """
+        call, at = self._recorder.call("experts"), self._recorder.sample_step(step)
+        record = typed.experts_record(now(), call, at, layers=layers, load=load, top_k=top_k)
+        self._recorder.write(record)
+
+    def log_gpu_state(
+        self, /, step: Scalar | None, gpu_id: Scalar = 0, **fields: Scalar | str | None
+    ) -> None:
+        """Append one GPU's telemetry: clock (MHz), power (mW), gpu_util (%), dram_free (bytes)."""
+        recorder = self._recorder
+        call = recorder.call("gpu")
+        number = call.whole(gpu_id, name="gpu_id")
+        if number is None:
+            return  # readings of a GPU that nobody can tell from the others
+        at = None if step is None else recorder.sample_step(step)
+        recorder.write(typed.gpu_record(now(), call, at, number, fields))
+        recorder.write_samples(call, recorder.sample_step(None) if at is None else at)
+
+    def log_gpu_model(self, /, **fields: Scalar | str | None) -> None:
+        """Append what a GPU is: name, sm_count, major, minor, memory (bytes), uuid, ecc, …"""
+        call = self._recorder.call("gpu-model")
+        self._recorder.write(typed.facts_record("gpu-model", now(), call, fields))
+
+    def log_sol_estimate(
+        self,
+        /,
+        estimate: typed.HasFields | None = None,
+        *,
+        blocks: Scalar | None = None,
+        lm_head: Scalar | None = None,
+        attention: Scalar | None = None,
+        tps: Scalar | None = None,
+        dtype: str = "bf16",
+        **peaks: Scalar | str | None,
+    ) -> None:
+        """Append the speed-of-light estimate: FLOP per token by part, and tokens per second.
+
+        Takes what :func:`epochal.speed_of_light` gives, or the figures themselves; peaks in TFLOP/s
+        come as ``bf16_peak=``, ``tf32_peak=``, ``fp16_peak=``, ``fp8_peak=``. Steps logged from
+        here on have their ``sol``.
+        """
+        parts = {"blocks": blocks, "lm_head": lm_head, "attention": attention}
+        call = self._recorder.call("sol")
+        record = typed.sol_record(now(), call, estimate, parts, {"tps": tps, **peaks}, dtype=dtype)
+        self._recorder.write(record)
+
+    def log_allocator(
+        self,
+        stats: Iterable[Any] | Mapping[str, Any],
+        *,
+        step: Scalar | None = 0,
+        gpu: Scalar | None = None,
+    ) -> None:
+        """Append memory by segment, in bytes: a list of segments, or a mapping of name to bytes."""
+        call, at = self._recorder.call("allocator"), self._recorder.sample_step(step)
+        record = typed.allocator_record(now(), call, at, stats=stats, gpu=gpu)
+        self._recorder.write(record)
+
+    def log_dataset(
+        self,
+        split: str,
+        *,
+        files: Scalar | Sequence[str | PathLike[str]] = 0,
+        tokens: Scalar = 0,
+        file_index: Scalar | None = None,
+        chunk_index: Scalar | None = None,
+        seed: Scalar | None = None,
+    ) -> None:
+        """Append a data split's facts; ``files`` is a count or the list of paths."""
+        place = {"file_index": file_index, "chunk_index": chunk_index, "seed": seed}
+        call = self._recorder.call("dataset")
+        record = typed.dataset_record(now(), call, split, files, tokens=tokens, **place)
+        self._recorder.write(record)
+
+    def log_abs_maxes(self, step: Scalar | None, values: Metrics) -> None:
+        """Append the largest absolute value of each named tensor."""
+        recorder = self._recorder
+        call, at = recorder.call("abs-maxes"), recorder.sample_step(step)
+        flat = call.metrics(values, argument="values")
+        recorder.write({"log": "abs-maxes", "t": now(), "step": at, "values": flat})
+        recorder.write_samples(call, at)
+
+    # -- samples ----------------------------------------------------------------------------------
+
+    def log_text(self, name: str, text: str, step: Scalar | None = None) -> None:
+        """Append a piece of text at a step."""
+        call = self._recorder.call("text")
+        known = call.name(name)
+        words = None if known is None else call.text(text, name=known)
+        if known is not None and words is not None:
+            at = self._recorder.sample_step(step)
+            self._recorder.write(typed.text_record(now(), name=known, text=words, step=at))
+
+    def log_histogram(
+        self, name: str, values: Values, step: Scalar | None = None, *, bins: int = 64
+    ) -> None:
+        """Append the distribution of many values (list, array, tensor) as counts in equal bins.
+
+        One on a GPU is not waited for. Of more than a million values some are counted, evenly.
+        """
+        known = self._recorder.call("histogram").name(name)
+        if known is not None:
+            at = self._recorder.sample_step(step)
+            self._recorder.write_histogram(known, values, at, bins=bins)
 
     def log_image(
-        self, name: str, image: Any, step: int | None = None, *, caption: str | None = None
+        self,
+        name: str,
+        image: Array | samples.PilImage | bytes | str | PathLike[str],
+        step: Scalar | None = None,
+        *,
+        caption: str | None = None,
     ) -> None:
         """Append an image: an array (H×W, H×W×C, C×H×W), a PIL image, encoded bytes or a path."""
-        known = self._call("blob").name(name)
-        if self._writer is None or known is None:
-            return
-        record, error = attempt(
-            samples.image_record,
-            now(),
-            folder=self._folder,
-            name=known,
-            image=image,
-            step=self.sample_step(step),
-            caption=caption,
-        )
-        if record is not None:
-            self.write(record)
-        elif isinstance(error, OSError):
-            self._console.notice(f"image {known!r} could not be stored: {error}")
-            self.event("blob-lost", name_of=known, reason=str(error))
-        else:
-            self._values.drop(known, image, error or "no image")
+        known = self._recorder.call("blob").name(name)
+        if known is not None:
+            at = self._recorder.sample_step(step)
+            self._recorder.write_image(known, image, at, caption=caption)
+
+    def log_graph(self, /, svg: str, *, name: str = "model", **facts: Any) -> None:
+        """Append a picture of a model as SVG text, with facts such as its hash."""
+        call = self._recorder.call("graph")
+        self._recorder.write(typed.graph_record(now(), call, name, svg, facts))
+
+    # -- words, times and meaning -----------------------------------------------------------------
+
+    def event(self, /, name: str, **fields: Any) -> None:
+        """Append something that happened: a checkpoint, a restart, a change of data."""
+        self._recorder.event(name, **fields)
 
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level."""
         text, level = shown_text(text), shown_text(level)
         self.write({"log": "message", "t": now(), "level": level, "text": text})
+        console = self._recorder.console
         if level in ("error", "warning"):
-            self._console.notice(text)
-        elif self.rank == 0:
+            console.notice(text)
+        elif self._recorder.rank == 0:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
-            self._console.message("%s", text, level=shown)
-
-    def keep_output(self, stream: str, line: str) -> None:
-        """Append a line the program printed; what ``init(capture=True)`` does."""
-        self.write({"log": "message", "t": now(), "level": stream, "text": line})
+            console.message("%s", text, level=shown)
 
     @contextlib.contextmanager
     def section(self, name: str) -> Iterator[None]:
@@ -183,16 +412,10 @@ class Run(RecordingRun):
             yield
         finally:
             seconds = time.monotonic() - begun
-            self.write(
-                {
-                    "log": "message",
-                    "t": now(),
-                    "level": "info",
-                    "text": name,
-                    "duration_ms": round(seconds * 1000.0, 3),
-                }
-            )
-            self._console.line(lambda: section_line(name, seconds=seconds))
+            duration_ms = round(seconds * 1000.0, 3)
+            record: Record = {"log": "message", "t": now(), "level": "info", "text": name}
+            self.write({**record, "duration_ms": duration_ms})
+            self._recorder.console.line(lambda: section_line(name, seconds=seconds))
 
     def phase(self, name: str) -> Phase:
         """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
@@ -201,24 +424,54 @@ class Run(RecordingRun):
         are understood by what explains lost time; any other name will do. Phases may stand inside
         one another. Costs a microsecond, never waits, never raises once it is made.
         """
-        known = name if type(name) is str and name else self._call("phases").name(name)
-        return self._phases.named("unnamed" if known is None else known)
+        known = name if type(name) is str and name else self._recorder.call("phases").name(name)
+        return self._recorder.phases.named("unnamed" if known is None else known)
+
+    def define(
+        self,
+        name: str,
+        *,
+        unit: str | None = None,
+        goal: str | None = None,
+        x: str | None = None,
+        role: str | None = None,
+    ) -> None:
+        """Say what a metric means: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
+
+        ``x`` names the metric to draw this one against. It is recorded; charts and exports do not
+        use it yet.
+        """
+        self.write(typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role))
 
     def set_config(self, values: Mapping[str, Any], *, show: bool = False) -> None:
-        """Add to the configuration after the start; one ``option`` record per key."""
+        """Add to the configuration after the start; one ``option`` record per key.
+
+        ``show`` prints the values as a table.
+        """
+        recorder = self._recorder
         plain = plain_json(values)
         if not isinstance(plain, dict):
             raise ValueTypeError("set_config takes a mapping of names to values.")
-        recorded = self.redactor.config(plain)
+        recorded = recorder.redactor.config(plain)
         for key, value in recorded.items():
             self.write({"log": "option", "t": now(), "name": key, "value": value})
         self._config.take(plain)
-        if show and self.rank == 0:
-            self._shown.options(recorded)
-        if (told := self.redactor.notice()) is not None:
-            self._console.notice(told)
+        if show and recorder.rank == 0:
+            recorder.reporter.options(recorded)
+        if (told := recorder.redactor.notice()) is not None:
+            recorder.console.notice(told)
 
-    # -- faces and the end ------------------------------------------------------------------------
+    def write(self, record: Record, *, silent: bool = False) -> None:
+        """Append one complete record of any kind, and print what belongs to its kind.
+
+        ``silent`` prints nothing; the record must hold plain values then.
+        """
+        if silent:
+            self._recorder.write_silent(record)
+        else:
+            self._recorder.write(record)
+
+    # -- pages ------------------------------------------------------------------------------------
 
     def serve(self, port: int | None = None) -> str | None:
         """Show this run and its neighbours live in a browser; None on failure.
@@ -226,35 +479,25 @@ class Run(RecordingRun):
         Gives the address, which opens the page on this run. A process of its own serves 127.0.0.1
         and goes on for a minute after this one ends.
         """
-        if not self.is_recorded:
-            return None
-        folder = self.dir.parent.parent
-        same = {} if self.settings is None else file_environment(self.settings)
-        return self.guard.run("live page", serve_in_background, folder, port, self.id, same)
+        return pages.serve(self._recorder, port)
 
-    def save_html(self, path: str | Path) -> None:
+    def save_html(self, path: str | PathLike[str]) -> None:
         """Have the run written as one HTML file when it ends, however; at once if it has ended.
 
         Called with several paths, it writes each of them. Folders on the way are made now.
         """
-        if not self.is_recorded:
-            return
-        try:
-            Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            self._console.notice(f"the archive {path} cannot be written: {error}.")
-        request_archive(self._folder, path)
-        if self._finished:
-            self._write_archive()
-        elif self.rank == 0 and self._write_archive not in self._after_finish:
-            self.after_finish(self._write_archive)
+        pages.save_html(self._recorder, Path(path))
+
+    # -- the end ----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself and power loss spares it."""
-        if self._reader is not None:
-            self._reader.flush()
-        if self._writer is not None:
-            self._writer.sync()
+        self._recorder.flush()
+
+    def on_finish(self, call: Callable[[], object]) -> None:
+        """Have something called when the run finishes, before its last record is written."""
+        self._recorder.check_open()
+        self._recorder.ending.on_finish.add(call)
 
     def finish(self, status: str = "finished", *, reason: str | None = None) -> None:
         """End the run: write the last record and close.
@@ -264,59 +507,7 @@ class Run(RecordingRun):
         """
         if not isinstance(status, str):
             raise ValueTypeError(f"status must be a text, not {type(status).__name__}.")
-        with ExitStack() as stack:
-            stack.callback(self.settle)
-            self._end(status, reason)
-
-    def on_finish(self, close: Callable[[], object]) -> None:
-        """Have something called when the run finishes, before its last record is written."""
-        self._on_finish.add(close)
-
-    def on_close(self, call: Callable[[], object]) -> None:
-        """Have something called when the last record is written and the journal is closed."""
-        self._on_close.add(call)
-
-    def after_finish(self, call: Callable[[str], object]) -> None:
-        """Have something called with the status when the run has finished and is closed.
-
-        What it waits for ends at ``run.deadline``, which all of these calls share.
-        """
-        self._after_finish.add(call)
-
-    def on_tick(self, call: Callable[[], object]) -> None:
-        """Have something called between two records, at most once a second."""
-        self._on_tick.add(call)
-
-    def on_exit(self, status: str, *, reason: str, details: str | None = None) -> None:
-        """The process is ending: write what is known of it and the last record, and close."""
-        if not self._finished and details is not None:
-            with self.guard.member("exit hook"):
-                self.event("exception", reason=reason, traceback=details)
-        if self._is_ending:  # a signal came in the middle of finish(): there may be no more time
-            self._write_last_record()
-        self._end(status, reason)
-
-    def on_exception(self, error: BaseException) -> None:
-        """An error ends the run: explain it where that can be done."""
-        self.guard.run("out-of-memory report", explain_out_of_memory, self, error)
-
-    def settle(self) -> None:
-        """Do what follows the last record: print the last line, wait for what is forwarded."""
-        if self._finished:
-            self._after_finish.drain(self._ending["status"])
-
-    def memory_guard(self, model: Any = None, optimizer: Any = None) -> MemoryGuard:
-        """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
-
-        For programs that catch such errors; one that ends the run is explained by itself.
-        """
-        return MemoryGuard(self, model, optimizer)
-
-    def on_signal(self, reason: str) -> None:
-        """A signal came that the program handles itself."""
-        if not self._finished:
-            with self.guard.member("exit hook"):
-                self.event("signal", reason=reason)
+        self._recorder.ending.finish(status, reason)
 
     def __enter__(self) -> Run:
         return self
@@ -327,120 +518,23 @@ class Run(RecordingRun):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if error is None:
-            self.finish()
-            return
-        if isinstance(error, SystemExit):
-            code = error.code
-            failed = code not in (None, 0)
-            self.finish(
-                "failed" if failed else "finished", reason=f"exit code {code}" if failed else None
-            )
-            return
-        status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-        with ExitStack() as stack:
-            stack.callback(self.settle)
-            stack.callback(
-                self.on_exit, status, reason=describe_error(error), details=describe_trace(error)
-            )
-            self.on_exception(error)
+        self._recorder.ending.leave(error)
 
-    # -- inner ------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def memory_guard(self, model: Any = None, optimizer: Any = None) -> Iterator[None]:
+        """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
 
-    def _end(self, status: str, reason: str | None) -> None:
-        """The exit stack up to the last record: each step once, whatever the ones before raised."""
-        with self._lock:
-            if self._is_ending:
-                return  # called by a callback, or by another thread
-            self._is_ending = True
-            if not self._ending:
-                self._ending = {"status": status, **({} if reason is None else {"reason": reason})}
-                self.deadline = Deadline(self.finish_wait_s, status=status)
+        For programs that catch such errors; one that ends the run is explained by itself.
+        """
         try:
-            with ExitStack() as stack:  # last in, first out
-                stack.callback(self._on_close.drain)
-                stack.callback(self._write_last_record)
-                stack.callback(self._write_fault_counts)
-                stack.callback(self._flush_values)  # those that callbacks logged
-                stack.callback(self._on_finish.drain)
-                stack.callback(self._flush_values)
-        finally:
-            self._is_ending = False
+            yield
+        except BaseException as error:
+            self._explain_out_of_memory(error, model=model, optimizer=optimizer)
+            raise
 
-    def _flush_values(self) -> None:
-        if self._reader is not None and self.is_of_this_process:
-            self.guard.run("device values", self._reader.flush)
-
-    def _write_fault_counts(self) -> None:
-        counts = self.guard.repeated
-        if counts and not self._finished:
-            self.event("internal-errors", counts=counts)
-
-    def _write_last_record(self) -> None:
-        """Write the ``finish`` record and close; from then on the run is finished everywhere."""
-        with self._lock:
-            if not self._finished:
-                record: Record = {"log": "finish", "t": now(), **self._ending}
-                if self._step >= 0:
-                    record["last_step"] = self._step
-                self._append(encode(record), now())
-                self._finished = True
-                self._append = self._refuse
-                self._show_at = math.inf
-        if self._writer is not None:
-            self._writer.close()
-
-    def _report_fault(self, fault: Fault) -> None:
-        """The first fault of a member: into the record, and on stderr."""
-        self._console.notice(
-            f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
-            " Training goes on; 'epochal doctor --json' has the traceback."
-        )
-        if not self._finished:
-            self.event("internal-error", **fault.fields())
-        elif self._writer is not None:
-            record = {"log": "event", "t": now(), "name": "internal-error", **fault.fields()}
-            self._writer.append_after_close(encode(record))
-
-    def continue_in_child(self) -> None:
-        """After a fork: a child prints nothing, resumes nothing and waits for no thread."""
-        if self._finished:
-            return
-        self._lock = threading.RLock()
-        self.rank = -1
-        self._show_at = math.inf
-        self._is_observed = False
-        self._on_tick.clear()
-        self._on_line.clear()
-        self._after_finish.clear()
-        self._phases.abandon()
-        self.write_directly()
-
-    def _count_values(self) -> None:
-        """Record how often values were dropped or converted, where once is not all."""
-        counts = self._values.repeated()
-        if counts:
-            self.event("value-counts", **counts)
-
-    def _write_archive(self, status: str = "finished") -> None:
-        if not self.is_of_this_process:
-            return
-        wait_s = WAIT_S if status == "finished" else WAIT_WHEN_STOPPED_S
-        same = {} if self.settings is None else settings_environment(self.settings)
-        for archive in write_requested_archives(self._folder, wait_s=wait_s, environment=same):
-            if archive.is_written:
-                self._console.line(f"epochal: {archive.sentence}")
-            else:
-                self._console.notice(archive.sentence)
-
-    def _say_goodbye(self, status: str) -> None:
-        if self.rank != 0 or not self.is_of_this_process:
-            return
-        if not self._pace.has_printed:
-            self._console.close()
-            return
-        seconds = time.monotonic() - self._started
-        verb = {"finished": "complete in", "failed": "failed after"}.get(status, "stopped after")
-        self._console.closing(closing_line(seconds, metrics=self._latest_metrics(), verb=verb))
-        if self.lost_records:
-            self._console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
+    def _explain_out_of_memory(
+        self, error: BaseException, *, model: Any = None, optimizer: Any = None
+    ) -> None:
+        """Write what memory was used for, if there was too little of it; once for each error."""
+        if "torch" in sys.modules and not self.finished:
+            torch_hooks().explain_out_of_memory(self, error, model=model, optimizer=optimizer)

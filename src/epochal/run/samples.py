@@ -8,7 +8,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.layout import RunFolder
@@ -29,6 +29,18 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_BINS = 10_000
+
+
+class PilImage(Protocol):
+    """An image of Pillow, as far as it is needed here."""
+
+    def convert(self, mode: str) -> Any:
+        """The image in another mode."""
+
+    def getbands(self) -> tuple[str, ...]:
+        """The names of its channels."""
+
+
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",

@@ -12,12 +12,13 @@ from epochal.console.printer import Console
 from epochal.redact import checked_redactor
 from epochal.run import opening, request
 from epochal.run.capture import Capture
-from epochal.run.cell import Cell, calling_cell
 from epochal.run.companion import start_companion
 from epochal.run.current import OPEN_RUNS
 from epochal.run.exit_hooks import EXIT_HOOKS
+from epochal.run.notebook import Cell, calling_cell
 from epochal.run.progress_estimator import Totals
-from epochal.run.run import Run
+from epochal.run.recorder import Recorder
+from epochal.run.run import Run, recorder_of
 from epochal.settings import (
     Announcement,
     Launch,
@@ -97,7 +98,7 @@ def init(
     redactor = checked_redactor(redact, settings.redact)
     joined = opening.join_parent(console, redactor)
     if joined is not None:
-        joined.values.strict = settings.strict if strict is None else strict
+        recorder_of(joined).values.strict = settings.strict if strict is None else strict
         return joined if joined in OPEN_RUNS else _open(joined)
     if report_to is not None:
         reporting["report_to"] = report_to
@@ -133,10 +134,11 @@ def init(
         run = opening.start_rank_zero(asked, launch, settings)
     else:
         run = opening.start_other_rank(asked, launch)
-    run.values.strict = settings.strict if strict is None else strict
+    recorder = recorder_of(run)
+    recorder.values.strict = settings.strict if strict is None else strict
     addresses, level = told
     settings = replace(settings, alerts=tuple(addresses), alert_on=level)
-    run.cell, run.finish_wait_s, run.settings = cell, finish_wait_s, settings
+    recorder.cell, recorder.ending.wait_s, recorder.settings = cell, finish_wait_s, settings
     return _begin(
         run,
         launch,
@@ -176,10 +178,11 @@ def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | N
     else:
         joined = opening.join_rank_zero(asked, launch)
         run = joined or opening.start_rank_zero(asked, launch, settings)
+    recorder = recorder_of(run)
     if resume_step is None:
-        run.write_directly()
-    run.values.strict, run.settings = settings.strict, settings
-    run.finish_wait_s = settings.finish_wait_s
+        recorder.end_resuming()
+    recorder.values.strict, recorder.settings = settings.strict, settings
+    recorder.ending.wait_s = settings.finish_wait_s
     return _begin(
         run,
         launch,
@@ -201,14 +204,17 @@ def _begin(
 ) -> Run:
     """List a run among the open ones, and start what stands beside it."""
     _open(run, is_current=is_current)
-    EXIT_HOOKS.add(run)
-    run.on_close(lambda: EXIT_HOOKS.remove(run))
-    if run.is_recorded:
-        _announce(run, capture=capture)
+    recorder = recorder_of(run)
+    ending = recorder.ending
+    EXIT_HOOKS.add(ending)
+    ending.on_close.add(lambda: EXIT_HOOKS.remove(ending))
+    if recorder.is_recorded:
+        _announce(recorder, capture=capture)
     if capture:
-        run.on_finish(Capture(run.guard.wrap("captured output", run.keep_output)).stop)
-    if run.is_recorded and companion:
-        start_companion(run, launch, settings=settings)
+        keep = recorder.guard.wrap("captured output", recorder.keep_output)
+        ending.on_finish.add(Capture(keep).stop)
+    if recorder.is_recorded and companion:
+        start_companion(recorder, launch, settings=settings)
     return run
 
 
@@ -219,21 +225,25 @@ def _project_of(folder: Path, settings: Settings) -> str | None:
     return None if is_root else above.name or None
 
 
-def _announce(run: Run, *, capture: bool) -> None:
-    if run.rank != 0:
+def _announce(recorder: Recorder, *, capture: bool) -> None:
+    if recorder.rank != 0:
         return
+    folder = str(recorder.folder.path)
     try:
-        announce_launched(Announcement(str(run.dir), run.attempt, captures=capture))
+        announce_launched(Announcement(folder, recorder.attempt, captures=capture))
     except OSError as error:
-        run.console.notice(f"whoever started this program cannot be told of the run: {error}")
+        recorder.console.notice(f"whoever started this program cannot be told of the run: {error}")
 
 
 def _finish_previous(cell: Cell | None, *, every: bool) -> None:
     for run in OPEN_RUNS:
-        if not run.is_of_this_process:
+        recorder = recorder_of(run)
+        if not recorder.is_of_this_process:
             continue
-        if cell is not None and cell.is_rerun_of(run.cell):
-            run.console.notice(f"run {run.name!r} is finished: its notebook cell is run again.")
+        if cell is not None and cell.is_rerun_of(recorder.cell):
+            recorder.console.notice(
+                f"run {run.name!r} is finished: its notebook cell is run again."
+            )
             run.finish(reason="its notebook cell was run again")
         elif every:
             run.finish()
@@ -241,5 +251,5 @@ def _finish_previous(cell: Cell | None, *, every: bool) -> None:
 
 def _open(run: Run, *, is_current: bool = True) -> Run:
     OPEN_RUNS.add(run, is_current=is_current)
-    run.on_close(lambda: OPEN_RUNS.remove(run))
+    recorder_of(run).ending.on_close.add(lambda: OPEN_RUNS.remove(run))
     return run

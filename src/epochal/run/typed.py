@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Record
 from epochal.run.accepted import CallValues, finite_float
-from epochal.values import Number, single
+from epochal.values import Number, Scalar, plain_json, single
 
 _STEP, _EVAL, _EPOCH = KINDS["step"], KINDS["eval"], KINDS["epoch"]
 _ALLOCATOR, _DATASET, _DEFINE = KINDS["allocator"], KINDS["dataset"], KINDS["define"]
@@ -28,6 +28,13 @@ _SEGMENT = [field for field in _ALLOCATOR["stats"].fields if field.series]
 _SOL_PARTS = ("blocks", "lm_head", "attention")
 # Shares in half precision add up to one within this.
 _SHARES_TOLERANCE = 0.02
+
+
+class HasFields(Protocol):
+    """A result that gives the fields of its record: router statistics, a speed of light."""
+
+    def fields(self) -> Mapping[str, Any]:
+        """The fields by name."""
 
 
 def step_record(
@@ -89,6 +96,24 @@ def epoch_record(
     call.put_declared(record, _EPOCH["duration_s"], duration_s, name="duration")
     record["m"] = call.metrics(metrics)
     return record
+
+
+def moe_fields(
+    call: CallValues,
+    aux_loss: Scalar | HasFields | None,
+    z_loss: Scalar | None,
+    utilization: Scalar | None,
+    imbalance: Scalar | None,
+) -> Mapping[str, Any]:
+    """Router health by field; ``aux_loss`` may be a result that has all of them."""
+    if attempt(hasattr, aux_loss, "fields")[0]:
+        return call.policy.read("moe", _fields_of, aux_loss) or {}
+    return {
+        "aux_loss": aux_loss,
+        "z_loss": z_loss,
+        "expert_utilization": utilization,
+        "load_imbalance": imbalance,
+    }
 
 
 def moe_record(at: float, call: CallValues, step: int, fields: Mapping[str, Any]) -> Record:
@@ -158,15 +183,32 @@ def facts_record(kind: str, at: float, call: CallValues, fields: Mapping[str, An
 
 
 def sol_record(
-    at: float, call: CallValues, estimate: Any, figures: Mapping[str, Any]
+    at: float,
+    call: CallValues,
+    estimate: HasFields | None,
+    parts: Mapping[str, Scalar | None],
+    figures: Mapping[str, Scalar | str | None],
+    *,
+    dtype: str,
 ) -> Record | None:
     """The speed of light: an estimate, which has ``fields()``, or the figures themselves."""
-    if estimate is not None and not callable(getattr(estimate, "fields", None)):
+    given = [*parts.values(), *figures.values()]
+    is_whole = None not in parts.values()
+    if any(one is not None for one in given) if estimate is not None else not is_whole:
+        raise UsageError(
+            "log_sol_estimate takes an estimate of epochal.speed_of_light, or blocks=, lm_head="
+            " and attention= with tps= and peaks."
+        )
+    if estimate is None:
+        own: Mapping[str, Any] = {**parts, **figures, "dtype": dtype}
+    elif callable(getattr(estimate, "fields", None)):
+        own = estimate.fields()
+    else:
         raise ValueTypeError(
             "estimate must be what epochal.speed_of_light gives, not a"
             f" {type(estimate).__name__}: figures of your own are named, as in blocks=."
         )
-    record = facts_record("sol", at, call, figures if estimate is None else estimate.fields())
+    record = facts_record("sol", at, call, own)
     return record if all(part in record for part in _SOL_PARTS) else None
 
 
@@ -212,6 +254,20 @@ def dataset_record(at: float, call: CallValues, split: Any, files: Any, **facts:
 def text_record(at: float, *, name: str, text: str, step: int) -> Record:
     """A piece of text at a step."""
     return {"log": "text", "t": at, "step": step, "name": name, "text": text}
+
+
+def graph_record(
+    at: float, call: CallValues, name: Any, svg: Any, facts: Mapping[str, Any]
+) -> Record | None:
+    """A picture of a model as SVG text, with facts about it."""
+    known = call.name(name)
+    if not isinstance(svg, str):
+        wrong = ValueTypeError("log_graph takes the text of an SVG picture.")
+        call.policy.drop("graph", svg, wrong)
+        return None
+    if known is None:
+        return None
+    return {"log": "graph", "t": at, "name": known, "svg": svg, **plain_json(call.own(facts))}
 
 
 def define_record(
@@ -274,6 +330,10 @@ def _mapping(value: Any, *, argument: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         raise ValueTypeError(f"{argument} must be a mapping, not {type(value).__name__}.")
     return value
+
+
+def _fields_of(result: HasFields) -> dict[str, Any]:
+    return dict(result.fields())
 
 
 def _texts(values: Iterable[Any]) -> list[str]:

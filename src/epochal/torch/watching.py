@@ -43,11 +43,8 @@ class Recorder(Protocol):
     def step(self) -> int:
         """The last training step that was logged."""
 
-    def write(self, record: Record) -> None:
-        """Append one record."""
-
-    def write_silent(self, record: Record) -> None:
-        """Append one record and print nothing for it."""
+    def write(self, record: Record, *, silent: bool = False) -> None:
+        """Append one record; ``silent`` prints nothing for it."""
 
     def event(self, name: str, **fields: Any) -> None:
         """Append something that happened."""
@@ -226,7 +223,9 @@ class Watch:
             metrics[f"activations/{name}/zeros"] = row.zeros
         metrics.update(self._ratios(taken, params))
         # Hundreds of names: for the page, not for the terminal or the closing line.
-        self._run.write_silent({"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics})
+        self._run.write(
+            {"log": "metrics", "t": taken.at, "step": taken.step, "m": metrics}, silent=True
+        )
         if self._bins:
             self._write_histograms(taken, "Parameters", params)
             self._write_histograms(taken, "Gradients", grads)

@@ -18,6 +18,7 @@ from epochal import FlowBuilder, Graph
 from epochal.errors import MetricNotFoundError
 from epochal.journal.reader import read_journal
 from epochal.monitor import HasLatestMetrics
+from epochal.run.run import recorder_of
 from epochal.torch import Reduce
 from epochal.torch.graph.observe import Observation
 from tests.conftest import StartRun
@@ -99,7 +100,7 @@ def test_the_run_is_told_once_of_what_was_left_out(start_run: StartRun) -> None:
     for _ in range(3):
         graph.record_scalar("loss", None)
         graph.collect("score")
-    events = [r for _, r in read_journal(run.folder) if r["log"] == "event"]
+    events = [r for _, r in read_journal(recorder_of(run).folder) if r["log"] == "event"]
     assert [(e["name"], e["name_of"]) for e in events] == [
         ("value-dropped", "loss"),
         ("value-dropped", "score"),

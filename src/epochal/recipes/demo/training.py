@@ -18,7 +18,7 @@ from epochal.monitor import Monitor
 from epochal.recipes.demo import text as demo_text
 from epochal.recipes.demo.model import Adam, Codes, Model, Parameters, Shape, clip
 from epochal.recipes.demo.pictures import colour_matrix, draw_layers
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 
 _LARGEST_NORM = 1.0
 _TEMPERATURE = 0.6
@@ -160,7 +160,7 @@ class Trainer:
             metrics, sample = self._end_epoch(run, step=(epoch + 1) * self.steps_per_epoch)
             monitor.log(epoch, seconds, metrics)
             for line in sample.strip().splitlines()[:2]:
-                run.console.line(f"     ~ {line}")
+                recorder_of(run).console.line(f"     ~ {line}")
         self._picture(run, step=self.num_steps)
         with run.section("a longer sample"):
             self._sample(run, step=self.num_steps, length=4 * self.plan.sample_length)

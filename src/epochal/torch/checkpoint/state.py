@@ -13,13 +13,14 @@ from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import torch
 
 from epochal.console.messages import error as say_error
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
+from epochal.run.run import Run, recorder_of
 from epochal.torch.checkpoint.file import open_checkpoint
 from epochal.torch.checkpoint.loss_picture import LossHistory
 from epochal.torch.checkpoint.manifest import (
@@ -48,9 +49,6 @@ from epochal.torch.checkpoint.training_state import TrainingState
 from epochal.torch.rank_agreement import Ranks
 from epochal.torch.worker import CpuWorker
 from epochal.values import plain_json
-
-if TYPE_CHECKING:
-    from epochal.run.run import Run
 
 
 ABSENT = "(absent)"
@@ -167,7 +165,7 @@ def save_state(
         metric=None if metric is None else float(metric),
         mode=mode,
         run_id=None if run is None else run.id,
-        attempt=None if run is None else run.attempt,
+        attempt=None if run is None else recorder_of(run).attempt,
         config=_config(config, run),
         external=dict(external or {}),
         hash=chosen_hash(state.model, "auto"),
@@ -289,7 +287,7 @@ def _config(config: Mapping[str, Any] | None, run: Run | None) -> dict[str, Any]
     if not isinstance(plain, dict):
         raise ValueTypeError(f"config must be a mapping, got {type(config).__name__}.")
     # By the run's own rule, or by the usual one: the manifest lies in the run's folder.
-    return Redactor().config(plain) if run is None else run.redactor.config(plain)
+    return Redactor().config(plain) if run is None else recorder_of(run).redactor.config(plain)
 
 
 def _record(run: Run, manifest: Manifest, path: Path) -> None:

@@ -170,6 +170,7 @@ class LossGuard(Scheduler):
 
     def _tell(self, cut: Cut) -> None:
         from epochal.run.current import OPEN_RUNS
+        from epochal.run.run import recorder_of
 
         run = OPEN_RUNS.current
         if run is not None:
@@ -181,7 +182,7 @@ class LossGuard(Scheduler):
                 lr_before=cut.lr_before,
                 lr_after=cut.lr_after,
             )
-            run.console.notice(
+            recorder_of(run).console.notice(
                 f"step {cut.step}: {cut.reason}; the learning rate goes from {cut.lr_before:.3g}"
                 f" to {cut.lr_after:.3g}"
                 + (" and comes back." if cut.kind == "temporary" else " for good.")

@@ -13,20 +13,18 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from epochal.errors import EpochalError
 from epochal.format import format_bytes
+from epochal.run.run import Run, recorder_of
 from epochal.torch.memory.account import report_text
 from epochal.torch.memory.advice import memory_advice
 from epochal.torch.memory.segments import TensorUse, memory_segments, named_tensors
 from epochal.torch.memory.storages import storages_of
-
-if TYPE_CHECKING:
-    from epochal.run.run import Run
 
 NAME = "out-of-memory"
 _TOP = 5
@@ -66,7 +64,8 @@ def explain(run: Run, error: BaseException, *, model: Any = None, optimizer: Any
     sentence = f"out of memory on {fault.device}"
     if fault.asked is not None:
         sentence += f": {format_bytes(fault.asked)} more were asked for"
-    run.console.notice(f"{sentence}{f' at {fault.where}' if fault.where else ''}.")
+    recorder = recorder_of(run)
+    recorder.console.notice(f"{sentence}{f' at {fault.where}' if fault.where else ''}.")
     try:
         text = report(fault, *_subject(model, optimizer))
     except (RuntimeError, MemoryError, OSError, EpochalError) as reason:
@@ -75,8 +74,8 @@ def explain(run: Run, error: BaseException, *, model: Any = None, optimizer: Any
         return
     run.event(NAME, **_facts(fault), **_figures(fault.device))
     run.log_text(NAME, text)
-    if run.rank == 0:
-        run.console.block(text)
+    if recorder.rank == 0:
+        recorder.console.block(text)
 
 
 def find_fault(error: BaseException) -> Fault | None:

@@ -1,4 +1,4 @@
-"""Starts the live page beside a training, as a process of its own; nothing of it is imported."""
+"""The live page and the archive of a run: processes of their own, of which nothing is imported."""
 
 from __future__ import annotations
 
@@ -9,13 +9,61 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from epochal.console.messages import error, msg
 from epochal.errors import ValueTypeError
+from epochal.journal.archive_request import (
+    WAIT_S,
+    WAIT_WHEN_STOPPED_S,
+    request_archive,
+    write_requested_archives,
+)
+from epochal.settings import file_environment, settings_environment
+
+if TYPE_CHECKING:
+    from epochal.run.recorder import Recorder
 
 READY_WITHIN_S = 20.0
 LINGER_S = 60.0
+
+
+def serve(recorder: Recorder, port: int | None = None) -> str | None:
+    """Start the live page of a run; the address, None on failure and for a run that is off."""
+    if not recorder.is_recorded:
+        return None
+    folder, run_id = recorder.folder.path.parent.parent, str(recorder.identity["id"])
+    same = {} if recorder.settings is None else file_environment(recorder.settings)
+    return recorder.guard.run("live page", serve_in_background, folder, port, run_id, same)
+
+
+def save_html(recorder: Recorder, path: Path) -> None:
+    """Have the archive of a run written when it ends; at once if it has ended."""
+    if not recorder.is_recorded:
+        return
+    try:
+        path.expanduser().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as failure:
+        recorder.console.notice(f"the archive {path} cannot be written: {failure}.")
+    request_archive(recorder.folder, path)
+    if recorder.finished:
+        _write_archives(recorder)
+    elif recorder.rank == 0 and not recorder.has_archive:
+        recorder.has_archive = True  # one callback writes all that are requested
+        recorder.ending.after_finish.add(lambda status: _write_archives(recorder, status))
+
+
+def _write_archives(recorder: Recorder, status: str = "finished") -> None:
+    if not recorder.is_of_this_process:
+        return
+    wait_s = WAIT_S if status == "finished" else WAIT_WHEN_STOPPED_S
+    same = {} if recorder.settings is None else settings_environment(recorder.settings)
+    for archive in write_requested_archives(recorder.folder, wait_s=wait_s, environment=same):
+        if archive.is_written:
+            recorder.console.line(f"epochal: {archive.sentence}")
+        else:
+            recorder.console.notice(archive.sentence)
 
 
 def serve_in_background(

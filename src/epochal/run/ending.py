@@ -1,0 +1,150 @@
+"""The end of a run: callbacks in their order, the last record, and how long all of it may take.
+
+:class:`Ending` is an exit stack. Each step happens once, and the last record is written whatever a
+callback raises. The exit hooks call it when the process ends before the program calls ``finish``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from epochal.run.callbacks import Callbacks
+from epochal.run.exit_hooks import describe_error, describe_trace
+
+if TYPE_CHECKING:
+    from epochal.run.recorder import Recorder
+
+FINISH_WAIT_S = 5.0
+# Somebody who stops a training wants it to stop; the companion goes on by itself.
+_IMPATIENT = frozenset({"interrupted", "terminated"})
+
+
+class Deadline:
+    """A moment of a clock, ``wait_s`` from now; at once for a run that somebody stopped."""
+
+    def __init__(
+        self,
+        wait_s: float = FINISH_WAIT_S,
+        *,
+        status: str = "finished",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._moment_s = clock() + (0.0 if status in _IMPATIENT else wait_s)
+
+    def left_s(self) -> float:
+        """Seconds until then, 0 when it has passed."""
+        return max(0.0, self._moment_s - self._clock())
+
+    def sleep(self, pause_s: float) -> None:
+        """Sleep, not beyond the deadline; an interruption ends all further waits as well."""
+        try:
+            time.sleep(min(pause_s, self.left_s()))
+        except KeyboardInterrupt:
+            self._moment_s = self._clock()
+            raise
+
+
+class Ending:
+    """How one run ends.
+
+    ``on_finish`` is called before the last record, ``on_close`` when the journal is closed, and
+    ``after_finish`` with the status after that. What ``after_finish`` waits for ends at
+    ``deadline``, which all of its callbacks share. ``explain`` is called with an error that ends
+    the run.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        guard = recorder.guard
+        self.on_finish = Callbacks("on_finish", guard)
+        self.on_close = Callbacks("on_close", guard)
+        self.after_finish = Callbacks("after_finish", guard)
+        self.explain: Callable[[BaseException], object] | None = None
+        self.wait_s = FINISH_WAIT_S
+        self.deadline = Deadline()
+        self._is_running = False
+        self._outcome: dict[str, str] = {}
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process started the run; exit hooks leave the others alone."""
+        return self._recorder.is_of_this_process
+
+    def finish(self, status: str, reason: str | None = None) -> None:
+        """Write the last record and close, then :meth:`settle`; a second call does nothing.
+
+        After an interruption a second call completes what was left undone.
+        """
+        with ExitStack() as stack:
+            stack.callback(self.settle)
+            self._end(status, reason)
+
+    def leave(self, error: BaseException | None) -> None:
+        """End a ``with`` block of the run: finished, or what the error makes of it."""
+        if error is None:
+            self.finish("finished")
+        elif isinstance(error, SystemExit):
+            failed = error.code not in (None, 0)
+            status = "failed" if failed else "finished"
+            self.finish(status, f"exit code {error.code}" if failed else None)
+        else:
+            status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+            reason, details = describe_error(error), describe_trace(error)
+            with ExitStack() as stack:
+                stack.callback(self.settle)
+                stack.callback(self.on_exit, status, reason=reason, details=details)
+                self.on_exception(error)
+
+    def on_exit(self, status: str, *, reason: str, details: str | None = None) -> None:
+        """The process is ending: write what is known of it and the last record, and close."""
+        recorder = self._recorder
+        if not recorder.finished and details is not None:
+            with recorder.guard.member("exit hook"):
+                recorder.event("exception", reason=reason, traceback=details)
+        if self._is_running:  # a signal came in the middle of finish(): there may be no more time
+            self._write_last_record()
+        self._end(status, reason)
+
+    def on_exception(self, error: BaseException) -> None:
+        """An error ends the run: have it explained where that can be done."""
+        if self.explain is not None:
+            self._recorder.guard.run("out-of-memory report", self.explain, error)
+
+    def on_signal(self, reason: str) -> None:
+        """A signal came that the program handles itself."""
+        if not self._recorder.finished:
+            with self._recorder.guard.member("exit hook"):
+                self._recorder.event("signal", reason=reason)
+
+    def settle(self) -> None:
+        """Do what follows the last record: print the last line, wait for what is forwarded."""
+        if self._recorder.finished:
+            self.after_finish.drain(self._outcome["status"])
+
+    def _end(self, status: str, reason: str | None) -> None:
+        """Run the exit stack up to the last record: each step once, whatever another raises."""
+        recorder = self._recorder
+        with recorder.lock:
+            if self._is_running:
+                return  # called by a callback, or by another thread
+            self._is_running = True
+            if not self._outcome:
+                self._outcome = {"status": status, **({} if reason is None else {"reason": reason})}
+                self.deadline = Deadline(self.wait_s, status=status)
+        try:
+            with ExitStack() as stack:  # last in, first out
+                stack.callback(self.on_close.drain)
+                stack.callback(self._write_last_record)
+                stack.callback(recorder.write_fault_counts)
+                stack.callback(recorder.flush_values)  # those that callbacks logged
+                stack.callback(self.on_finish.drain)
+                stack.callback(recorder.flush_values)
+        finally:
+            self._is_running = False
+
+    def _write_last_record(self) -> None:
+        self._recorder.write_last_record(self._outcome)

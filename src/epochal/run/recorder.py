@@ -1,0 +1,502 @@
+"""Turns a run's records into lines of its journal; holds its state, its step and its values.
+
+A recorder is in one of four states. What a call of :class:`~epochal.run.run.Run` does in each:
+
+    state      calls that record            finish()                       flush()
+    open       append to the journal        writes the last record         waits for the disk
+    resuming   as open; the first record    as open                        as open
+               with a step has a
+               ``resume`` record before it
+    off        check their arguments and    becomes finished               returns at once
+               write nothing
+    finished   raise ``RunFinishedError``   does nothing                   returns at once
+
+``off`` is a run under ``EPOCHAL_MODE=off``. Reading members (``id``, ``config``, ``step``, …),
+``phase``, ``serve`` and ``save_html`` raise in no state. The state changes in :meth:`_enter` alone,
+which sets ``append``: the one function that every record goes through.
+
+Other parts of Epochal (companion, ``epochal.torch``, ``Monitor``) use the recorder of a run, which
+:func:`~epochal.run.run.recorder_of` returns. Programs use the run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Any
+
+from epochal.console.messages import Verbosity
+from epochal.console.printer import Console
+from epochal.errors import RunFinishedError, ValueTypeError
+from epochal.guard import Fault, Guard, attempt
+from epochal.journal.fork import call_in_children
+from epochal.journal.layout import RunFolder
+from epochal.journal.line import decode, decode_json, encode, now
+from epochal.journal.writer import JournalWriter
+from epochal.records import KINDS, Record, axis_of
+from epochal.redact import Redactor
+from epochal.run import samples, typed
+from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.callbacks import Callbacks
+from epochal.run.console_reporter import ConsoleReporter
+from epochal.run.ending import Ending
+from epochal.run.notebook import Cell
+from epochal.run.phases import Phases
+from epochal.run.progress_estimator import ProgressEstimator, Totals
+from epochal.run.speed_limit import SpeedLimit
+from epochal.settings import Settings
+from epochal.values import (
+    MOST_BITS,
+    SAMPLE_SIZE,
+    DeviceReader,
+    device_values,
+    open_device_reader,
+    plain_json,
+)
+
+# Kinds whose latest values the closing line repeats.
+_HEADLINES = frozenset({"step", "epoch"})
+# After a fault in showing metrics the next try is so much later.
+_SHOW_AGAIN_S = 10.0
+
+
+class RunState(str, Enum):
+    """Whether a run takes records, and where they go."""
+
+    OPEN = "open"
+    RESUMING = "resuming"
+    OFF = "off"
+    FINISHED = "finished"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Recorder:
+    """The writing half of one run; its attributes are read and set within Epochal only."""
+
+    def __init__(
+        self,
+        *,
+        identity: Mapping[str, Any],
+        folder: RunFolder,
+        writer: JournalWriter | None,
+        console: Console,
+        totals: Totals,
+        redactor: Redactor,
+        rank: int = 0,
+        attempt: int = 1,
+        last_step: int = -1,
+        resume_step: int | None = None,
+    ) -> None:
+        # These five are all that ``Run.log`` touches.
+        self.append: Callable[[bytes, float], None] = _discard
+        self.step = last_step
+        self.lock = threading.RLock()
+        self.latest: bytes | Mapping[str, float] = {}
+        self.show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
+        self.identity = dict(identity)
+        self.config: Mapping[str, Any] = self.identity.get("config") or {}
+        self.folder = folder
+        self.console = console
+        self.redactor = redactor
+        self.rank = rank
+        self.attempt = attempt
+        self.guard = console.guard = Guard(report=self._report_fault)
+        self.values = ValuePolicy(self._report_value)
+        self.epoch = 0
+        self.cell: Cell | None = None
+        self.page_url: str | None = None
+        self.has_archive = False
+        self.settings: Settings | None = None
+        self.ending = Ending(self)
+        self.on_tick = Callbacks("on_tick", self.guard)
+        self._on_line = Callbacks("on_line", self.guard)
+        self._is_observed = False
+        self._writer = writer
+        self._reader: DeviceReader | None = None
+        self._pace = ProgressEstimator(console, totals, name=self.name)
+        self.reporter = ConsoleReporter(console, self._pace)
+        self._speed_limit = SpeedLimit()
+        self._enter(RunState.OFF if writer is None else RunState.OPEN)
+        if attempt > 1 and rank == 0 and writer is not None:
+            self._begin_resuming(resume_step)
+        self.phases = Phases(self)
+        self.ending.on_finish.add(self.phases.finish)
+        self.ending.on_finish.add(self._write_value_counts)
+        self.ending.after_finish.add(self._say_goodbye)
+        if writer is not None:
+            writer.on_tick = self.on_tick.call_each
+        call_in_children(self)
+
+    # -- state ------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str:
+        """The run's name."""
+        return str(self.identity["name"])
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last record is written."""
+        return self.state is RunState.FINISHED
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the run has a journal; False for one that was started switched off."""
+        return self._writer is not None
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process started the run; False in a forked child."""
+        return bool(self.identity.get("pid") == os.getpid())
+
+    @property
+    def lost_records(self) -> int:
+        """How many records this process could not write."""
+        return 0 if self._writer is None else self._writer.lost_total
+
+    def check_open(self) -> None:
+        """Raise when the run is finished."""
+        if self.state is RunState.FINISHED:
+            self._refuse(b"", 0.0)
+
+    def _enter(self, state: RunState) -> None:
+        """Change the state, and with it where records go."""
+        self.state = state
+        if state is RunState.FINISHED:
+            self.append, self.show_at = self._refuse, math.inf
+            return
+        append: Callable[[bytes, float], None] = _discard
+        if self._writer is not None:
+            is_open = state is RunState.OPEN
+            append = self._writer.append if is_open else self._append_resuming
+        self.append = self._telling(append) if self._is_observed else append
+
+    def _begin_resuming(self, step: int | None) -> None:
+        """Older attempts' records from a step on are hidden in views; nothing is erased."""
+        if step is None:
+            self._enter(RunState.RESUMING)  # the first step that is logged says where
+        else:
+            self._write_resume(step)
+            self.step = step - 1
+
+    def end_resuming(self) -> None:
+        """Go on without a ``resume`` record: nothing of older attempts is hidden."""
+        if self.state is RunState.RESUMING:
+            self._enter(RunState.OPEN)
+
+    def _append_resuming(self, line: bytes, at: float) -> None:
+        step = _step_of(line)
+        if step is not None:
+            with self.lock:
+                if self.state is RunState.RESUMING:
+                    self._write_resume(step)
+                    self._enter(RunState.OPEN)
+        assert self._writer is not None
+        self._writer.append(line, at)
+
+    def _write_resume(self, step: int) -> None:
+        assert self._writer is not None
+        record = {"log": "resume", "t": now(), "attempt": self.attempt, "step": step}
+        self._writer.append(encode(record), now())
+
+    def _refuse(self, line: bytes, at: float) -> None:
+        project = str(self.identity["project"])
+        raise RunFinishedError(
+            f"run {self.name!r} is finished: start another with epochal.init(), or resume this one"
+            f" with epochal.init(project={project!r}, name={self.name!r}, resume='must')."
+        )
+
+    def continue_in_child(self) -> None:
+        """After a fork: a child prints nothing, resumes nothing and waits for no thread."""
+        if self.finished:
+            return
+        self.lock = threading.RLock()
+        self.rank = -1
+        self.show_at = math.inf
+        self._is_observed = False
+        self.on_tick.clear()
+        self._on_line.clear()
+        self.ending.after_finish.clear()
+        self.phases.abandon()
+        self._enter(self.state)
+        self.end_resuming()
+
+    def move_to(self, folder: RunFolder, attempt: int) -> None:
+        """Move this process's part of the record into another run's folder and go on there."""
+        if self._writer is not None and self._writer.move_to(folder, attempt):
+            self.folder, self.attempt = folder, attempt
+
+    def observe(self, call: Callable[[bytes], None]) -> None:
+        """Have every line that is appended from now on shown to a function, after it is down."""
+        self._on_line.add(call)
+        if not self._is_observed:
+            self._is_observed = True
+            self._enter(self.state)
+
+    def _telling(self, append: Callable[[bytes, float], None]) -> Callable[[bytes, float], None]:
+        tell = self._on_line.call_each
+
+        def append_and_tell(line: bytes, at: float) -> None:
+            append(line, at)
+            tell(line)
+
+        return append_and_tell
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def call(self, kind: str) -> CallValues:
+        """What reads the values of one typed call; raises when the run is finished."""
+        self.check_open()
+        return CallValues(self.values, prefix=KINDS[kind].prefix)
+
+    def next_step(self, step: Any) -> int:
+        """A given step as a whole number; one that cannot be read is the last one + 1."""
+        given = self.values.step(step)
+        return self.step + 1 if given is None else given
+
+    def sample_step(self, step: Any) -> int:
+        """The step a sample belongs to: the given one, or the last that was logged."""
+        given = None if step is None else self.values.step(step)
+        return max(self.step, 0) if given is None else given
+
+    def read_step(self, step: Any) -> int:
+        """The step of a ``log`` call that is no int; it becomes the last one."""
+        given = self.values.step(step)
+        with self.lock:
+            self.step = self.step + 1 if given is None else given
+            return self.step
+
+    def log_carefully(self, metrics: Any, at: float, step: int) -> None:
+        """Record the metrics that the short way of ``Run.log`` cannot encode."""
+        if not isinstance(metrics, Mapping):
+            raise ValueTypeError(
+                f"log() takes a dict of names and numbers, not {type(metrics).__name__}."
+            )
+        self.check_open()
+        if step.bit_length() > MOST_BITS:
+            large = ValueTypeError(f"step= has {step.bit_length()} bits: too many to be written.")
+            self.step = step = 0
+            self.values.drop("step=", step, large, then="The record is at step 0.")
+        call = CallValues(self.values)
+        flat = call.metrics(metrics)
+        if flat or not (call.texts or call.arrays):
+            self._write_or_defer({"log": "metrics", "t": at, "step": step, "m": flat})
+        self.write_samples(call, step)
+
+    def write(self, record: Record | None) -> None:
+        """Append one complete record, and print what belongs to its kind; None is no record."""
+        if record is None:
+            return
+        kind = record["log"]
+        if kind == "step":
+            self.step = record["step"]
+            self._speed_limit.fill_step(record)
+        elif kind == "sol":
+            self._speed_limit.learn(record)
+        elif kind == "phases":
+            self._speed_limit.fill_phases(record)
+        self._write_or_defer(record)
+
+    def write_silent(self, record: Record) -> None:
+        """Append one complete record of plain values, and print nothing for it."""
+        self.append(encode(record), now())
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Append something that happened, at the last step."""
+        call = self.call("event")
+        known = call.name(name)
+        if known is not None:
+            at = {"step": self.step} if self.step >= 0 else {}
+            own = plain_json(call.own(fields))
+            self.write({"log": "event", "t": now(), "name": known, **at, **own})
+
+    def keep_output(self, stream: str, line: str) -> None:
+        """Append a line that the program printed."""
+        self.write({"log": "message", "t": now(), "level": stream, "text": line})
+
+    def write_samples(self, call: CallValues, step: int) -> None:
+        """Append the texts and arrays that were passed where numbers belong."""
+        for name, text in call.texts:
+            self.write(typed.text_record(now(), name=name, text=text, step=step))
+            reason = f"metric {name!r} is a text, not a number."
+            self.values.convert(name, text, to="text", reason=reason)
+        for name, array in call.arrays:
+            self.write_histogram(name, array, step, is_converted=True)
+
+    def write_histogram(
+        self, name: str, values: Any, step: int, *, bins: Any = 64, is_converted: bool = False
+    ) -> None:
+        """Append a distribution; what has none is noted."""
+        record, error = attempt(
+            samples.histogram_record, now(), name=name, values=values, step=step, bins=bins
+        )
+        if record is None:
+            self.values.drop(name, values, error or "no values")
+            return
+        self.write(record)
+        there = record.get("sampled_from")
+        if there is not None:
+            reason = f"{name!r} holds {there} values; {SAMPLE_SIZE} of them are counted, evenly."
+            self.values.convert(name, values, to="histogram", reason=reason, sampled_from=there)
+        elif is_converted:
+            reason = f"metric {name!r} holds many values, not one number."
+            self.values.convert(name, values, to="histogram", reason=reason)
+
+    def write_image(self, name: str, image: Any, step: int, *, caption: str | None) -> None:
+        """Store an image beside the journal and append the record that names it."""
+        if self._writer is None:
+            return
+        record, error = attempt(
+            samples.image_record,
+            now(),
+            folder=self.folder,
+            name=name,
+            image=image,
+            step=step,
+            caption=caption,
+        )
+        if record is not None:
+            self.write(record)
+        elif isinstance(error, OSError):
+            self.console.notice(f"image {name!r} could not be stored: {error}")
+            self.event("blob-lost", name_of=name, reason=str(error))
+        else:
+            self.values.drop(name, image, error or "no image")
+
+    def flush(self) -> None:
+        """Wait until everything logged so far is on the disk itself."""
+        if self._reader is not None:
+            self._reader.flush()
+        if self._writer is not None:
+            self._writer.sync()
+
+    def _write_or_defer(self, record: Record) -> None:
+        """Append now, or when the values it holds have come from the accelerator."""
+        line, error = attempt(encode, record)
+        if line is None and device_values(record):
+            self.check_open()
+            self._device_reader().defer(record)
+            return
+        if line is None:
+            kind = record.get("log")
+            wrong = ValueTypeError(f"a {kind} record cannot be stored: {error}.")
+            self.values.drop(f"({kind} record)", record, wrong, then="It is stored as texts.")
+            record = plain_json(record)
+            line = encode(record)
+        self.append(line, now())
+        self._show(record)
+
+    def _device_reader(self) -> DeviceReader:
+        with self.lock:
+            if self._reader is None:
+                self._reader = open_device_reader(self.write_arrived, self.say_lost)
+            return self._reader
+
+    def write_arrived(self, record: Record) -> None:
+        """Append a record whose values have come from the accelerator."""
+        if record["log"] == "histogram":
+            record = samples.with_distribution(record, record["values"])
+        self._write_or_defer(record)
+
+    def say_lost(self, count: int, reason: str) -> None:
+        """Report records whose values never came from the accelerator."""
+        self.console.notice(f"{count} records whose values never came: {reason}")
+        if not self.finished:
+            self.event("values-lost", count=count, reason=reason)
+
+    # -- terminal ---------------------------------------------------------------------------------
+
+    def show_metrics(self, at: float, step: int, metrics: Mapping[str, Any]) -> None:
+        """Print the line of free metrics, and work out when the next one is due."""
+        pause_s = self.guard.run("console", self._pace.free, step, metrics, default=_SHOW_AGAIN_S)
+        self.show_at = at + (pause_s or _SHOW_AGAIN_S)
+
+    def _show(self, record: Record) -> None:
+        kind = record["log"]
+        if kind == "metrics":
+            self.latest = record["m"]
+            if record["t"] >= self.show_at:
+                self.show_metrics(record["t"], record["step"], record["m"])
+            return
+        if kind in _HEADLINES:
+            losses = {"loss": record["loss"]} if record.get("loss") is not None else {}
+            self.latest = {**losses, **(record.get("m") or {})}
+        if self.rank == 0:
+            self.guard.run("console", self.reporter.show, record)
+
+    def _say_goodbye(self, status: str) -> None:
+        if self.rank == 0 and self.is_of_this_process:
+            latest = self.latest  # as it was then: the caller may have changed its dict since
+            metrics = decode_json(latest)["m"] if isinstance(latest, bytes) else latest
+            self.reporter.close(status, metrics)
+            if self.lost_records:
+                self.console.notice(f"{self.lost_records} records of run {self.name!r} were lost.")
+
+    # -- faults -----------------------------------------------------------------------------------
+
+    def _report_value(self, sentence: str, event: str, fields: dict[str, Any]) -> None:
+        """Say and record what became of a value; what arrives after the end is said only."""
+        self.console.notice(sentence)
+        if not self.finished:
+            self.event(event, **fields)
+
+    def _report_fault(self, fault: Fault) -> None:
+        """Record the first fault of a member, and print it on stderr."""
+        self.console.notice(
+            f"internal error in {fault.member} of run {self.name!r}: {fault.error}."
+            " Training goes on; 'epochal doctor --json' has the traceback."
+        )
+        if not self.finished:
+            self.event("internal-error", **fault.fields())
+        elif self._writer is not None:
+            record = {"log": "event", "t": now(), "name": "internal-error", **fault.fields()}
+            self._writer.append_after_close(encode(record))
+
+    def _write_value_counts(self) -> None:
+        """Record how often values were dropped or converted, where once is not all."""
+        counts = self.values.repeated()
+        if counts:
+            self.event("value-counts", **counts)
+
+    def write_fault_counts(self) -> None:
+        """Record how often members failed, where once is not all."""
+        counts = self.guard.repeated
+        if counts and not self.finished:
+            self.event("internal-errors", counts=counts)
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def flush_values(self) -> None:
+        """Wait for values that are still on an accelerator."""
+        if self._reader is not None and self.is_of_this_process:
+            self.guard.run("device values", self._reader.flush)
+
+    def write_last_record(self, outcome: Mapping[str, str]) -> None:
+        """Write the ``finish`` record and close; from then on the run is finished everywhere."""
+        with self.lock:
+            if not self.finished:
+                record: Record = {"log": "finish", "t": now(), **outcome}
+                if self.step >= 0:
+                    record["last_step"] = self.step
+                self.append(encode(record), now())
+                self._enter(RunState.FINISHED)
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _discard(line: bytes, at: float) -> None:
+    """Where the records of a run go that is switched off."""
+
+
+def _step_of(line: bytes) -> int | None:
+    """The step of a record on the step axis; events and telemetry only carry the last one."""
+    record = decode(line)
+    if record is None or axis_of(record) != "step":
+        return None
+    step = record.get("step")
+    return step if isinstance(step, int) else None
