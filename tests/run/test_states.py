@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ READING = {"attempt", "dir", "finished", "id", "name", "project", "rank", "state
 @pytest.fixture
 def in_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Run]:
     def start(state: str) -> Run:
-        options = {"dir": tmp_path, "console": False, "companion": False}
+        options: dict[str, Any] = {"dir": tmp_path, "console": False, "companion": False}
         if state == OFF:
             monkeypatch.setenv("EPOCHAL_MODE", "off")
         if state == RESUMING:
@@ -132,7 +133,7 @@ def test_records_without_a_step_leave_a_run_resuming(
 
 
 def test_a_run_that_is_resumed_at_a_given_step_is_open_at_once(tmp_path: Path) -> None:
-    options = {"dir": tmp_path, "console": False, "companion": False}
+    options: dict[str, Any] = {"dir": tmp_path, "console": False, "companion": False}
     init("tests", "run", **options).finish()
     run = init("tests", "run", resume="must", resume_step=3, **options)
     assert (run.state, run.step, run.attempt) == (OPEN, 2, 2)
