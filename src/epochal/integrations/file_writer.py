@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol
 
 from epochal.errors import UsageError
 from epochal.records import Record
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
 from epochal.sinks import protobuf as pb
 
@@ -144,12 +144,13 @@ def torch_writer(*arguments: Any) -> Any:
 
 def write_blob(run: Run, record: Record, data: bytes) -> None:
     """Store a file of a run and write the record that names it; a full disk is noted."""
-    if not run.is_recorded:
+    recorder = recorder_of(run)
+    if not recorder.is_recorded:
         return
     try:
-        store_blob(run.folder, record["file"], data)
+        store_blob(recorder.folder, record["file"], data)
     except OSError as error:
-        run.console.notice(f"{record['name']!r} could not be stored: {error}")
+        recorder.console.notice(f"{record['name']!r} could not be stored: {error}")
         run.event("blob-lost", name_of=record["name"], reason=str(error))
         return
     run.write(record)

@@ -14,7 +14,7 @@ from epochal.errors import UsageError
 from epochal.integrations.file_writer import write_blob
 from epochal.integrations.shared_runs import SHARED_RUNS
 from epochal.run.accepted import CallValues
-from epochal.run.run import Run
+from epochal.run.run import Run, recorder_of
 from epochal.values import element_count, plain_json
 
 # How many equal bins the default histogram has.
@@ -65,13 +65,13 @@ class Recorder:
         if walltime is None:
             run.log(numbers, step)
             return
-        flat = CallValues(run.values).metrics(numbers)
+        flat = CallValues(recorder_of(run).values).metrics(numbers)
         run.write({"log": "metrics", "t": float(walltime), "step": step, "m": flat})
 
     def add_text(self, tag: str, text: Any, global_step: Any, walltime: float | None) -> None:
         """Write a text."""
         run, name = self.run, name_of(tag)
-        words = CallValues(run.values).text(text, name=name)
+        words = CallValues(recorder_of(run).values).text(text, name=name)
         if words is not None:
             record = {"log": "text", "t": time_of(walltime), "step": self.step(tag, global_step)}
             run.write({**record, "name": name, "text": words})
@@ -140,7 +140,7 @@ class Recorder:
                 if kind == "Margin" and len(tags) != 3:
                     raise AssertionError("len(tags) != 3")
         self.run.event("custom-scalars", layout=plain_json(layout))
-        self.run.console.notice(
+        recorder_of(self.run).console.notice(
             "the layout of add_custom_scalars is recorded; the page does not arrange charts by it"
             " yet."
         )
@@ -170,7 +170,7 @@ class Recorder:
             run, blob_record(name_of(tag), data, t=at, step=step, media_type=media_type), data
         )
         if not media_type.startswith("image/"):
-            run.console.notice(
+            recorder_of(run).console.notice(
                 f"what {call} adds is kept as files of the run; the page links to them and does"
                 " not draw them yet."
             )

@@ -50,7 +50,6 @@ from epochal.torch.rank_agreement import Ranks
 from epochal.torch.worker import CpuWorker
 from epochal.values import plain_json
 
-
 ABSENT = "(absent)"
 
 
