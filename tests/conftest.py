@@ -23,6 +23,7 @@ _RANKS = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "GROUP_RANK", "NODE_RANK"}
 
 # No test depends on how fast the machine is; a failing example is the same on every machine.
 settings.register_profile("house", deadline=None, derandomize=True)
+settings.register_profile("fast", settings.get_profile("house"), max_examples=15)
 settings.load_profile("house")
 
 
@@ -55,10 +56,20 @@ def _is_slow_place(path: Path) -> bool:
     return place in _SLOW or place.partition("/")[0] in _SLOW
 
 
+def _is_fast(config: pytest.Config) -> bool:
+    """Whether this is `make test-fast`."""
+    return bool(config.option.markexpr == "not slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer values of each property in `make test-fast`."""
+    if _is_fast(config):
+        settings.load_profile("fast")
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even load what would be left out: some of it loads torch."""
-    is_left_out = config.option.markexpr == "not slow" and _is_slow_place(collection_path)
-    return True if is_left_out else None
+    return True if _is_fast(config) and _is_slow_place(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
