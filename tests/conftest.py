@@ -40,7 +40,7 @@ if (
 # A test elsewhere that takes more than a second on a quiet machine is marked `slow` itself.
 _SLOW = (
     *("benchmarks_health", "companion", "conformance", "crash", "e2e", "integrations", "recipes"),
-    "torch",
+    *("torch", "tutorials"),
     *("health/test_any_records.py", "health/test_consequences.py", "health/test_rate_jump.py"),
     *("health/test_real_models.py", "health/test_rate_limiter.py", "run/test_exit_hooks.py"),
     *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
