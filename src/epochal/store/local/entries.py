@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from epochal.errors import UsageError
 from epochal.guard import Fault
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
-from epochal.store.answers import Cursor, Entry
+from epochal.store.answers import Entry
 from epochal.store.local.part import Part
 from epochal.store.local.record_index import Candidate, standing
 from epochal.store.local.state import RunState
@@ -35,25 +35,6 @@ def entries_of(
 def by_time(entries: Iterable[Entry]) -> list[Entry]:
     """The same entries, the oldest first."""
     return sorted(entries, key=lambda entry: entry.t or 0.0)
-
-
-def records_of(state: RunState, since: Cursor | None) -> Iterator[tuple[Position, Record]]:
-    """Every record as written, writer by writer in file order; after ``since`` if given."""
-    for part in state.parts:
-        seen = (since or {}).get(part.name.writer)
-        if seen is None or part.name[1:] > seen[1:3]:
-            yield from part.records(first=0)
-        elif part.name[1:] == seen[1:3]:
-            yield from part.records(first=seen.ordinal + 1)
-
-
-def end_of(state: RunState) -> dict[str, Position]:
-    """Where the records read so far end."""
-    return {
-        part.name.writer: Position(*part.name, part.facts.num_records - 1)
-        for part in state.parts
-        if part.facts.num_records
-    }
 
 
 def _standing(

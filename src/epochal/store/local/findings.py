@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -150,8 +150,13 @@ class _Attempt:
         return part.records(first=self._next.get((part.name.writer, part.name.part), 0))
 
 
-def is_ending(entry: Entry) -> bool:
-    """Whether an entry says how the run ended, which is known with its status."""
+def count_entries(found: Iterable[Entry], *, attempts: int) -> FindingCounts:
+    """How many findings these are, without how the run ended: a row adds that with its status."""
+    told = ((entry.position.attempt, entry.record) for entry in found if not _is_ending(entry))
+    return count(latest_findings(told, attempts=attempts))
+
+
+def _is_ending(entry: Entry) -> bool:
     return (entry.position.writer, entry.position.part) == (_WRITER, _ENDING_PART)
 
 

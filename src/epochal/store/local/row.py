@@ -9,11 +9,11 @@ from typing import Any
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.records import Position
 from epochal.store.answers import Labels, RunInfo, Status
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
+from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.row import Row
 
@@ -66,28 +66,21 @@ def _texts(value: Any) -> tuple[str, ...]:
 def make_row(
     brief: RunInfo,
     state: RunState,
+    source: RunSource,
     *,
     own_id: str,
-    said: Mapping[str, Any],
     created: float,
     labels: Labels,
-    problems: Sequence[str],
-    is_newer: bool,
-    end: dict[str, Position],
-    written: float | None,
     rules: RuleSettings,
 ) -> Row:
-    """The row of a run: ``said`` is its run.json, or nothing where that cannot be read.
-
-    ``is_newer`` marks a run of a newer format, which is not read at all; ``written`` is when its
-    journal was written last, by the clock of the disk.
-    """
+    """The row of a run, from its parts and from what its source says of it."""
+    said, problems = source.said, source.problems
     told = said or state.header or {}
     totals, config = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
-    process, finish, source = state.header or said or None, state.finish, told.get("source")
+    process, finish, origin = state.header or said or None, state.finish, told.get("source")
     if "pid" in (process or {}):  # taken up again here, whoever began it
-        source = None
+        origin = None
     return Row(
         id=own_id,
         name=brief.name,
@@ -106,17 +99,17 @@ def make_row(
         labels=labels,
         config={**(config if isinstance(config, dict) else {}), **state.config},
         problem=" ".join(_with_losses(state, problems)) or None,
-        is_unreadable=is_newer or (not state.num_records and bool(problems)),
+        is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
         finish=None if finish is None else _chosen(finish, ("status", "reason")),
         process=None if process is None else _chosen(process, PROCESS_FIELDS),
         vanished=_vanished(state) if finish is None else None,
-        source=_chosen(source, ("format", "in_place")) if isinstance(source, dict) else None,
-        end=end,
+        source=_chosen(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
+        end=state.end(),
         metrics=state.metrics,
         found=found_in(state, rules),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
-        written=written,
+        written=source.journal_written_s,
         has_companion=_has_companion(state),
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
@@ -15,19 +16,12 @@ from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
-from epochal.store.finding_counts import FindingCounts, count, latest_findings
+from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import SeriesKey, unix_time
-from epochal.store.local.entries import (
-    by_time,
-    end_of,
-    entries_of,
-    met_errors,
-    recorded_errors,
-)
-from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, is_ending
+from epochal.store.local.entries import by_time, entries_of, met_errors, recorded_errors
+from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, count_entries
 from epochal.store.local.labels import check_labels
-from epochal.store.local.reader import RunReader, locked
 from epochal.store.local.row import (
     UNREADABLE,
     brief_info,
@@ -37,24 +31,36 @@ from epochal.store.local.row import (
     recorded_id,
 )
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunState
-from epochal.store.local.summaries import whole_tables
+from epochal.store.local.state import RunReader, RunState
+from epochal.store.local.summaries import AXES, RowSummaries
 from epochal.store.metrics import no_metric, resolve
 from epochal.store.row import Row
 from epochal.store.status import GONE
 
-_AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _SETTLED_S = 60.0
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
-
-T = TypeVar("T")
 # What each run's series are held under: an ``id()`` would be given to another run later.
 _KEYS = itertools.count()
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def locked(method: Callable[Concatenate[LocalRun, P], T]) -> Callable[Concatenate[LocalRun, P], T]:
+    """A method that holds the run's lock while it runs."""
+
+    @functools.wraps(method)
+    def call(run: LocalRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with run.lock:
+            return method(run, *args, **kwargs)
+
+    return call
+
+
 class LocalRun:
-    """A run and its source; nothing of it is read before the first question about it.
+    """A run and its source; nothing of it is read before the first query.
 
     Each method takes ``lock``, which runs of one foreign file share; see ``RunView.lock``.
     """
@@ -75,8 +81,7 @@ class LocalRun:
         self._num_changes = self._num_reads = 0
         self._row: Row | None = None
         self._resolved: dict[str, Metric | None] = {}
-        self._summaries: dict[tuple[str, Axis | None, int], Summary] = {}
-        self._by_name: tuple[Row, Mapping[str, Sequence[Metric]]] | None = None
+        self._summaries: RowSummaries | None = None
         self._ended: tuple[Row, Status] | None = None
         self._diagnosis = Diagnosis()
         # Set when the row has learnt something that the index does not know.
@@ -130,7 +135,6 @@ class LocalRun:
             self._num_changes = self._reader.num_changes
             self._row = None
             self._resolved.clear()
-            self._summaries.clear()
         if self._num_reads != self._reader.num_reads:
             self._num_reads = self._reader.num_reads
             self._held.series.drop(self._key)
@@ -268,14 +272,10 @@ class LocalRun:
             lambda state: make_row(
                 self.brief(),
                 state,
+                self.source,
                 own_id=self.own_id,
-                said=self.source.said,
                 created=self.created,
                 labels=self.labels,
-                problems=self.source.problems,
-                is_newer=self.source.is_newer,
-                end=end_of(state),
-                written=self.source.journal_written_s,
                 rules=self._rules,
             )
         )
@@ -371,7 +371,7 @@ class LocalRun:
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
         ranks = self._ask(lambda state: state.ranks)
-        axes = _AXES if axis is None else (axis,)
+        axes = AXES if axis is None else (axis,)
         key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
         if key is None or rank not in ranks[key]:
             raise self._no_metric(name, rank, axis)
@@ -392,44 +392,17 @@ class LocalRun:
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
-        summary = self._summaries.get((name, axis, rank))
-        if summary is None:
-            summary = self._summaries[name, axis, rank] = self._summary(name, axis, rank)
-        return summary
-
-    def _summary(self, name: str, axis: Axis | None, rank: int) -> Summary:
         row = self.row
-        axes = _AXES if axis is None else (axis,)
-        on = {metric.axis for metric in self._named(name) if rank in metric.ranks}
-        found = next((a for a in axes if a in on), None)
+        if self._summaries is None or self._summaries.row is not row:
+            self._summaries = RowSummaries(row)
+        num_kept = len(row.summaries)
+        found = self._summaries.find(
+            name, axis, rank, ask=self._ask, read=lambda on: self.series(name, rank=rank, axis=on)
+        )
         if found is None:
             raise self._no_metric(name, rank, axis)
-        summary = row.summary(name, found, rank)
-        if summary is None and row.is_small and not row.summaries:
-            self._summarise_all()
-            summary = row.summary(name, found, rank)
-        if summary is None:
-            summary = self.series(name, rank=rank, axis=found).summary
-            row.keep(name, found, rank, summary)
-            self.has_news = True
-        return summary
-
-    def _named(self, name: str) -> Sequence[Metric]:
-        """The metrics of a name, on any axis."""
-        row = self.row
-        if self._by_name is None or self._by_name[0] is not row:
-            by_name: dict[str, list[Metric]] = {}
-            for metric in row.metrics:
-                by_name.setdefault(metric.name, []).append(metric)
-            self._by_name = (row, by_name)
-        return self._by_name[1].get(name, ())
-
-    def _summarise_all(self) -> None:
-        """Keep the summaries of all series that can be worked out together."""
-        row, found = self.row, self._ask(whole_tables)
-        for (key, rank), summary in found.items():
-            row.keep(key.name, key.axis, rank, summary)
-        self.has_news = bool(found) or self.has_news
+        self.has_news |= len(row.summaries) > num_kept
+        return found
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
         run, metrics = self.brief().name, self.row.metrics
@@ -482,7 +455,10 @@ class LocalRun:
         )
         found = by_time([*self.entries("finding", rank=None), *worked_out])
         if self._diagnosis.is_complete and status.state != "running":
-            self._keep_count(found)
+            # Lists count what was worked out: here, and by the index in other processes.
+            counted = count_entries(found, attempts=self.row.attempts)
+            self.has_news |= self.row.worked_out != counted
+            self.row.worked_out = counted
         return found
 
     @property
@@ -490,15 +466,6 @@ class LocalRun:
         """As the run was started with, else as the reader has them."""
         said = self.source.said.get("rules")
         return self._held.rules if said is None else recorded_rules(said)
-
-    def _keep_count(self, found: Sequence[Entry]) -> None:
-        """Have lists count what was worked out, in this process and by the index in others."""
-        row = self.row
-        told = ((e.position.attempt, e.record) for e in found if not is_ending(e))
-        counted = count(latest_findings(told, attempts=row.attempts))
-        if row.worked_out != counted:
-            row.worked_out = counted
-            self.has_news = True
 
     @locked
     def internal_errors(self) -> list[Entry]:
@@ -524,7 +491,7 @@ class LocalRun:
     def end(self) -> Cursor:
         """Where the records read so far end."""
         state = self._reader.state
-        return self.row.end if state is None else end_of(state)
+        return self.row.end if state is None else state.end()
 
 
 def _header(state: RunState) -> Record:

@@ -1,28 +1,39 @@
-"""What is known of a run from its parts, put together."""
+"""What is known of a run from its parts, read on as they grow.
+
+``RunState`` puts the parts together. ``RunReader`` makes it anew when a part has changed: files
+grow, are sealed or become shorter while they are read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.errors import FormatError
 from epochal.journal.layout import LOOP
-from epochal.records import ROLE_GUESSES, Axis, Record, axis_of, numbers_of
+from epochal.records import ROLE_GUESSES, Axis, Position, Record, axis_of, numbers_of
 from epochal.series.goals import guess_goal
 from epochal.series.series import Series, concatenated
 from epochal.series.trend import Goal
-from epochal.store.answers import Metric
+from epochal.store.answers import Cursor, Metric
 from epochal.store.local.columns import Origin, SeriesKey
-from epochal.store.local.part import Part, PartFacts
+from epochal.store.local.part import Part, PartFacts, StalePartError
+from epochal.store.local.source import RunSource
 
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
 # By attempt: what an older attempt logged from here on was logged again by a newer one.
 Cuts = Mapping[int, int]
 _EXACT_UP_TO = 2.0**53
+# A query is repeated each time that another part was sealed meanwhile.
+_MAX_MOVES = 100
+
+T = TypeVar("T")
 
 
 class RunState:
@@ -185,6 +196,114 @@ class RunState:
             if guess is not None:
                 roles[guess] = role
         return roles
+
+    # -- records ----------------------------------------------------------------------------------
+
+    def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
+        """Every record as written, writer by writer in file order; after ``since`` if given."""
+        for part in self.parts:
+            seen = (since or {}).get(part.name.writer)
+            if seen is None or part.name[1:] > seen[1:3]:
+                yield from part.records(first=0)
+            elif part.name[1:] == seen[1:3]:
+                yield from part.records(first=seen.ordinal + 1)
+
+    def end(self) -> dict[str, Position]:
+        """Where the records read so far end."""
+        return {
+            part.name.writer: Position(*part.name, part.facts.num_records - 1)
+            for part in self.parts
+            if part.facts.num_records
+        }
+
+
+class RunReader:
+    """The state of a run, made from its source; the caller holds the run's lock.
+
+    ``num_changes`` counts the looks that found other files than the look before, the first one
+    included; ``num_reads`` how often the state was made anew.
+    """
+
+    def __init__(self, source: RunSource) -> None:
+        self.source = source
+        self.num_changes = 0
+        self.num_reads = 0
+        # None before the first query, and after ``release``.
+        self.state: RunState | None = None
+
+    def refresh(self) -> bool:
+        """Look for what was written since; True when there was anything."""
+        before = self.source.signature
+        self.source.look()
+        if before is not None and before == self.source.signature:
+            return False
+        self.num_changes += 1
+        if self.state is None:
+            return True
+        end = self.state.end()
+        return self._load().end() != end
+
+    def known(self) -> RunState:
+        """The state as it was last read; it is read now where it was not."""
+        return self._load() if self.state is None else self.state
+
+    def _load(self) -> RunState:
+        if self.source.signature is None:
+            self.refresh()
+        if self.source.poll() or self.state is None:
+            self.state = RunState(self.source.parts)
+            self.num_reads += 1
+        return self.state
+
+    def ask(self, query: Callable[[RunState], T]) -> T:
+        """The result of a query; repeated where a part was sealed or became shorter meanwhile.
+
+        Raises ``FormatError`` where the files cannot be read.
+        """
+        for _ in range(_MAX_MOVES):
+            try:
+                return query(self.known())
+            except (FileNotFoundError, StalePartError):
+                self._catch_up()
+            except OSError as error:
+                raise FormatError(f"a part of the journal cannot be read: {error}") from error
+        raise self._too_fast()
+
+    def records(
+        self, state: RunState, since: Cursor | None, lock: threading.RLock
+    ) -> Iterator[tuple[Position, Record]]:
+        """Every record as written, writer by writer in file order; after ``since`` if given.
+
+        ``lock`` is taken only to read the files again after a part has moved.
+        """
+        seen = dict(since or {})
+        for _ in range(_MAX_MOVES):
+            try:
+                for position, record in state.records(seen):
+                    seen[position.writer] = position
+                    yield position, record
+            except (FileNotFoundError, StalePartError):
+                with lock:
+                    self._catch_up()
+                    state = self.known()
+            else:
+                return
+        raise self._too_fast()
+
+    def release(self) -> None:
+        """Let go of what was read; it is read again when asked for."""
+        self.state = None
+        self.source.close()
+
+    def _catch_up(self) -> None:
+        """Look at the files again; where they look the same, read all of them again."""
+        before = self.source.signature
+        self.refresh()
+        if self.source.signature == before:
+            self.release()
+
+    def _too_fast(self) -> FormatError:
+        return FormatError(f"the files in {self.source.path} change faster than they can be read.")
 
 
 def _metric(

@@ -8,19 +8,72 @@ spread over several tables or parts, or whose steps repeat or go back, is left t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from epochal.records import Axis
 from epochal.series.reduce import Summary, summarise_rows
+from epochal.series.series import Series
+from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.state import RunState
+from epochal.store.row import Row
 
+# Where a name is on several axes, the first of these is meant.
+AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _VALUES_AT_ONCE = 1 << 20
 
 Summaries = dict[tuple[SeriesKey, int], Summary]
+
+
+class RowSummaries:
+    """The summaries of one row; those that were asked for are kept in it."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self._known: dict[tuple[str, Axis | None, int], Summary] = {}
+
+    def find(
+        self,
+        name: str,
+        axis: Axis | None,
+        rank: int,
+        *,
+        ask: Callable[[Callable[[RunState], Summaries]], Summaries],
+        read: Callable[[Axis], Series],
+    ) -> Summary | None:
+        """The summary of a series, None where there is no such series.
+
+        ``ask`` puts a query to the run's state, ``read`` reads the series of the name on an axis.
+        """
+        known = self._known.get((name, axis, rank))
+        if known is not None:
+            return known
+        on = {metric.axis for metric in self._by_name.get(name, ()) if rank in metric.ranks}
+        found = next((one for one in (AXES if axis is None else (axis,)) if one in on), None)
+        if found is None:
+            return None
+        summary = self.row.summary(name, found, rank)
+        if summary is None and self.row.is_small and not self.row.summaries:
+            for (key, of_rank), one in ask(whole_tables).items():
+                self.row.keep(key.name, key.axis, of_rank, one)
+            summary = self.row.summary(name, found, rank)
+        if summary is None:
+            summary = read(found).summary
+            self.row.keep(name, found, rank, summary)
+        self._known[name, axis, rank] = summary
+        return summary
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Sequence[Metric]]:
+        found: dict[str, list[Metric]] = {}
+        for metric in self.row.metrics:
+            found.setdefault(metric.name, []).append(metric)
+        return found
 
 
 def whole_tables(state: RunState) -> Summaries:
