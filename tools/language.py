@@ -1,4 +1,4 @@
-"""Prints sentences that are too long and words that the glossary replaced.
+"""Prints sentences of more than 25 words.
 
 python tools/language.py            README, docs and spec
 python tools/language.py src web    docstrings and comments too
@@ -87,7 +87,8 @@ def long_sentences(names: list[str]) -> Iterator[str]:
             for sentence in sentences(paragraph):
                 count = len(WORD.findall(sentence))
                 if count > MAX_WORDS:
-                    yield f"{path.relative_to(ROOT)}:{line}: {count} words: {sentence}"
+                    shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+                    yield f"{shown}:{line}: {count} words: {sentence}"
 
 
 def main() -> int:

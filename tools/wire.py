@@ -122,8 +122,13 @@ def typescript() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _is_of_run(one: Endpoint) -> bool:
+    """Whether the path names a run and the response is JSON."""
+    return one.path.startswith("/api/runs/{run_id}") and not isinstance(one.response, str)
+
+
 def _endpoints() -> Iterator[str]:
-    of_run = [one for one in ENDPOINTS if one.is_of_run and one.method == "GET"]
+    of_run = [one for one in ENDPOINTS if _is_of_run(one) and one.method == "GET"]
     yield "/** The response of each endpoint of a run, `api/runs/{run}/{name}`, by its name. */"
     yield "export interface RunResponses {"
     for one in of_run:
