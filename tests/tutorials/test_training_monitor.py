@@ -26,7 +26,6 @@ from torch.nn.functional import mse_loss
 
 from epochal import FlowBuilder, Graph, Monitor
 from epochal.console import format_duration
-from epochal.journal.reader import read_journal
 from epochal.torch import (
     CosineScheduler,
     cuda_active_bytes,
@@ -34,6 +33,7 @@ from epochal.torch import (
     cuda_empty_cache,
     set_lr,
 )
+from tests.doubles.journals import of_kind
 from tests.server.live import events_of, until
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -75,8 +75,7 @@ def train_epoch(model: Graph, optimizer: torch.optim.Optimizer, batches: Batches
 
 
 def pictures_of(monitor: Monitor) -> list[str]:
-    records = (record for _, record in read_journal(monitor.run.folder))
-    return [record["svg"] for record in records if record["log"] == "graph"]
+    return [record["svg"] for record in of_kind(monitor.run.dir, "graph")]
 
 
 def page(url: str, path: str) -> tuple[int, str]:
