@@ -8,22 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from epochal.errors import UsageError
+from epochal.errors import UsageError, ValueTypeError
+from epochal.journal.line import now
+from epochal.values import plain_json
+
+if TYPE_CHECKING:
+    from epochal.run.recorder import Recorder
 
 
 class RunConfig(dict[str, Any]):
-    """What ``run.config`` gives; ``record`` is :meth:`Run.set_config`."""
+    """What ``run.config`` returns. It starts with the entries of the run's identity."""
 
-    def __init__(
-        self, values: Mapping[str, Any], record: Callable[[Mapping[str, Any]], None]
-    ) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         super().__init__()
-        self._record = record
-        self.take(values)
+        self._recorder = recorder
+        self._take(recorder.identity.get("config") or {})
 
-    def take(self, values: Mapping[str, Any]) -> None:
+    def _take(self, values: Mapping[str, Any]) -> None:
         """Hold entries that are recorded already."""
         for key, value in values.items():
             super().__setitem__(key, _watched(value, partial(self._record_entry, key)))
@@ -52,6 +55,9 @@ class RunConfig(dict[str, Any]):
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (self.copy(),)
 
+    def _record(self, values: Mapping[str, Any]) -> None:
+        record_config(self._recorder, values)
+
     def _record_entry(self, key: str, value: Any) -> None:
         self._record({key: value})
 
@@ -61,6 +67,21 @@ class RunConfig(dict[str, Any]):
         )
 
     __delitem__ = pop = popitem = clear = _refuse
+
+
+def record_config(recorder: Recorder, values: Mapping[str, Any], *, show: bool = False) -> None:
+    """Write one ``option`` record per entry, without secrets; ``show`` prints them as a table."""
+    plain = plain_json(values)
+    if not isinstance(plain, dict):
+        raise ValueTypeError("set_config takes a mapping of names to values.")
+    recorded = recorder.redactor.config(plain)
+    for key, value in recorded.items():
+        recorder.write({"log": "option", "t": now(), "name": key, "value": value})
+    recorder.config._take(plain)
+    if show and recorder.rank == 0:
+        recorder.reporter.options(recorded)
+    if (told := recorder.redactor.notice()) is not None:
+        recorder.console.notice(told)
 
 
 class _Dict(dict[str, Any]):

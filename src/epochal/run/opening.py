@@ -13,7 +13,6 @@ from typing import Any
 
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
-from epochal.errors import RunNotFoundError, UsageError
 from epochal.format import format_reached
 from epochal.journal.layout import (
     LOOP,
@@ -22,7 +21,6 @@ from epochal.journal.layout import (
     create_run_folder,
     rank_writer,
     read_json,
-    run_folders,
     slugify,
     write_json,
 )
@@ -34,10 +32,15 @@ from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
 from epochal.run.forwarded import note_reporting
-from epochal.run.last_step import last_epoch_of, last_step_of
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
 from epochal.run.request import Request
+from epochal.run.resume import (
+    find_resumable,
+    last_epoch_of,
+    last_step_of,
+    resumed_identity,
+)
 from epochal.run.run import Run, recorder_of
 from epochal.run.samples import store_blob
 from epochal.settings import Launch, Settings, read_parent_run
@@ -47,11 +50,12 @@ from epochal.settings import Launch, Settings, read_parent_run
 
 def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run:
     """Make the run's folder, or go on in an older one's, and tell the other ranks where it is."""
-    found = _find_resumable(request)
+    found = find_resumable(request)
     if found is None:
         identity, folder, attempt = _new_run(request)
     else:
-        identity, folder, attempt = _resumed_run(found, request)
+        folder = found
+        identity, attempt = resumed_identity(folder, request)
     identity.update(world_size=launch.world_size, launch_id=launch.launch_id, **process_identity())
     _add_provenance(identity, folder, settings)
     identity.pop("rules", None)  # those of the attempt before
@@ -107,65 +111,6 @@ def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
         "totals": request.totals.as_record(),
     }
     return identity, folder, 1
-
-
-def _find_resumable(request: Request) -> RunFolder | None:
-    """The newest run that may be gone on with; raises when one must be and there is none."""
-    if request.run_folder is not None:
-        folder = RunFolder(request.run_folder)
-        return folder if folder.identity.exists() else None
-    if request.resume == "never":
-        return None
-    if request.resume == "must" and not request.named:
-        raise UsageError("resume='must' needs the name of the run to go on with.")
-    if request.resume == "allow" and not request.named:
-        return None
-    project = request.root / slugify(request.project)
-    candidates = [f for f in run_folders(project) if _is_named(f, request)]
-    if candidates:
-        return max(candidates, key=_last_written)
-    if request.resume == "allow":
-        return None
-    what = f"named {request.name!r} " if request.named else ""
-    raise RunNotFoundError(f"resume={request.resume!r}, but there is no run {what}in {project}.")
-
-
-def _is_named(folder: RunFolder, request: Request) -> bool:
-    if not folder.identity.exists():
-        return False
-    return not request.named or read_json(folder.identity).get("name") == request.name
-
-
-def _last_written(folder: RunFolder) -> float:
-    times = [folder.part_path(part).stat().st_mtime for part in folder.parts()]
-    return max(times, default=folder.identity.stat().st_mtime)
-
-
-def _resumed_run(folder: RunFolder, request: Request) -> tuple[dict[str, Any], RunFolder, int]:
-    _finish_here(folder)
-    identity = read_json(folder.identity)
-    if liveness(identity) == "alive" and identity.get("pid") != os.getpid():
-        request.console.notice(
-            f"run {identity['name']!r} is still being written by process {identity['pid']};"
-            " this process adds an attempt of its own."
-        )
-    identity["config"] = {**(identity.get("config") or {}), **request.config}
-    identity["totals"] = {**(identity.get("totals") or {}), **request.totals.as_record()}
-    identity["tags"] = list(dict.fromkeys([*(identity.get("tags") or []), *request.tags]))
-    if request.notes is not None:
-        identity["notes"] = request.notes
-    return identity, folder, folder.last_attempt() + 1
-
-
-def _finish_here(folder: RunFolder) -> None:
-    """Finish the run in a folder if this process has it open: a run has one attempt at a time."""
-    for run in OPEN_RUNS:
-        recorder = recorder_of(run)
-        if recorder.is_of_this_process and run.dir == folder.path:
-            recorder.console.notice(
-                f"run {run.name!r} is finished before it is resumed: this process had it open."
-            )
-            run.finish(reason="it is resumed by the same process")
 
 
 def _add_provenance(identity: dict[str, Any], folder: RunFolder, settings: Settings) -> None:

@@ -12,21 +12,27 @@ while the main thread has none; those of other threads become spans only.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from time import monotonic, perf_counter_ns, time
 from types import TracebackType
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
+from epochal.console.lines import section_line
 from epochal.errors import ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record
+from epochal.run.accepted import shown_text
 from epochal.run.typed import checked_name
 from epochal.torch_hooks import torch_hooks
+
+if TYPE_CHECKING:
+    from epochal.run.recorder import Recorder
 
 RECORD_STEPS, RECORD_EVERY_S = 50, 10.0
 # Fifty steps of a large model may be half an hour; the page is not to wait that long.
@@ -160,6 +166,19 @@ class Phase:
                 return function(*args, **kwargs)
 
         return timed
+
+
+@contextlib.contextmanager
+def timed_section(recorder: Recorder, name: str) -> Iterator[None]:
+    """Print and record how long a ``with`` block took, however it ends."""
+    begun, name = monotonic(), shown_text(name)
+    try:
+        yield
+    finally:
+        seconds = monotonic() - begun
+        record: Record = {"log": "message", "t": now(), "level": "info", "text": name}
+        recorder.write({**record, "duration_ms": round(seconds * 1000.0, 3)})
+        recorder.console.line(lambda: section_line(name, seconds=seconds))
 
 
 class _Frame:

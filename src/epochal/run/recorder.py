@@ -41,6 +41,7 @@ from epochal.redact import Redactor
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.callbacks import Callbacks
+from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
 from epochal.run.ending import Ending
 from epochal.run.notebook import Cell
@@ -99,7 +100,6 @@ class Recorder:
         self.latest: bytes | Mapping[str, float] = {}
         self.show_at = 0.0 if rank == 0 and console.enabled(Verbosity.NORMAL) else math.inf
         self.identity = dict(identity)
-        self.config: Mapping[str, Any] = self.identity.get("config") or {}
         self.folder = folder
         self.console = console
         self.redactor = redactor
@@ -115,6 +115,7 @@ class Recorder:
         self.ending = Ending(self)
         self.on_tick = Callbacks("on_tick", self.guard)
         self._on_line = Callbacks("on_line", self.guard)
+        self.config = RunConfig(self)
         self._is_observed = False
         self._writer = writer
         self._reader: DeviceReader | None = None

@@ -14,21 +14,21 @@ import html
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from math import nan
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epochal.console.lines import section_line
 from epochal.console.messages import Verbosity
 from epochal.errors import ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
 from epochal.run import notebook, pages, samples, typed
 from epochal.run.accepted import shown_text
-from epochal.run.config import RunConfig
-from epochal.run.phases import Phase
+from epochal.run.config import RunConfig, record_config
+from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.torch_hooks import torch_hooks
 from epochal.values import Array, Metrics, Scalar, Values, plain_json
@@ -50,11 +50,10 @@ class Run:
     that cannot be recorded is left out and noted; ``init(strict=True)`` raises instead.
     """
 
-    __slots__ = ("__weakref__", "_config", "_recorder")
+    __slots__ = ("__weakref__", "_recorder")
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._config = recorder.config = RunConfig(recorder.config, self.set_config)
         recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
             hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
@@ -92,7 +91,7 @@ class Run:
     @property
     def config(self) -> RunConfig:
         """The configuration; a change is recorded. ``config.copy()`` is a plain dict."""
-        return self._config
+        return self._recorder.config
 
     @property
     def attempt(self) -> int:
@@ -404,18 +403,9 @@ class Run:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
             console.message("%s", text, level=shown)
 
-    @contextlib.contextmanager
-    def section(self, name: str) -> Iterator[None]:
+    def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took."""
-        begun, name = time.monotonic(), shown_text(name)
-        try:
-            yield
-        finally:
-            seconds = time.monotonic() - begun
-            duration_ms = round(seconds * 1000.0, 3)
-            record: Record = {"log": "message", "t": now(), "level": "info", "text": name}
-            self.write({**record, "duration_ms": duration_ms})
-            self._recorder.console.line(lambda: section_line(name, seconds=seconds))
+        return timed_section(self._recorder, name)
 
     def phase(self, name: str) -> Phase:
         """Time a part of each step, as a context manager or a decorator; on a GPU by its clock.
@@ -448,18 +438,7 @@ class Run:
 
         ``show`` prints the values as a table.
         """
-        recorder = self._recorder
-        plain = plain_json(values)
-        if not isinstance(plain, dict):
-            raise ValueTypeError("set_config takes a mapping of names to values.")
-        recorded = recorder.redactor.config(plain)
-        for key, value in recorded.items():
-            self.write({"log": "option", "t": now(), "name": key, "value": value})
-        self._config.take(plain)
-        if show and recorder.rank == 0:
-            recorder.reporter.options(recorded)
-        if (told := recorder.redactor.notice()) is not None:
-            recorder.console.notice(told)
+        record_config(self._recorder, values, show=show)
 
     def write(self, record: Record, *, silent: bool = False) -> None:
         """Append one complete record of any kind, and print what belongs to its kind.

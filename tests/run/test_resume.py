@@ -6,7 +6,7 @@ import pytest
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.records import Record
-from epochal.run import last_step
+from epochal.run import resume
 from epochal.run.run import recorder_of
 from epochal.segments.seal import seal_part
 from tests.conftest import StartRun
@@ -15,7 +15,7 @@ STEP_7: Record = {"log": "metrics", "t": 0.0, "step": 7, "m": {}}
 
 
 def last_step_of(folder: RunFolder, before_attempt: int = 100) -> int:
-    return last_step.last_step_of(folder, before_attempt=before_attempt)
+    return resume.last_step_of(folder, before_attempt=before_attempt)
 
 
 def folder_with(path: Path, *records: Record, part: str = "loop.0001.0000") -> RunFolder:
@@ -78,8 +78,8 @@ def test_the_last_epoch_of_a_run_without_steps(tmp_path: Path, is_sealed: bool) 
     )
     if is_sealed:
         seal_part(folder, folder.parts()[0])
-    assert last_step.last_epoch_of(folder, before_attempt=2) == 2
-    assert last_step.last_epoch_of(folder, before_attempt=1) is None
+    assert resume.last_epoch_of(folder, before_attempt=2) == 2
+    assert resume.last_epoch_of(folder, before_attempt=1) is None
 
 
 def resumed_words(start_run: StartRun, capsys: pytest.CaptureFixture[str], **options: Any) -> str:
