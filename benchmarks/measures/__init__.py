@@ -21,6 +21,7 @@ from benchmarks.measures import (
     reading,
     sealed,
     serving,
+    summary_writer,
 )
 from benchmarks.outcome import Measure
 
@@ -29,6 +30,7 @@ def every_measure() -> dict[str, Measure]:
     """In the order of running: what is most easily disturbed comes first."""
     measures = (
         hot,
+        summary_writer,
         cold,
         cpu,
         import_time,

@@ -189,7 +189,9 @@ def time_of(walltime: float | None) -> float:
 
 
 def one_number(value: Any) -> Any:
-    """A number, or something of one element that holds one; raises what torch raises for others."""
+    """A plain number; a tensor on a GPU stays there. Raises what torch raises for anything else."""
+    if getattr(value, "ndim", None) == 0:  # the usual case: nothing to count
+        return _read(value)
     if isinstance(value, (float, int)):
         return float(value) if isinstance(value, (float, bool)) else int(value)
     if isinstance(value, str):
@@ -201,12 +203,17 @@ def one_number(value: Any) -> Any:
                 " the value."
             ) from None
     count = element_count(value)
-    if count is None:
-        if isinstance(value, Number):
-            return float(value)  # type: ignore[arg-type]
+    if count is None and not isinstance(value, Number):
         raise NotImplementedError(
             f"Got {type(value)}, but a number, numpy array or torch tensor is expected."
         )
-    if count != 1:
+    if count not in (None, 1):
         raise AssertionError(f"Tensor should contain one element (0 dimensions); it has {count}.")
-    return value
+    return float(value) if count is None else _read(value)
+
+
+def _read(value: Any) -> Any:
+    if getattr(value, "is_cuda", False):
+        return value
+    number = value.item()
+    return number if type(number) in (float, int) else float(number)

@@ -126,21 +126,17 @@ class SummaryWriter:
         Numbers are kept in double precision; ``new_style`` and ``double_precision`` are about
         event files.
         """
+        kind = type(scalar_value)
+        number = scalar_value if kind is float or kind is int else one_number(scalar_value)
         log = self._log
-        if (
-            log is not None
-            and walltime is None
-            and type(scalar_value) is float
-            and type(global_step) is int
-            and type(tag) is str
-        ):
+        if log is not None and walltime is None and type(global_step) is int and type(tag) is str:
             try:
-                log({tag: scalar_value}, global_step)
+                log({tag: number}, global_step)
             except RunFinishedError:
                 pass  # by another writer of the folder: the way below opens it again
             else:
                 return
-        self._to.add_numbers({name_of(tag): one_number(scalar_value)}, tag, global_step, walltime)
+        self._to.add_numbers({name_of(tag): number}, tag, global_step, walltime)
         if self._event_files is None:
             self._log = self._recorder.run.log
             return
