@@ -79,6 +79,23 @@ class Lines(NamedTuple):
                 cells.append(_objects(members, [next(columns) for _ in members], size))
         return _objects(names, cells, size)
 
+    def by_value(self, path: Path) -> Iterator[Lines]:
+        """The records by what they hold in a field; all of them where they have no such field."""
+        paths = self.shape.paths()
+        column = self.columns[paths.index(path)] if path in paths else ()
+        if len(set(column)) < 2:
+            yield self
+            return
+        rows: dict[Any, list[int]] = {}
+        for row, value in enumerate(column):
+            rows.setdefault(value, []).append(row)
+        for some in rows.values():
+            columns = [
+                _packed(kind, _taken(values, some))
+                for kind, values in zip(self.shape.types, self.columns, strict=True)
+            ]
+            yield Lines(self.shape, array("q", _taken(self.ordinals, some)), columns)
+
 
 class Line(NamedTuple):
     """A line that was decoded by itself: its record, or None for a damaged one.
@@ -100,6 +117,18 @@ class Decoded(NamedTuple):
     groups: list[Lines]
     lines: list[Line]
     num_records: int
+
+    def spans(self, text: bytes) -> list[tuple[int, int]]:
+        """Where each record lies in the text that was decoded, its newline included."""
+        damaged = {line.start for line in self.lines if line.record is None}
+        found: list[tuple[int, int]] = []
+        start = 0
+        for line in text.split(b"\n"):
+            end = start + len(line) + 1
+            if line and start not in damaged:
+                found.append((start, end))
+            start = end
+        return found
 
     def first_record(self) -> Record | None:
         """The first of all records."""

@@ -57,22 +57,57 @@ class SeriesTable(NamedTuple):
 class Block:
     """The records of one part that hold the same series."""
 
-    __slots__ = ("names", "ordinals", "pack", "steps", "times", "values")
+    __slots__ = ("_late", "names", "ordinals", "pack", "steps", "times", "values")
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, late: dict[Names, Block]) -> None:
         self.names = names
         self.pack = struct.Struct(f"={len(names)}d").pack
         self.ordinals = array("q")
         self.steps = array("q")
         self.times = array("d")
         self.values = array("d")
+        # Blocks that got a record after one that follows it.
+        self._late = late
 
     def append(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
         """Add a record; raises struct.error or OverflowError, adding nothing, for no numbers."""
         self.values.frombytes(self.pack(*values))
+        if self.ordinals and ordinal < self.ordinals[-1]:
+            self._late[self.names] = self
         self.ordinals.append(ordinal)
         self.steps.append(step)
         self.times.append(t)
+
+    def extend(
+        self,
+        ordinals: array[int],
+        steps: NDArray[np.int64] | None,
+        times: NDArray[np.float64],
+        columns: list[NDArray[np.float64]],
+    ) -> None:
+        """Add many records, a column of values for each name; without steps, none has one."""
+        self.values.frombytes(np.column_stack(columns).tobytes())
+        if self.ordinals and ordinals[0] < self.ordinals[-1]:
+            self._late[self.names] = self
+        self.ordinals.extend(ordinals)
+        self.steps.frombytes((np.full(times.size, NO_STEP) if steps is None else steps).tobytes())
+        self.times.frombytes(times.tobytes())
+
+    def sort(self, first: int, num_records: int) -> None:
+        """Bring the last so many records, from an ordinal on, into their order."""
+        start = max(0, len(self.ordinals) - num_records)
+        start += sum(ordinal < first for ordinal in self.ordinals[start:])
+        order = np.argsort(np.array(self.ordinals[start:], dtype=np.int64), kind="stable")
+        width = len(self.names)
+        for column, per_row in (
+            (self.ordinals, 1),
+            (self.steps, 1),
+            (self.times, 1),
+            (self.values, width),
+        ):
+            some = column[start * per_row :]
+            rows = np.frombuffer(some, dtype=column.typecode).reshape(-1, per_row)[order]
+            column[start * per_row :] = array(column.typecode, rows.tobytes())
 
     def column(self, place: int) -> NDArray[np.float64]:
         """A copy of one column: a view would forbid the buffers to grow."""
@@ -85,6 +120,7 @@ class Blocks:
     def __init__(self) -> None:
         self._shapes: dict[Axis, dict[Names, Block]] = {}
         self._places: dict[SeriesKey, list[tuple[Block, int]]] = {}
+        self._late: dict[Axis, dict[Names, Block]] = {}
 
     def __iter__(self) -> Iterator[SeriesKey]:
         return iter(self._places)
@@ -103,7 +139,7 @@ class Blocks:
         if block is None:
             if len(names) > 1 and len(shapes) >= _MAX_SHAPES:
                 return None
-            block = shapes[names] = Block(names)
+            block = shapes[names] = Block(names, self._late.setdefault(axis, {}))
             for place, name in enumerate(names):
                 self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
         return block
@@ -125,6 +161,13 @@ class Blocks:
             alone = self.block(axis, (name,))
             assert alone is not None
             alone.append(ordinal, at, t, (value,))
+
+    def sort(self, first: int, num_records: int) -> None:
+        """Bring so many records, which came in columns and one by one, into their order."""
+        for late in self._late.values():
+            for block in late.values():
+                block.sort(first, num_records)
+            late.clear()
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """The points of one series, in the order they were written."""

@@ -1,7 +1,7 @@
-"""Takes in the records of one part, one by one and once.
+"""Takes in the records of one part, each once.
 
-This runs for every line of a journal: what a training loop writes a million times (``metrics``,
-``step`` and the other kinds that are all numbers) goes straight to its block.
+What a training loop writes a million times (``metrics``, ``step`` and the other kinds that are all
+numbers) comes as columns and goes straight to its block; other records come one by one.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
-from operator import itemgetter
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from epochal.journal.columnar import Lines, LineShape, Path
 from epochal.journal.layout import PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
-from epochal.store.local.columns import NO_STEP, Block, Blocks, Names, seconds, whole_number
-from epochal.store.local.fast_decoder import Lanes
+from epochal.store.local.columns import NO_STEP, Blocks, Names, seconds, whole_number
 from epochal.store.local.part import FACT_KINDS, PartFacts, label_of
 from epochal.store.local.record_index import RecordIndex
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
-_STEP_LIMIT = 2**63
+_NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
 class _Plan(NamedTuple):
-    """Which fields of a record are which series; for all records with the same keys."""
+    """Which values of the records of a shape are which series."""
 
     names: Names
-    fields: Names
-    values: itemgetter[Any]
+    paths: tuple[Path, ...]
+    axis: Axis
 
 
 class PartDigest:
@@ -36,78 +37,15 @@ class PartDigest:
 
     def __init__(self, name: PartName) -> None:
         self.facts = PartFacts(name)
-        self._is_loop = self.facts.is_loop
         self.blocks = Blocks()
-        self.lanes = Lanes(self.facts)
         self.places: dict[str, RecordIndex] = {}
-        self._plans: dict[tuple[Any, ...], _Plan | None] = {}
-        self._by_axis: Mapping[Axis, dict[Names, Any]] = {
-            axis: self.blocks.shapes(axis) for axis in ("step", "time")
-        }
+        self._plans: dict[tuple[LineShape, Any], _Plan | None] = {}
 
     def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
         """Take in the next record, which lies between these bytes of its file."""
         if ordinal == 0:
             self.facts.header = {}
         kind = record["log"]
-        if kind == "metrics":
-            if self._take_metrics(ordinal, record):
-                return
-        elif kind in _PLANNED and self._take_planned(kind, ordinal, record):
-            return
-        self._take_any(kind, ordinal, record, start, end)
-
-    def _take_metrics(self, ordinal: int, record: Record) -> bool:
-        metrics, step = record.get("m"), record.get("step")
-        if type(metrics) is not dict or type(step) is not int or "nonfinite" in record:
-            return False
-        names = tuple(metrics)
-        block = self._append("step", names, ordinal, step, record.get("t"), metrics.values())
-        if block is not None:
-            self.lanes.learn(record, names, "step", block)
-        return block is not None
-
-    def _take_planned(self, kind: str, ordinal: int, record: Record) -> bool:
-        key = (kind, record.get("id"), *record) if kind == "gpu" else (kind, *record)
-        try:
-            plan = self._plans[key]
-        except KeyError:
-            plan = self._plans[key] = _plan(kind, record)
-        except TypeError:  # an id that cannot be looked up
-            return False
-        if plan is None:
-            return False
-        step = record.get("step", NO_STEP)
-        if type(step) is not int:
-            return False
-        axis: Axis = "step" if kind in ("step", "moe") else "time"
-        values = plan.values(record)
-        block = self._append(axis, plan.names, ordinal, step, record.get("t"), values)
-        if block is not None:
-            self.lanes.learn(record, plan.fields, axis, block)
-        return block is not None
-
-    def _append(
-        self, axis: Axis, names: Names, ordinal: int, step: int, t: Any, values: Any
-    ) -> Block | None:
-        """The block that a row of plain numbers was added to; None where nothing has changed."""
-        if type(t) is not float or not -_STEP_LIMIT <= step < _STEP_LIMIT:
-            return None
-        block = self._by_axis[axis].get(names) or self.blocks.block(axis, names)
-        if block is None:
-            return None
-        try:
-            block.append(ordinal, step, t, values)
-        except (struct.error, OverflowError):
-            return None
-        facts = self.facts
-        if facts.updated is None or t > facts.updated:
-            facts.updated = t
-        if axis == "step" and self._is_loop and step > facts.reached.get(axis, step - 1):
-            facts.reached[axis] = step
-        return block
-
-    def _take_any(self, kind: str, ordinal: int, record: Record, start: int, end: int) -> None:
         facts, axis, t = self.facts, axis_of(record), seconds(record)
         if math.isfinite(t) and (facts.updated is None or t > facts.updated):
             facts.updated = t
@@ -128,12 +66,69 @@ class PartDigest:
                 places = self.places[kind] = RecordIndex()
             places.add(ordinal, (start, end), label_of(record), NO_STEP if at is None else at, t)
 
+    def take_lines(self, lines: Lines) -> None:
+        """Take in records of one shape that ``plan_of`` has a plan for."""
+        plan = self.plan_of(lines)
+        assert plan is not None
+        paths = lines.shape.paths()
+        numbers = {
+            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
+            for path, kind, column in zip(paths, lines.shape.types, lines.columns, strict=True)
+            if kind in _NUMPY_TYPES
+        }
+        if lines.ordinals[0] == 0:
+            self.facts.header = {}
+        times = numbers["t",]
+        steps = numbers.get(("step",))
+        block = self.blocks.block(plan.axis, plan.names)
+        columns = [numbers[path].astype(np.float64, copy=False) for path in plan.paths]
+        if block is not None:
+            block.extend(lines.ordinals, steps, times, columns)
+        else:
+            for name, column in zip(plan.names, columns, strict=True):
+                alone = self.blocks.block(plan.axis, (name,))
+                assert alone is not None
+                alone.extend(lines.ordinals, steps, times, [column])
+        facts, latest = self.facts, float(times.max())
+        if facts.updated is None or latest > facts.updated:
+            facts.updated = latest
+        if steps is not None and plan.axis == "step":
+            facts.reach("step", int(steps.max()))
 
-def _plan(kind: str, record: Record) -> _Plan | None:
-    """The plan for records like this one; None where some value is not simply in a field."""
-    if "m" in record or "nonfinite" in record:
+    def plan_of(self, lines: Lines) -> _Plan | None:
+        """How records of one shape become series at once; None where they do not."""
+        gpu = lines.columns[lines.shape.paths().index(("id",))][0] if _has_id(lines) else None
+        key = (lines.shape, gpu)
+        if key not in self._plans:
+            self._plans[key] = _plan(lines.shape, gpu)
+        return self._plans[key]
+
+
+def _plan(shape: LineShape, gpu: Any) -> _Plan | None:
+    """The plan for records of a shape; None where a number has to be looked for in each record."""
+    paths = shape.paths()
+    types = dict(zip(paths, shape.types, strict=True))
+    keys = [name for name, _ in shape.keys]
+    if types.get(("t",)) is not float or "nonfinite" in keys:
         return None
-    names = KINDS[kind].series_names(record)
-    if len(names) < 2:
-        return None  # one getter of one field gives no row
-    return _Plan(tuple(names.values()), tuple(names), itemgetter(*names))
+    if types.get(("step",), int) is not int:
+        return None
+    named: dict[str, Path]
+    if shape.kind == "metrics":
+        if ("step",) not in types:
+            return None
+        named = {path[1]: path for path in paths if path[0] == "m" and len(path) == 2}
+    elif shape.kind in _PLANNED and "m" not in keys:
+        fields: Record = dict.fromkeys(keys) | ({"id": gpu} if "id" in keys else {})
+        named = {name: (field,) for field, name in KINDS[shape.kind].series_names(fields).items()}
+        if KINDS[shape.kind].axis == "step" and ("step",) not in types:
+            return None
+    else:
+        return None
+    if not named or any(types.get(path) not in _NUMPY_TYPES for path in named.values()):
+        return None
+    return _Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
+
+
+def _has_id(lines: Lines) -> bool:
+    return lines.shape.kind == "gpu" and ("id",) in lines.shape.paths()

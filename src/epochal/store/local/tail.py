@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import os
-from array import array
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
+from epochal.journal.columnar import ColumnarDecoder, Decoded, Line, Lines
 from epochal.journal.layout import PartName
-from epochal.journal.line import decode, decode_json
+from epochal.journal.line import decode
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
@@ -18,8 +19,7 @@ from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.part import PartFacts, Place, StalePartError
 
-_MARK_EVERY = 256
-_CHUNK_BYTES = 4 * 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _COMPARED_BYTES = 64
 
 
@@ -31,8 +31,9 @@ class TailedPart:
         self.name = name
         self.offset = 0
         self._digest = PartDigest(name)
-        # Where every 256th record starts: positions are ordinals, files are bytes.
-        self._marks = array("q")
+        self._decoder = ColumnarDecoder()
+        # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
+        self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
         self._stopped_at: tuple[int, int] | None = None
         # The end of what was read: other bytes there mean that the file was cut and grew again.
@@ -63,7 +64,7 @@ class TailedPart:
             if file.read(len(self._last_bytes)) != self._last_bytes:
                 raise ShorterFileError(f"{self.path} was replaced while it was being read.")
             rest = b""
-            while chunk := file.read(_CHUNK_BYTES):
+            while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
                 chunk = rest + chunk
                 end = chunk.rfind(b"\n") + 1
                 nul = chunk.find(b"\0", 0, end)
@@ -77,26 +78,39 @@ class TailedPart:
 
     def _take(self, text: bytes) -> None:
         """Take in whole lines."""
-        facts, take, take_line = self._digest.facts, self._digest.take, self._digest.lanes.take
-        ordinal = facts.num_records
-        start = end = self.offset
-        for line in text.split(b"\n")[:-1]:
-            end += len(line) + 1
-            if not take_line(ordinal, line):
-                record = _record(line)
-                if record is None:
-                    facts.num_damaged += bool(line)  # an empty line ended a torn record
-                    continue
-                if ordinal == 0:
-                    check_version(record, self.path)
-                take(ordinal, record, start, end)
-            if ordinal % _MARK_EVERY == 0:
-                self._marks.append(start)
-            ordinal += 1
-            start = end
-        facts.num_records = ordinal
-        self.offset = end
+        facts, digest = self._digest.facts, self._digest
+        decoded = self._decoder.decode(text, first=facts.num_records)
+        if facts.num_records == 0 and (first := decoded.first_record()) is not None:
+            check_version(first, self.path)
+        if decoded.num_records:
+            self._marks.append((facts.num_records, self.offset))
+        for item in self._in_order(decoded, text):
+            if isinstance(item, Lines):
+                digest.take_lines(item)
+            elif item.record is None:
+                facts.num_damaged += 1
+            else:
+                start, end = self.offset + item.start, self.offset + item.end
+                digest.take(item.ordinal, item.record, start, end)
+        digest.blocks.sort(facts.num_records, decoded.num_records)
+        facts.num_records += decoded.num_records
+        self.offset += len(text)
         self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
+
+    def _in_order(self, decoded: Decoded, text: bytes) -> list[Lines | Line]:
+        """Groups that become series at once, and every other record, by their first ordinals."""
+        work: list[tuple[int, Lines | Line]] = [(line.ordinal, line) for line in decoded.lines]
+        spans: list[tuple[int, int]] = []
+        for group in decoded.groups:
+            for lines in group.by_value(("id",)) if group.shape.kind == "gpu" else [group]:
+                if self._digest.plan_of(lines) is not None:
+                    work.append((lines.ordinals[0], lines))
+                    continue
+                spans = spans or decoded.spans(text)
+                for ordinal, record in zip(lines.ordinals, lines.records(), strict=True):
+                    start, end = spans[ordinal - self._digest.facts.num_records]
+                    work.append((ordinal, Line(ordinal, start, end, record, is_whole=True)))
+        return [item for _, item in sorted(work, key=itemgetter(0))]
 
     # -- answers ----------------------------------------------------------------------------------
 
@@ -139,10 +153,9 @@ class TailedPart:
         end = self.facts.num_records
         if first >= end:
             return
-        mark = first // _MARK_EVERY
-        reader = PartReader(
-            self.path, self.name, offset=self._marks[mark], ordinal=mark * _MARK_EVERY
-        )
+        mark = bisect.bisect_right(self._marks, first, key=itemgetter(0)) - 1
+        ordinal, offset = self._marks[mark]
+        reader = PartReader(self.path, self.name, offset=offset, ordinal=ordinal)
         try:
             for position, record in reader.read():
                 if position.ordinal >= end:
@@ -154,14 +167,3 @@ class TailedPart:
 
     def close(self) -> None:
         """Nothing is held open between questions."""
-
-
-def _record(line: bytes) -> Record | None:
-    try:
-        record: Any = decode_json(line)
-    except (ValueError, RecursionError):
-        record = None
-    if type(record) is dict and type(record.get("log")) is str:
-        return record
-    # A torn write that a later record was appended to: the later one is whole.
-    return decode(line) if line else None

@@ -55,7 +55,7 @@ def part(tmp_path: Path) -> TailedPart:
     return part
 
 
-def test_lines_on_lanes_say_the_same_as_records(part: TailedPart) -> None:
+def test_lines_in_columns_say_the_same_as_records(part: TailedPart) -> None:
     expected: dict[SeriesKey, list[tuple[int, int, float]]] = {}
     for position, record in read_part(part.path, NAME):
         axis, step = axis_of(record), record.get("step", -1)
@@ -73,7 +73,7 @@ def test_lines_on_lanes_say_the_same_as_records(part: TailedPart) -> None:
         np.testing.assert_array_equal(piece.values, values)
 
 
-def test_positions_count_lines_on_lanes_too(part: TailedPart) -> None:
+def test_positions_count_lines_in_columns_too(part: TailedPart) -> None:
     written = [position for position, _ in read_part(part.path, NAME)]
     assert part.facts.num_records == len(written)
     assert [position for position, _ in part.records(first=700)] == written[700:]
