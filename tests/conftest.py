@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -48,12 +50,17 @@ _SLOW = (
     *("store/local/test_sealed.py", "test_monitor_models.py", "tui/test_app.py"),
     "tui/test_app_keys.py",
 )
-_STARTS_PROCESSES = ("subprocess", "multiprocessing")
+_IMPORTS_SLOW = re.compile(r"^(import|from) (multiprocessing|subprocess|torch)\b", re.MULTILINE)
 
 
+@cache
 def _is_slow_place(path: Path) -> bool:
+    """Whether all tests of a file or folder are slow: by where it is, or by what it imports."""
     place = path.relative_to(Path(__file__).parent).as_posix()
-    return place in _SLOW or place.partition("/")[0] in _SLOW
+    if place in _SLOW or place.partition("/")[0] in _SLOW:
+        return True
+    is_test = path.name.startswith("test_") and path.suffix == ".py"
+    return is_test and _IMPORTS_SLOW.search(path.read_text(encoding="utf-8")) is not None
 
 
 def _is_fast(config: pytest.Config) -> bool:
@@ -68,16 +75,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not even load what would be left out: some of it loads torch."""
+    """Do not even load what would be left out."""
     return True if _is_fast(config) and _is_slow_place(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that are slow by where they are, or by what their module imports."""
+    """Mark the tests of slow places."""
     for item in items:
-        module = getattr(item, "module", None)
-        starts_processes = any(hasattr(module, name) for name in _STARTS_PROCESSES)
-        if starts_processes or _is_slow_place(item.path):
+        if _is_slow_place(item.path):
             item.add_marker(pytest.mark.slow)
 
 

@@ -6,7 +6,7 @@ import shutil
 import time
 from pathlib import Path
 
-from torch.utils.tensorboard import SummaryWriter
+import pytest
 
 from epochal.serving import export_formats
 from tests.imports.samples import GOLDEN
@@ -22,7 +22,10 @@ def points(event: Event, name: str) -> dict[float, float]:
     }
 
 
+@pytest.mark.slow  # loads torch
 def test_a_writer_of_tensorboard_is_streamed_live(tmp_path: Path) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
     writer = SummaryWriter(str(tmp_path / "runs" / "a"), flush_secs=1)
     writer.add_scalar("Loss/train", 2.0, 0)
     writer.flush()
