@@ -71,12 +71,12 @@ function tab(id: string, label: string, count: number | undefined): { id: string
 
 function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
   if (page.runs.problem.value !== null) return null;
-  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a recorded training, or try “epochal demo”: runs appear here by themselves.</Empty>;
+  return <Empty title="No runs in this folder yet" code={FIRST_LINES}>Start a recorded training, or try “epochal demo”: runs appear here automatically.</Empty>;
 }
 
 function Problem({ page }: { readonly page: Page }): JSX.Element | null {
   const problem = page.runs.problem.value;
-  return problem === null ? null : <p class="problem" role="alert">{problem} The page tries again when the server is back.</p>;
+  return problem === null ? null : <p class="problem" role="alert">{problem} The page retries when the server responds.</p>;
 }
 
 /** The window's title says how the run in focus is doing, for tabs in the background. */

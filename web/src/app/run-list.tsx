@@ -28,7 +28,7 @@ export function RunList({ page }: { readonly page: Page }): JSX.Element {
       <RunTools page={page} />
       <div class="runs-list">
         {runs.isLoaded.value && lines.length === 0
-          ? <p class="runs-empty">{runs.all.value.length === 0 ? "No runs yet." : "No run fits this filter."}</p>
+          ? <p class="runs-empty">{runs.all.value.length === 0 ? "No runs yet." : "No run matches this filter."}</p>
           : (
             <VirtualList count={lines.length} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={active} keyOf={(index) => keyOf(lines[index]!)}
               row={(index) => <LineOf page={page} line={lines[index]!} onRename={setRenaming} />} />
@@ -83,7 +83,7 @@ function RunFilter({ page }: { readonly page: Page }): JSX.Element {
           }} />
       )}
       <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} disabled={!canQuery && !isQuery}
-        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries are answered by a server; in a saved page, filter by words or a regular expression."}
+        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries need the server; an archive supports words and regular expressions."}
         onClick={() => (view.filterMode.value = isQuery ? "words" : "query")}>where</button>
     </div>
   );

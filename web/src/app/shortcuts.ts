@@ -57,7 +57,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     { key: "]", text: "Smoother", group: "Charts", run: () => smoothen(SMOOTHER) },
     { key: "[", text: "Less smooth", group: "Charts", run: () => smoothen(-SMOOTHER) },
     { key: "z", text: "Reset zoom", group: "Charts", run: () => (view.zoom.value = null) },
-    { key: "p", text: "Pause or go on", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
+    { key: "p", text: "Pause or continue", group: "Page", run: () => (page.isPaused.value = !page.isPaused.value) },
     { key: "d", text: "Next theme", group: "Page", run: () => (theme.value = THEMES[(THEMES.indexOf(theme.value) + 1) % THEMES.length]!) },
     { key: "?", text: "This sheet", group: "Page", run: showSheet },
   ];

@@ -111,7 +111,7 @@ function seconds(value: number): string {
 function Live({ page }: { readonly page: Page }): JSX.Element | null {
   const state = page.source.connection.value;
   if (state === "archive") return <span class="live is-archive" title="Archive: a saved page that does not update">saved page</span>;
-  if (state === "lost") return <span class="live is-lost" role="status" title="The server does not respond; the page reconnects by itself">reconnecting…</span>;
+  if (state === "lost") return <span class="live is-lost" role="status" title="The server does not respond; the page reconnects automatically">reconnecting…</span>;
   const isPaused = page.isPaused.value;
   return (
     <button type="button" class={`live${isPaused ? " is-paused" : ""}`} aria-pressed={isPaused} title={isPaused ? "Paused: go on (p)" : "Live: pause (p)"}

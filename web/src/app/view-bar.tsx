@@ -12,7 +12,7 @@ import type { XKind } from "../wire.ts";
 
 const X_NAMES: Readonly<Record<XKind, string>> = { step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Clock", relative: "Elapsed" };
 const SPREADS: readonly { readonly value: SpreadChoice; readonly label: string }[] = [
-  { value: "none", label: "Each run by itself" },
+  { value: "none", label: "Each run separately" },
   { value: "std", label: "Mean ± standard deviation" },
   { value: "stderr", label: "Mean ± standard error" },
   { value: "minmax", label: "Mean, smallest to largest" },

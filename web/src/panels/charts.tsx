@@ -106,7 +106,7 @@ function Group({ page, group, isPinned = false, isFiltered }: GroupProps): JSX.E
 
 function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly isFiltered: boolean; readonly numRuns: number }): JSX.Element {
   if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see all {page.metrics.value.length} metrics.</Empty>;
-  if (numRuns === 0) return <Empty title="No run is shown">Choose runs in the list: a click on the coloured mark puts a run into the charts.</Empty>;
+  if (numRuns === 0) return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
   return <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>Charts appear with the first value.</Empty>;
 }
 

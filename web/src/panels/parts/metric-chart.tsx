@@ -102,7 +102,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
         return chart;
       }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
       {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
-      {coarseness !== null && <p class="metric-coarse" title="This file holds the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
+      {coarseness !== null && <p class="metric-coarse" title="This file has only the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
     </div>
   );
 }

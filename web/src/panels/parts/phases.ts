@@ -9,11 +9,11 @@ interface Phase {
 }
 
 const PHASES: Readonly<Record<string, Phase>> = {
-  "warm-up": { tone: "quiet", meaning: "The first steps: the learning rate rises, and the loss is not judged yet." },
+  "warm-up": { tone: "quiet", meaning: "The first steps: the learning rate rises, and rules ignore the loss." },
   converging: { tone: "good", meaning: "The loss is falling." },
-  plateau: { tone: "info", meaning: "The loss hardly moves: the schedule may be near its end, or the rate too low." },
-  unstable: { tone: "warning", meaning: "The loss jumps about: it often comes back, and often foretells divergence." },
-  diverging: { tone: "critical", meaning: "The loss is rising: lower the rate, or go back to a checkpoint." },
+  plateau: { tone: "info", meaning: "The loss hardly changes: the schedule may be near its end, or the rate too low." },
+  unstable: { tone: "warning", meaning: "The loss oscillates: it often recovers, but may diverge later." },
+  diverging: { tone: "critical", meaning: "The loss rises: lower the rate, or resume from a checkpoint." },
 };
 
 export function phaseTone(phase: string): Stretch["tone"] {

@@ -51,7 +51,7 @@ export function useNow(page: Page, detail: RunDetail, mostGpus = Infinity): Now 
   return {
     machines: [{ title: "", bars: barsOf(latest, gpuIds(known.map(({ name }) => name)).slice(0, mostGpus)) }],
     note: t > 0 ? `recorded ${clockText(t, page.now.peek())}` : epoch >= 0 ? `after epoch ${formatWhole(epoch)}` : "",
-    meaning: "The newest record: means of some seconds.",
+    meaning: "The newest record: means of several seconds.",
   };
 }
 
@@ -63,7 +63,7 @@ export function liveNow(live: readonly LiveMachine[], recorded: Latest, { now, m
     })),
     // Of several machines, what was read last of all is true of each.
     note: `as of ${clockText(Math.min(...live.map(({ t }) => t)), now)}`,
-    meaning: "Read just now: GPUs each second, the rest every five.",
+    meaning: "Live readings: GPUs every second, the rest every five.",
   };
 }
 
