@@ -154,7 +154,7 @@ def test_a_plateau_is_known_for_one_in_time(seed: int) -> None:
         max_size=30,
     )
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=min(60, settings().max_examples), deadline=None)
 def test_no_losses_and_no_resumes_are_too_much_for_it(
     stretches: list[tuple[float, int, int]],
 ) -> None:

@@ -350,7 +350,10 @@ anything = st.recursive(
 )
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=3 * settings().max_examples,
+)
 @given(anything, anything)
 def test_no_value_and_no_step_raises(start_run: StartRun, value: Any, step: Any) -> None:
     run = OPEN_RUNS.newest or start_run()

@@ -48,7 +48,10 @@ def test_a_histogram_of_nothing_is_empty(run: Run, values: Any) -> None:
     assert (record["counts"], record["count"]) == ([], 0)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=min(60, settings().max_examples),
+)
 @given(st.lists(st.floats(), max_size=20))
 def test_any_floats_make_a_histogram_without_a_warning(run: Run, values: list[float]) -> None:
     record = histogram(run, values)
