@@ -43,8 +43,10 @@ def test_every_test_that_coverage_names_exists() -> None:
     for row in rows_of_coverage():
         named = re.findall(r"`(tests/[^`]*)`", row[4])
         assert named or row[3] != "done", f"{row[0]} is done but names no test"
-        for path in named:
+        for path, _, function in (name.partition("::") for name in named):
             assert (ROOT / path).exists(), f"{row[0]} names {path}"
+            is_there = not function or f"def {function}(" in (ROOT / path).read_text("utf-8")
+            assert is_there, f"{row[0]} names {function}, which {path} does not have"
 
 
 def test_the_tables_of_the_specification_are_those_of_the_declarations() -> None:
