@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from epochal.console.messages import error
 from epochal.errors import UsageError
 from epochal.run.accepted import ValuePolicy
 from epochal.run.run import Run, recorder_of
 from epochal.settings import announce_run, read_variable, withdraw_run
+from epochal.values import Metrics
 
 
 class OpenRuns:
@@ -91,7 +91,7 @@ def current_run() -> Run:
     return run
 
 
-def log(metrics: Mapping[str, Any], step: int | None = None) -> None:
+def log(metrics: Metrics, step: int | None = None) -> None:
     """Append metrics to the current run at a step, by default the last one + 1."""
     current_run().log(metrics, step)
 

@@ -181,11 +181,18 @@ class Run:
         """
         recorder = self._recorder
         call = recorder.call("step")
-        core = (epoch, tokens, duration_ms, norm, loss, lr)
-        more = {"norm_clipped": norm_clipped, "kd_loss": kd_loss, "sol": sol}
         at = recorder.next_step(step)
         record = typed.step_record(
-            now(), call, at, *core, **more, phase=phase, moe=moe, metrics=metrics
+            now(),
+            call,
+            at,
+            *(epoch, tokens, duration_ms, norm, loss, lr),
+            norm_clipped=norm_clipped,
+            kd_loss=kd_loss,
+            sol=sol,
+            phase=phase,
+            moe=moe,
+            metrics=metrics,
         )
         recorder.write(record)
         recorder.write_samples(call, at)

@@ -8,7 +8,7 @@ which nothing is left is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,7 @@ from epochal.errors import UsageError, ValueTypeError
 from epochal.guard import attempt
 from epochal.records import ALLOCATOR_PLACES, KINDS, Field, Record
 from epochal.run.accepted import CallValues, finite_float
-from epochal.values import Number, Scalar, plain_json, single
+from epochal.values import Array, Metrics, Number, Scalar, Values, plain_json, single
 
 _STEP, _EVAL, _EPOCH = KINDS["step"], KINDS["eval"], KINDS["epoch"]
 _ALLOCATOR, _DATASET, _DEFINE = KINDS["allocator"], KINDS["dataset"], KINDS["define"]
@@ -41,19 +41,19 @@ def step_record(
     at: float,
     call: CallValues,
     step: int,
-    epoch: Any,
-    tokens: Any,
-    duration_ms: Any,
-    norm: Any,
-    loss: Any,
-    lr: Any,
+    epoch: Scalar | None,
+    tokens: Scalar,
+    duration_ms: Scalar,
+    norm: Scalar | None,
+    loss: Scalar | None,
+    lr: Scalar | None,
     *,
-    norm_clipped: Any = None,
-    kd_loss: Any = None,
-    sol: Any = None,
+    norm_clipped: Scalar | None = None,
+    kd_loss: Scalar | None = None,
+    sol: Scalar | None = None,
     phase: str | None = None,
-    moe: Mapping[str, Any] | None = None,
-    metrics: Mapping[str, Any] | None = None,
+    moe: Mapping[str, Scalar | None] | None = None,
+    metrics: Metrics | None = None,
 ) -> Record:
     """One optimisation step; throughput is stored when it can be computed."""
     record: Record = {"log": "step", "t": at, "step": step}
@@ -72,12 +72,12 @@ def eval_record(
     at: float,
     call: CallValues,
     step: int,
-    epoch: Any,
-    tokens: Any,
-    duration_ms: Any,
-    loss: Any,
+    epoch: Scalar | None,
+    tokens: Scalar,
+    duration_ms: Scalar,
+    loss: Scalar | None,
     *,
-    metrics: Mapping[str, Any] | None = None,
+    metrics: Metrics | None = None,
 ) -> Record:
     """One evaluation."""
     record: Record = {"log": "eval", "t": at, "step": step}
@@ -88,7 +88,13 @@ def eval_record(
 
 
 def epoch_record(
-    at: float, call: CallValues, epoch: int, duration_s: Any, metrics: Any, *, total: Any
+    at: float,
+    call: CallValues,
+    epoch: int,
+    duration_s: Scalar | None,
+    metrics: Metrics,
+    *,
+    total: Scalar | None,
 ) -> Record:
     """One finished epoch; ``epoch`` counts completed epochs, so the first one is 1."""
     record: Record = {"log": "epoch", "t": at, "epoch": epoch}
@@ -124,7 +130,13 @@ def moe_record(at: float, call: CallValues, step: int, fields: Mapping[str, Any]
 
 
 def experts_record(
-    at: float, call: CallValues, step: int, *, layers: Any, load: Any, top_k: Any
+    at: float,
+    call: CallValues,
+    step: int,
+    *,
+    layers: Sequence[str],
+    load: Array | Sequence[Values],
+    top_k: Scalar,
 ) -> Record | None:
     """How each layer's router shared its tokens out: one row of shares per layer."""
     table = call.policy.read("experts", _share_table, load, layers=layers)
@@ -148,7 +160,11 @@ def experts_record(
 
 
 def gpu_record(
-    at: float, call: CallValues, step: int | None, gpu_id: int, fields: Mapping[str, Any]
+    at: float,
+    call: CallValues,
+    step: int | None,
+    gpu_id: int,
+    fields: Mapping[str, Scalar | str | None],
 ) -> Record:
     """One GPU's telemetry: MHz, mW, degrees Celsius, percent, bytes and bytes per second."""
     record: Record = {"log": "gpu", "t": at}
@@ -213,7 +229,7 @@ def sol_record(
 
 
 def allocator_record(
-    at: float, call: CallValues, step: int, *, stats: Any, gpu: Any
+    at: float, call: CallValues, step: int, *, stats: Iterable[Any], gpu: Scalar | None
 ) -> Record | None:
     """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
 
@@ -234,7 +250,9 @@ def allocator_record(
     return record
 
 
-def dataset_record(at: float, call: CallValues, split: Any, files: Any, **facts: Any) -> Record:
+def dataset_record(
+    at: float, call: CallValues, split: str, files: Any, **facts: Scalar | None
+) -> Record:
     """A data split: how many files and tokens, and where reading stands."""
     record: Record = {"log": "dataset", "t": at, "split": call.name(split) or "data"}
     counted: dict[str, Any] = dict(facts)
@@ -307,7 +325,7 @@ def checked_name(name: Any) -> str:
 
 
 def _put_speed(
-    record: Record, call: CallValues, field: Field, tokens: Any, duration_ms: Any
+    record: Record, call: CallValues, field: Field, tokens: Scalar, duration_ms: Scalar
 ) -> float | None:
     """Add tokens and duration; gives tokens per second where both are there."""
     count = call.whole(tokens, name="tokens")
@@ -319,7 +337,7 @@ def _put_speed(
     return None if count is None or took is None else tokens_per_second(count, took)
 
 
-def _with_metrics(record: Record, call: CallValues, metrics: Any) -> Record:
+def _with_metrics(record: Record, call: CallValues, metrics: Metrics | None) -> Record:
     flat = None if metrics is None else call.metrics(metrics)
     if flat:
         record["m"] = flat
