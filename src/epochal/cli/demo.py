@@ -15,6 +15,7 @@ from epochal.console.messages import Verbosity
 from epochal.errors import UsageError
 from epochal.invocation import invocation
 from epochal.journal.layout import RunFolder, read_json
+from epochal.run.run import recorder_of
 from epochal.settings import is_ci
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def _train(args: argparse.Namespace, page: _Page) -> RunFolder | None:
         verbosity=Verbosity.QUIET if args.json else None,
         on_start=start,
     )
-    return RunFolder(trained.dir) if trained.state != "off" else None
+    return RunFolder(trained.dir) if recorder_of(trained).is_recorded else None
 
 
 def _make_up(args: argparse.Namespace) -> RunFolder:
