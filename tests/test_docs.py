@@ -97,6 +97,7 @@ PAGES = {
     for path in (
         ROOT / "README.md",
         ROOT / "docs" / "reference.md",
+        ROOT / "docs" / "integrations.md",
         *sorted((ROOT / "docs" / "guides").glob("*.md")),
     )
 }

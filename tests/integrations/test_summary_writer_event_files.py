@@ -121,3 +121,14 @@ def test_purging_is_seen_the_same_way_by_both_readers(
     if opened is _with_ours:
         series = epochal.load(tmp_path / "a").series("x")
         assert dict(zip(series.steps.tolist(), series.values.tolist(), strict=True)) == last
+
+
+def test_files_that_torch_wrote_before_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with TorchWriter(str(tmp_path / "a")) as theirs:
+        theirs.add_scalar("x", 0.5, 0)
+    for _ in range(2):
+        with SummaryWriter(tmp_path / "a", event_files=True) as writer:
+            writer.add_scalar("x", 0.5, 1)
+    assert capsys.readouterr().err.count("epochal import") == 1

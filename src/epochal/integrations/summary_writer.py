@@ -22,7 +22,7 @@ from typing import Any
 from epochal.errors import RunFinishedError
 from epochal.integrations.file_writer import FileWriter, also_to_event_files, torch_writer
 from epochal.integrations.hparams import checked_hparams, hparams_folder, write_hparams
-from epochal.integrations.recorder import Recorder, name_of, one_number
+from epochal.integrations.run_writer import RunWriter, name_of, one_number
 from epochal.run.start import init_in
 from epochal.settings import read_settings
 
@@ -59,27 +59,29 @@ class SummaryWriter:
         self.filename_suffix = filename_suffix
         self.file_writer: FileWriter | None = None
         self.all_writers: dict[str, FileWriter] | None = None
-        self._recorder = Recorder(log_dir)
+        self._writer = RunWriter(log_dir)
         # The run's own call, for plain numbers; None while closed, or with event files.
         self._log: Callable[..., None] | None = None
         self._hparams: dict[str, Any] | None = None
         self._event_files: Any = None  # torch's writer
-        if settings.event_files if event_files is None else event_files:
+        wants_event_files = settings.event_files if event_files is None else event_files
+        self._get_file_writer()
+        if wants_event_files:
+            self._log = None
             self._event_files = torch_writer(
                 log_dir, "", purge_step, max_queue, flush_secs, filename_suffix
             )
-        self._get_file_writer()
 
     # -- the writer -------------------------------------------------------------------------------
 
     def _get_file_writer(self) -> FileWriter:
         """The writer of TensorBoard's own messages; opens the run again after ``close``."""
         if self.file_writer is None or self.all_writers is None:
-            run = self._recorder.open(purge_step=self.purge_step)
+            run = self._writer.open(purge_step=self.purge_step)
             self.purge_step = None
             self._log = run.log if self._event_files is None else None
             log_dir = str(self.log_dir)
-            self.file_writer = FileWriter(log_dir, self._recorder, self._torch_file_writer)
+            self.file_writer = FileWriter(log_dir, self._writer, self._torch_file_writer)
             self.all_writers = {log_dir: self.file_writer}
         return self.file_writer
 
@@ -138,7 +140,7 @@ class SummaryWriter:
                 return
         self._to.add_numbers({name_of(tag): number}, tag, global_step, walltime)
         if self._event_files is None:
-            self._log = self._recorder.run.log
+            self._log = self._writer.run.log
             return
         self._event_files.add_scalar(
             tag, scalar_value, global_step, walltime, new_style, double_precision
@@ -465,7 +467,7 @@ class SummaryWriter:
             run, self._hparams = self._to.run, hparams
             write_hparams(run, hparams, metrics, hparam_domain_discrete, step)
             return
-        with init_in(hparams_folder(self._recorder.folder, run_name), companion=False) as beside:
+        with init_in(hparams_folder(self._writer.folder, run_name), companion=False) as beside:
             write_hparams(beside, hparams, metrics, hparam_domain_discrete, step)
 
     @cached_property
@@ -483,13 +485,13 @@ class SummaryWriter:
         self.file_writer = self.all_writers = self._log = None
         if self._event_files is not None:
             self._event_files.close()
-        self._recorder.close(error)
+        self._writer.close(error)
 
     @property
-    def _to(self) -> Recorder:
+    def _to(self) -> RunWriter:
         """What is written with; open."""
         self._get_file_writer()
-        return self._recorder
+        return self._writer
 
     def _torch_file_writer(self) -> Any:
         return None if self._event_files is None else self._event_files._get_file_writer()

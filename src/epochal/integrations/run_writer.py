@@ -13,6 +13,7 @@ from typing import Any
 from epochal.errors import UsageError
 from epochal.integrations.file_writer import write_blob
 from epochal.integrations.shared_runs import SHARED_RUNS
+from epochal.journal.layout import is_run_folder
 from epochal.run.accepted import CallValues
 from epochal.run.run import Run, recorder_of
 from epochal.values import element_count, plain_json
@@ -21,7 +22,7 @@ from epochal.values import element_count, plain_json
 _BINS = 64
 
 
-class Recorder:
+class RunWriter:
     """Writes one writer's records to the run of a folder, which other writers may share."""
 
     def __init__(self, log_dir: str | os.PathLike[str]) -> None:
@@ -42,7 +43,13 @@ class Recorder:
 
     def open(self, *, purge_step: int | None = None) -> Run:
         """Open the run of the folder, or share it; hide older records from ``purge_step`` on."""
+        has_others = self._run is None and _has_event_files(self.folder)
         self._run = SHARED_RUNS.hold(self.folder, self, resume_step=purge_step)
+        if has_others:
+            recorder_of(self._run).console.notice(
+                f"{self.folder} has event files of TensorBoard, which are not part of this run:"
+                f" 'epochal import {self.folder}' copies them into a run of their own."
+            )
         return self._run
 
     def close(self, error: BaseException | None) -> None:
@@ -174,6 +181,13 @@ class Recorder:
                 f"what {call} adds is kept as files of the run; the page links to them and does"
                 " not draw them yet."
             )
+
+
+def _has_event_files(folder: Path) -> bool:
+    """Whether a folder that is no run of ours yet has event files."""
+    if not folder.is_dir() or is_run_folder(folder):
+        return False
+    return any("tfevents" in path.name for path in folder.iterdir())
 
 
 def name_of(tag: Any) -> str:
