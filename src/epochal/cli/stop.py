@@ -9,7 +9,8 @@ from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.output import agreed, remark, say_json
 from epochal.errors import UsageError
 from epochal.format import format_duration
-from epochal.store.process_action import Asked, ProcessAction, ask
+from epochal.store.answers import LIVE_STATES
+from epochal.store.process_action import ProcessAction, SentAction, send_action
 from epochal.store.store import RunView
 
 _LOOK_EVERY_S = 0.1
@@ -26,13 +27,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``stop``."""
     add_run(parser)
     how = parser.add_mutually_exclusive_group()
-    for wish, words in (
+    for action, words in (
         ("interrupt", "send SIGINT, like Ctrl-C, instead of SIGTERM"),
         ("kill", "end it at once; steps since the last checkpoint are lost"),
         ("suspend", "suspend it; it keeps its memory"),
         ("continue", "continue a suspended training"),
     ):
-        how.add_argument(f"--{wish}", dest="wish", action="store_const", const=wish, help=words)
+        how.add_argument(
+            f"--{action}", dest="action", action="store_const", const=action, help=words
+        )
     parser.add_argument(
         "--wait",
         type=float,
@@ -49,26 +52,26 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= args.wait < float("inf"):
         raise UsageError(f"--wait {args.wait} must be 0 or more seconds.")
     view = run_of(args)
-    wish: ProcessAction = args.wish or "stop"
+    action: ProcessAction = args.action or "stop"
     name = f"{view.info.project}/{view.info.name}"
-    if wish == "kill" and not args.yes and not agreed(f"Kill {name}, without a checkpoint?"):
+    if action == "kill" and not args.yes and not agreed(f"Kill {name}, without a checkpoint?"):
         remark(f"{name} was not killed.")
         return 1
-    asked = ask(view, wish)
+    sent = send_action(view, action)
     if not args.json:
-        remark(_sentence(name, asked))
-    if wish not in ("suspend", "continue"):
+        remark(_sentence(name, sent))
+    if action not in ("suspend", "continue"):
         _wait_for_end(view, args.wait)
     status = view.info.status
-    has_ended = status.state not in ("running", "waiting", "silent")
-    is_done = has_ended or wish in ("suspend", "continue") or args.wait == 0
+    has_ended = status.state not in LIVE_STATES
+    is_done = has_ended or action in ("suspend", "continue") or args.wait == 0
     if args.json:
         say_json(
             {
                 "run": view.info.id,
-                "asked": wish,
-                "signal": asked.signal,
-                "processes": list(asked.pids),
+                "asked": action,
+                "signal": sent.signal,
+                "processes": list(sent.pids),
                 "state": status.state,
                 "ended": has_ended,
             }
@@ -87,20 +90,20 @@ def _wait_for_end(view: RunView, seconds: float) -> None:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         view.refresh()
-        if view.info.status.state not in ("running", "waiting", "silent"):
+        if view.info.status.state not in LIVE_STATES:
             return
         time.sleep(_LOOK_EVERY_S)
 
 
-def _sentence(name: str, asked: Asked) -> str:
-    number = len(asked.pids)
-    whom = f"process {asked.pids[0]}" if number == 1 else f"{number} processes"
+def _sentence(name: str, sent: SentAction) -> str:
+    number = len(sent.pids)
+    whom = f"process {sent.pids[0]}" if number == 1 else f"{number} processes"
     elsewhere = (
-        f" {asked.elsewhere} more are on other machines and end with their launcher."
-        if asked.elsewhere
+        f" {sent.elsewhere} more are on other machines and end with their launcher."
+        if sent.elsewhere
         else ""
     )
-    return f"{name} {_DONE[asked.wish]} ({asked.signal} to {whom}).{elsewhere}"
+    return f"{name} {_DONE[sent.action]} ({sent.signal} to {whom}).{elsewhere}"
 
 
 def _reason(reason: str | None) -> str:

@@ -22,7 +22,7 @@ from epochal.server.cursor import Cursors, format_cursors
 from epochal.server.listener import Listener, encode_event
 from epochal.server.pool import ThreadPool
 from epochal.server.reader import Reader, RunBusyError, reading_failure
-from epochal.server.rows import LIVE, run_row
+from epochal.server.rows import run_row
 from epochal.server.updates import (
     MachineUpdates,
     RunUpdates,
@@ -40,7 +40,7 @@ from epochal.server.wire import (
     RunsEvent,
     StatusEvent,
 )
-from epochal.store.answers import Cursor
+from epochal.store.answers import LIVE_STATES, Cursor
 from epochal.store.store import RunView
 from epochal.version import __version__
 
@@ -371,7 +371,7 @@ class Broadcaster:
         refreshed = catalog.refresh()
         if self._rows is None:
             self._rows = {row.id: row for row in map(run_row, catalog.runs())}
-            self._live = {row.id for row in self._rows.values() if row.status.state in LIVE}
+            self._live = {row.id for row in self._rows.values() if row.status.state in LIVE_STATES}
             catalog.changed()
             # Streams that did not wait for this have an older list.
             return [_list_event(is_all=True)] if self._channels else []
@@ -393,7 +393,7 @@ class Broadcaster:
                 row = self._rows[run_id] = run_row(run)
             finally:
                 run.lock.release()
-            (self._live.add if row.status.state in LIVE else self._live.discard)(run_id)
+            (self._live.add if row.status.state in LIVE_STATES else self._live.discard)(run_id)
             if before is None:
                 added.append(row)
             elif before != row:

@@ -13,8 +13,8 @@ from starlette.responses import Response
 from epochal.errors import FormatError
 from epochal.server.reader import Catalog
 from epochal.server.responses import body_response
-from epochal.server.rows import LIVE
 from epochal.server.state import server_state
+from epochal.store.answers import LIVE_STATES
 from epochal.store.store import RunView
 
 MAX_SAMPLES_A_RUN = 2000
@@ -44,7 +44,7 @@ def _text(catalog: Catalog) -> str:
     catalog.refresh()
     families: dict[str, list[_Sample]] = {}
     for run in catalog.runs():
-        if run.info.status.state in LIVE:
+        if run.info.status.state in LIVE_STATES:
             with run.lock:
                 run.refresh()
                 samples = list(_samples(run))

@@ -15,8 +15,6 @@ from epochal.store.answers import Labels, Metric, RunInfo
 from epochal.store.progress import expected_end
 from epochal.store.store import RunView
 
-# States that may change without a new record.
-LIVE = ("waiting", "running", "silent")
 _ROLE = "role:"
 
 

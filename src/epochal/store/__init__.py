@@ -1,1 +1,1 @@
-"""Answers questions about runs; whatever shows or exports a run asks here and nowhere else."""
+"""Reads runs: everything that shows or exports a run uses a store, and reads no file itself."""

@@ -1,4 +1,4 @@
-"""What a store answers with: plain frozen data, the same whichever store was asked."""
+"""What a store returns: plain frozen data, the same for every engine."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ State = Literal[
     "unreadable",
 ]
 
-# One position per writer: the last record of it that has been seen.
+# A run that has not ended, as far as can be told: its state may change without a new record.
+LIVE_STATES: tuple[State, ...] = ("waiting", "running", "silent")
+
+# One position per writer: its last record that was read.
 Cursor = Mapping[str, Position]
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run stands, as it could be told at the moment of asking.
+    """The status of a run at the moment of the query.
 
-    ``text`` is the word for people ("silent 12 min"); ``reason`` is what the run itself said of its
-    end; ``since`` the time of its newest record, in Unix seconds.
+    ``text`` is what people read ("silent 12 min"). ``reason`` is what the run recorded about its
+    end. ``since`` is the time of its newest record, in Unix seconds.
     """
 
     state: State
@@ -41,7 +44,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What people change after the fact; None means that the run's own word stands."""
+    """What people change later; None keeps what the run recorded."""
 
     name: str | None = None
     tags: tuple[str, ...] | None = None
@@ -53,14 +56,14 @@ class Labels:
 class RunInfo:
     """One run in one row; times in Unix seconds.
 
-    ``name``, ``tags`` and ``notes`` are the labels' where people set them. ``step`` and ``epoch``
-    are the highest of rank 0's newest attempt; ``damaged`` counts lines that could not be read;
-    ``problem`` is a sentence about a run that cannot be read, wholly or in part; ``tracker`` is
-    whose files a run that is not ours is read from. ``errors`` and ``warnings`` count what was
-    found, over or not, and how the run ended; ``open_errors`` and ``open_warnings`` what of it
-    still holds. All are None where nobody looked. ``is_partly_watched``: a companion did not see
-    the end of an attempt, and nobody has looked at the rest yet. ``nonfinite``: the last loss is
-    nan or infinite.
+    ``name``, ``tags`` and ``notes`` come from the labels where people set them. ``step`` and
+    ``epoch`` are the highest of rank 0 in the newest attempt. ``damaged`` counts lines that cannot
+    be read. ``problem`` is a sentence about a run that cannot be read, or not completely.
+    ``tracker`` names the tool whose files the run is read from; None for our own.
+    ``errors`` and ``warnings`` count all findings and a bad ending, ``open_errors`` and
+    ``open_warnings`` those that are still active; all are None where no rule has run.
+    ``is_partly_watched``: a companion did not see the end of an attempt, and no rule has read the
+    rest yet. ``nonfinite``: the last loss is nan or infinite.
     """
 
     id: str
@@ -92,7 +95,7 @@ class RunInfo:
 
     @property
     def steps_done(self) -> int | None:
-        """How many steps are done, counted from step 0; never more than there were to be."""
+        """How many steps are done, counted from step 0; at most ``total_steps``."""
         if self.step is None:
             return None
         done = self.step + 1
@@ -101,7 +104,7 @@ class RunInfo:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A series that exists: name and axis, what is known of its meaning, which ranks have it."""
+    """A series that exists: its name and axis, the ranks that have it, its unit, goal and role."""
 
     name: str
     axis: Axis
@@ -114,10 +117,10 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine of a run as it was a moment ago; at ``t``, in Unix seconds, that was written.
+    """The newest readings of one machine; ``t`` is when they were written, in Unix seconds.
 
-    ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, as last known, and
-    their own ``t``: when they were read. What was not read for a while is left out.
+    ``gpus`` and ``system`` have the fields of ``gpu`` and ``system`` records, and a ``t`` of their
+    own: when they were measured. Readings that are too old are left out.
     """
 
     node: str
@@ -129,7 +132,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One record that is not a number in a series: a text, a histogram, a message, a finding, …
+    """One record that is not part of a series: a text, a histogram, a message, a finding, …
 
     ``record`` has the fields that ``spec/journal.md`` gives its kind.
     """
@@ -151,12 +154,12 @@ class Entry:
 
     @property
     def step(self) -> int | None:
-        """The step it belongs to, where it has one."""
+        """Its step; None where it has none."""
         step = self.record.get("step")
         return step if isinstance(step, int) else None
 
     @property
     def name(self) -> str | None:
-        """What it is called, where its kind has names."""
+        """Its name; None where its kind has no names."""
         name = self.record.get("name")
         return name if isinstance(name, str) else None

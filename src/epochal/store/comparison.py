@@ -1,4 +1,4 @@
-"""Sets runs beside each other: where their configurations differ, and what they came to."""
+"""Compares runs: where their configs differ, and their best and last metrics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from epochal.store.answers import Metric
 from epochal.store.metrics import in_order, no_metric
 from epochal.store.store import RunView
 
-# Stands for what a run does not have, where None is a value that it may have.
+# The value of an entry that a run does not have; None may be a value of it.
 MISSING = "—"
 _LOSSES = ("loss", "eval_loss")
-# Of the best: what batches differ by late in a training that is in order.
+# As a share of the best: how much batches differ late in a healthy training.
 _NOISE = 0.1
 
 
@@ -33,23 +33,23 @@ class ComparedMetric:
     summaries: tuple[Summary | None, ...]
 
     def values(self) -> tuple[float | None, ...]:
-        """What stands for each run: the best value where better is known, else the last."""
+        """One value per run: the best where the goal is known, else the last."""
         return tuple(self._value(summary) for summary in self.summaries)
 
     def deltas(self) -> tuple[float | None, ...]:
-        """How far each value is from the first run's."""
+        """The difference of each value from the first run's."""
         return _from_first(self.values())
 
     def last(self) -> tuple[float | None, ...]:
-        """What each run ended with."""
+        """The last value of each run."""
         return tuple(None if summary is None else summary.last for summary in self.summaries)
 
     def last_deltas(self) -> tuple[float | None, ...]:
-        """How far each run's last value is from the first run's."""
+        """The difference of each last value from the first run's."""
         return _from_first(self.last())
 
     def ended_badly(self) -> tuple[bool, ...]:
-        """Which runs' loss ended as no number, or far above its best."""
+        """Whether the loss of each run ended as nan or infinity, or far above its best."""
         if self.role not in _LOSSES:
             return (False,) * len(self.summaries)
         return tuple(s is not None and _ended_badly(s, self.goal) for s in self.summaries)
@@ -63,7 +63,7 @@ class ComparedMetric:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Several runs beside each other; every tuple has one entry per run."""
+    """Several runs compared; every tuple has one entry per run."""
 
     config: Mapping[str, tuple[Any, ...]]
     metrics: tuple[ComparedMetric, ...]
@@ -78,7 +78,7 @@ class Comparison:
 
 
 def compare(runs: Sequence[RunView], *, names: Sequence[str] = ()) -> Comparison:
-    """Compare runs by everything they have in common or not; by some metrics when named."""
+    """Compare runs by their configs and by all metrics, or by those that are named."""
     configs = [dict(_flat(run.config)) for run in runs]
     keys = dict.fromkeys(key for config in configs for key in config)
     config = {key: tuple(own.get(key, MISSING) for own in configs) for key in keys}
@@ -99,7 +99,7 @@ def _metrics(runs: Sequence[RunView], names: Sequence[str]) -> Iterator[Compared
 
 
 def _named(runs: Sequence[RunView], name: str) -> list[Metric]:
-    """What a name means in each run, then all whose names end in it: eval/loss beside train/loss.
+    """The metric of a name in each run, then all whose names end in it (eval/loss, train/loss).
 
     Raises ``MetricNotFoundError`` where no run has any.
     """

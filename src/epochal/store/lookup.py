@@ -1,4 +1,4 @@
-"""Finds the one run that a key typed by a person stands for."""
+"""Finds the one run that a person names by id, name, project/name or folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ _SHOWN = 8
 
 
 def choose(key: str, runs: Sequence[RunInfo]) -> int:
-    """The index of the run meant.
+    """The index of the run that ``key`` names.
 
-    Tried in this order: id, project/name, name, folder name, start of an id, start of a name. The
-    first that fits any run decides; if it fits several, ``UsageError`` lists them.
+    It is compared in this order: id, project/name, name, folder name, start of an id, start of a
+    name. The first comparison that fits any run decides; if it fits several, ``UsageError`` lists
+    them.
     """
     if not key:
         raise UsageError("a run is named by its id, name, project/name or folder, not by ''.")

@@ -9,7 +9,7 @@ from epochal.records import ROLES, Axis
 from epochal.store.answers import Metric
 
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
-# Hundreds of series, one for each layer, which would bury what stands behind them.
+# Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 
@@ -32,7 +32,7 @@ def resolve(name: str, metrics: Sequence[Metric]) -> Metric | None:
 def no_metric(
     name: str, metrics: Sequence[Metric], *, run: str, rank: int, axis: Axis | None
 ) -> str:
-    """The sentence about a name that no metric of a run has."""
+    """The error sentence for a name that no metric of a run has."""
     known = list(dict.fromkeys(metric.name for metric in metrics))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")

@@ -31,7 +31,7 @@ _LOOKING = re.compile(r"\(\?(?:[=!]|<)")
 
 
 class PatternError(ValueError):
-    """A pattern that is not one, or that is not part of this syntax; ``at`` is the place in it."""
+    """A pattern that is invalid or not supported; ``at`` is the index of the mistake."""
 
     def __init__(self, sentence: str, at: int = 0) -> None:
         super().__init__(sentence)
@@ -45,13 +45,13 @@ class Pattern:
         self._expression = expression
 
     def is_in(self, text: str) -> bool:
-        """Whether it is found anywhere in a text."""
+        """Whether it matches anywhere in a text."""
         encoded = text[:MAX_TEXT].encode("utf-8", "replace")
         return self._expression.search(encoded) is not None
 
 
 def compile_pattern(text: str) -> Pattern:
-    """The pattern that a text says; raises ``PatternError``."""
+    """Compile a pattern; raises ``PatternError``."""
     if len(text) > MAX_PATTERN:
         raise PatternError(f"a pattern has at most {MAX_PATTERN} characters")
     _Check(text).whole()
@@ -68,14 +68,14 @@ def compile_pattern(text: str) -> Pattern:
 
 
 class _Member(NamedTuple):
-    """One character, by its code, or a class of them (-1), and the place after it."""
+    """The code of one character, -1 for a class of them, and the index after it."""
 
     code: int
     end: int
 
 
 class _Check:
-    """Goes through a pattern once; what it passes over is what this syntax has."""
+    """Reads a pattern once from left to right, and refuses what is not supported."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -164,7 +164,7 @@ class _Check:
         return end + (1 if self._text[end : end + 1] == "?" else 0)
 
     def _set(self, at: int) -> int:
-        """The place after a set of characters."""
+        """The index after a set of characters."""
         text = self._text
         place = first = at + (2 if text.startswith("[^", at) else 1)
         while place < len(text):

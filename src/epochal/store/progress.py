@@ -1,4 +1,4 @@
-"""How far a run is, how long it has been going, and when it is expected to end."""
+"""The progress of a run: how much is done, how long it has run, when it is expected to end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from epochal.series.eta import Eta
-from epochal.series.series import TOKENS_OF_STEP, Series
-from epochal.store.answers import Entry, RunInfo
+from epochal.series.series import EPOCH_OF_STEP, TOKENS_OF_STEP, Series
+from epochal.store.answers import LIVE_STATES, Entry, RunInfo
 from epochal.store.store import MetricNotFoundError, RunView
 
-_GOING = ("running", "waiting", "silent")
 _RUNNING = ("running", "waiting")
-_EPOCHS_OF_STEP = "train/epoch"
 # More observations than this do not make the estimate better.
 _MOST_POINTS = 1000
 # An estimate is made again after this many times what it cost, so that it costs 2 % at most.
@@ -48,7 +46,7 @@ _estimates: weakref.WeakKeyDictionary[RunView, _Estimate] = weakref.WeakKeyDicti
 
 def progress_of(run: RunView, info: RunInfo, *, now: float) -> Progress:
     """The progress of a run at the Unix time ``now``, in whichever unit its length is known."""
-    is_going = info.status.state in _GOING
+    is_going = info.status.state in LIVE_STATES
     until = now if info.status.state in _RUNNING else info.updated
     elapsed_s = None if info.created is None or until is None else max(until - info.created, 0.0)
     text, done, total = _counted(run, info)
@@ -77,7 +75,7 @@ def expected_end(run: RunView, info: RunInfo) -> float | None:
 
 
 def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | None]:
-    """In words, and as what is done of what is to be done."""
+    """The progress as text, what is done, and the total."""
     done, total = info.steps_done, info.total_steps
     if info.step is not None and done is not None and total:
         if info.step > total:
@@ -95,7 +93,7 @@ def _counted(run: RunView, info: RunInfo) -> tuple[str, float | None, float | No
 
 
 def epochs_with_eta(run: RunView) -> Iterator[tuple[Entry, float | None]]:
-    """The epoch records that stand, each with the seconds that were left after it."""
+    """The epoch records that count, each with the estimated seconds left after it."""
     attempt, eta = 0, Eta(None)
     for entry in run.entries("epoch"):
         epoch, total = entry.record.get("epoch"), entry.record.get("total")
@@ -125,7 +123,7 @@ def _estimate(run: RunView, info: RunInfo) -> float | None:
         return _end_of(run, info, series, tokens, np.nancumsum(series.floats))
     if info.epoch is not None:
         return _end_of_epochs(run, info)
-    if info.num_epochs and (series := _found(run, _EPOCHS_OF_STEP)) is not None:
+    if info.num_epochs and (series := _found(run, EPOCH_OF_STEP)) is not None:
         return _end_of(run, info, series, info.num_epochs, series.floats)
     return None
 
@@ -141,7 +139,7 @@ def _end_of_epochs(run: RunView, info: RunInfo) -> float | None:
 def _end_of(
     run: RunView, info: RunInfo, series: Series, total: float, done: NDArray[np.float64]
 ) -> float | None:
-    """When ``total`` will be done; ``done`` has what of it was done at each point."""
+    """When ``total`` will be reached; ``done`` is how much was done at each point."""
     times = series.times
     chosen = np.isfinite(done) & np.isfinite(times)
     if info.attempts > 1:
@@ -160,7 +158,7 @@ def _end_of(
 
 
 def _fullest(run: RunView) -> Series | None:
-    """The series that has a point for most steps: the loss, else the first there is."""
+    """The series that has a point for most steps: the loss, else the first series."""
     metrics = [metric for metric in run.metrics() if metric.axis == "step" and 0 in metric.ranks]
     metrics.sort(key=lambda metric: metric.role != "loss")
     return run.series(metrics[0].name, axis=metrics[0].axis) if metrics else None

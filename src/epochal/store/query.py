@@ -1,16 +1,16 @@
-"""The language that runs are asked for in: text becomes a tree, and nothing is ever executed.
+"""The query language for runs: text is parsed into a tree, and nothing in it is executed.
 
     query      = and { "or" and }                       config.lr < 3e-4 and status == "running"
     and        = not { "and" not }
     not        = "not" not | "(" query ")" | "exists" "(" field ")" | comparison
-    comparison = value [ operator value ]               a value alone asks whether it is true
+    comparison = value [ operator value ]               a value alone: whether it is true
     operator   = "==" | "!=" | "<" | "<=" | ">" | ">=" | "~" | "!~" | "in" | "not in"
     value      = number | text | "true" | "false" | "null" | list | field
     list       = "[" [ value { "," value } ] "]"
-    field      = name { "." name }                      names may hold - and /, others are quoted
-    text       = in single or double quotes; a backslash stands for itself but before a quote
+    field      = name { "." name }                      names may contain - and /; quote others
+    text       = in single or double quotes; a backslash escapes a quote only
 
-A mistake is a ``UsageError`` that shows the query with a mark under the place.
+A mistake raises ``UsageError``; it shows the query with a mark under the mistake.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OPERATORS: dict[str, Operator] = {
     "!~": "!~",
 }
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
-# What other languages write, and what is written here.
+# Operators of other languages, and ours.
 _FOREIGN = {"=": "==", "&&": "and", "||": "or", "!": "not", "=~": "~", "&": "and", "|": "or"}
 _SIGNS = re.compile(r"==|!=|<=|>=|!~|=~|&&|\|\||[<>~=!&|()\[\],]")
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])")
@@ -61,7 +61,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """Something a run has: ``config.lr`` is ("config", "lr")."""
+    """A field of a run: ``config.lr`` is ("config", "lr")."""
 
     path: tuple[str, ...]
     column: int
@@ -72,7 +72,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two values and how they are to stand to each other."""
+    """Two values and the operator that compares them."""
 
     operator: Operator
     left: Value
@@ -82,28 +82,28 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Whether a value is there and not false, 0 or empty."""
+    """Whether a value exists and is not false, 0 or empty."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Whether a run has a field at all."""
+    """Whether a run has a field."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """The contrary."""
+    """The negation of a condition."""
 
     operand: Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Junction:
-    """All of some conditions, or any of them."""
+    """Several conditions joined by ``and`` or ``or``."""
 
     word: Literal["and", "or"]
     operands: tuple[Condition, ...]
@@ -295,7 +295,7 @@ def _token(text: str, at: int) -> tuple[_Token, int]:
 
 
 def _name(text: str, at: int, end: int) -> tuple[_Token, int]:
-    """A word, a constant or a field, whose further names follow dots."""
+    """A word, a constant or a field with its dotted names."""
     word = text[at:end]
     if end == len(text) or text[end] != ".":
         lowered = word.lower()

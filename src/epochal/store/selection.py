@@ -25,7 +25,7 @@ _NUMBERS = (float, int)
 
 
 class Subject(Protocol):
-    """What a query asks of a run."""
+    """What a query reads of a run."""
 
     @property
     def id(self) -> str:
@@ -37,17 +37,17 @@ class Subject(Protocol):
 
     @property
     def status(self) -> Status:
-        """How it stands."""
+        """Its status."""
 
     @property
     def found(self) -> FindingCounts | None:
-        """How much was found; None where nobody looked."""
+        """The counts of its findings; None where no rule has run."""
 
     def metric(self, name: str) -> Metric | None:
-        """The metric that a name means."""
+        """The metric of a name, a role or the end of a name."""
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """What a metric amounts to."""
+        """Last, extremes and mean of a series."""
 
 
 S = TypeVar("S", bound=Subject)
@@ -59,7 +59,7 @@ _PLAIN: dict[str, Reading] = {
     "project": lambda run: run.row.project,
     "status": lambda run: run.status.state,
     "tags": lambda run: run.row.tags,
-    # What a search box looks through.
+    # For the search box.
     "text": lambda run: (run.row.name, run.id, *run.row.tags, run.status.state),
     "notes": lambda run: run.row.notes,
     "hidden": lambda run: run.row.labels.hidden,
@@ -89,14 +89,14 @@ def _found(run: Subject, which: str) -> int | None:
 
 
 def parse_query(text: str) -> Callable[[Subject], bool]:
-    """What tells whether a query selects a run; raises ``UsageError``."""
+    """A function that says whether the query selects a run; raises ``UsageError``."""
     return _Compiler(text).condition(q.parse(text))
 
 
 def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
-    """What sorts runs by fields with commas between, each with ``-`` for largest first.
+    """A function that sorts runs by fields, separated by commas; ``-`` before one reverses it.
 
-    Runs that do not have a field come last either way; raises ``UsageError``.
+    Runs without the field come last in both directions. Raises ``UsageError``.
     """
     keys: list[tuple[Reading, bool]] = []
     for part in text.split(","):
@@ -133,14 +133,14 @@ def _is_orderly(value: Any) -> bool:
 
 
 def _sortable(value: Any) -> tuple[int, Any]:
-    """Numbers before texts before lists, so that anything can stand beside anything."""
+    """A sort key: numbers before texts before lists, so that any values can be sorted."""
     if isinstance(value, (bool, int, float)):
         return 0, value
     return (1, value) if isinstance(value, str) else (2, str(value))
 
 
 class _Compiler:
-    """Makes functions of a run out of the tree of a query."""
+    """Compiles the tree of a query into functions of a run."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -205,7 +205,7 @@ class _Compiler:
         return lambda run: compare(left(run), right(run))
 
     def _sides(self, node: q.Comparison) -> tuple[Reading, Reading]:
-        """Both sides; a text beside a time is a date, one beside the status a state."""
+        """Both sides; a text compared with a time is a date, with the status a state."""
         sides = []
         for side, other in ((node.left, node.right), (node.right, node.left)):
             if isinstance(other, q.Field) and isinstance(side, q.Constant):
@@ -278,7 +278,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Numbers beside numbers and texts beside texts; anything else is neither more nor less."""
+    """Compare numbers with numbers and texts with texts; any other comparison is false."""
 
     def holds(left: Any, right: Any) -> bool:
         kind, other = type(left), type(right)
@@ -307,7 +307,7 @@ def _configured(names: Sequence[str]) -> Reading:
 
 
 def _dig(config: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """What a configuration holds under dotted names, which may be one key or one inside another."""
+    """The config entry under dotted names; a name with dots may be one key or nested keys."""
     for split in range(len(names), 0, -1):
         key = ".".join(names[:split])
         if key in config:

@@ -1,4 +1,4 @@
-"""Works out how a run stands; nothing about it is ever stored."""
+"""Derives the status of a run from its records and processes; it is never stored."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from epochal.journal.process import is_suspended, liveness
 from epochal.records import HEARTBEAT_EVERY_S
 from epochal.store.answers import State, Status
 
-# A companion says every 30 s that its process is alive: one sign may come late, one may be lost.
+# A companion writes every 30 s that its process is alive: one may be late, one may be lost.
 RUNNING_FOR_S = 3 * HEARTBEAT_EVERY_S
-# A companion that was silent for so long did not just lose sight of its disk.
+# A companion that wrote nothing for so long has more than a slow disk.
 GONE_AFTER_S = 3600.0
-# The word for a run that crashed as far as can be told from another machine.
+# The text for a run that crashed, as far as another machine can tell.
 GONE = "gone"
 FOREIGN_RUNNING_FOR_S = 60.0
-# Nobody says of another tracker's run that its process is gone: hours between two records are rare.
+# Nothing says that the process of another tracker's run is gone: pauses of hours are rare.
 ENDED_AFTER_S = 6 * 3600.0
 _ENDINGS: Mapping[str, State] = {
     "finished": "finished",
@@ -39,13 +39,14 @@ def derive_status(
     grew: float | None = None,
     has_companion: bool = False,
 ) -> Status:
-    """How a run stands; times in Unix seconds.
+    """The status of a run; times in Unix seconds.
 
-    ``finish`` is the last record of its newest attempt if that ended, ``process`` the identity of
-    the one that wrote it, ``updated`` the time of its newest record by that machine's clock,
-    ``written`` when its journal was written last by the clock of the disk, and ``grew`` when a
-    reader saw it grow by our own. ``vanished`` is the companion's sentence about a process that was
-    gone; ``source`` says whose files a run is read or was copied from.
+    ``finish`` is the last record of its newest attempt if that ended. ``process`` identifies the
+    process that wrote it. Three clocks say when it was last active: ``updated`` is the time of its
+    newest record, by its own machine; ``written`` when its journal was written, by the disk;
+    ``grew`` when a reader saw it grow, by this machine. ``vanished`` is the companion's sentence
+    about a process that was gone. ``source`` names the tracker whose files it is read or was copied
+    from.
     """
     if finish is not None:
         return _ended(finish, updated)
@@ -68,10 +69,10 @@ def derive_status(
 def _out_of_sight(
     process: Mapping[str, Any], signs: Sequence[float], now: float, *, has_companion: bool
 ) -> Status:
-    """How a run stands whose process cannot be looked at from here, by its newest sign of life.
+    """The status of a run whose process is on another machine, by its newest sign of life.
 
-    The clocks of its machine and of the disk may differ from ours: a sign from the future tells no
-    age, and the newest of the others counts.
+    The clocks of its machine and of the disk may differ from ours: a time in the future has no age,
+    and the newest of the others counts.
     """
     updated, host = signs[0], process.get("host") or "an unknown machine"
     past = [sign for sign in signs if sign <= now + RUNNING_FOR_S]
@@ -87,7 +88,7 @@ def _out_of_sight(
 
 
 def _skew(updated: float, now: float, host: object) -> str | None:
-    """A sentence about a run that is written now and whose clock says another time."""
+    """A sentence about a run that is written now by a machine whose clock differs."""
     apart_s = updated - now
     if abs(apart_s) < RUNNING_FOR_S:
         return None
@@ -96,7 +97,7 @@ def _skew(updated: float, now: float, host: object) -> str | None:
 
 
 def _elsewhere(source: Mapping[str, Any], updated: float | None, now: float) -> Status:
-    """How another tracker's run stands whose files do not say how it ended."""
+    """The status of another tracker's run whose files do not say how it ended."""
     reason = f"the files of {source.get('format')} do not say how it ended"
     if not source.get("in_place"):
         return Status("finished", "imported", reason=reason, since=updated)

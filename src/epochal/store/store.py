@@ -1,49 +1,48 @@
-"""The store: every question a page, an export, a command or a script may ask about runs.
+"""The store: every query that a page, an export, a command or a script makes about runs.
 
-A store answers about runs it does not write. Which engine is behind it (run folders today) is known
-to nobody outside this folder, and ``tests/conformance/test_store.py`` states what each must answer.
+A store reads runs and does not write them. Its engines are packages beside this file, ``local`` for
+run folders; ``tests/conformance/test_store.py`` states what each of them must return.
 
 Of the store
-    runs          which runs are there (a query, an order and a page of them); ``query.py`` has the
+    runs          the runs that a query selects, in an order, one page of them; ``query.py`` has the
                   language, ``selection.py`` the fields
-    run           the one run that an id, a prefix, a name, ``project/name`` or a path stands for
-    find          the run of exactly this id, which is what links and positions hold
-    refresh       look again: what was written since shows up in the answers from now on
-    close         put away what is held open
+    run           the one run with this id, prefix of an id, name, ``project/name`` or path
+    find          the run with exactly this id, which links and positions contain
+    refresh       look at the files again: later queries see what was written since
+    close         close every file
 
 Of a run
     info          its row in a list: identity, status, progress, labels, problem
     config        what it was configured with, later options included
     facts         everything run.json says: command, host, git, packages
-    status        how it stands, as of now
+    status        its status at this moment
     metrics       which series exist: name, axis, unit, goal, role, ranks
-    metric, role  the series that a short name or a role means
+    metric, role  the metric of a short name or of a role
     series        every point of one series, exact; its summary and its buckets for a chart
     summary       last, min, max, mean and best of one series, without its points where possible
     entries       records of any kind, as they were written: datasets, GPU models, graphs, findings
     histograms, texts, blobs, messages, events, findings      entries by their usual names
-    machines      what is read of GPUs and hosts at this moment, while a run goes on
+    machines      the newest readings of GPUs and hosts of a live run
     blob          the bytes of a blob
     records       every record of every writer in file order, from a position on
-    end           the position that ``records(since=…)`` goes on from
+    end           the position that ``records(since=…)`` continues from
 
-Changed through a store, and only on a person's word
+Changed through a store, and only when a person asks for it
     relabel       name, tags, notes, hidden: what ``labels.json`` holds
     remove        the run, with everything it recorded
 
-How answers are made (all stores alike)
-- A run's attempts are one series: what an older attempt logged at or beyond the step where a newer
-  one took over is hidden, on every rank, in every kind that lives on the step or epoch axis; the
-  time axis is never cut. ``records`` hides nothing.
-- Of several values at one step within one rank the last one written stands, counted in
-  ``duplicates``. The plain name is rank 0; what its forked children log shows under it too, where
-  rank 0 itself has no value.
-- Steps may have been logged in any order; answers ascend. nan and infinities are kept.
-- An id stands for one run of a store. A copied run says the id of the one it was copied from: the
-  store puts ``~2`` behind it, and ``~3`` behind the next.
-- A run that cannot be read is listed with its ``problem``; asking for a list never raises for it.
-- Several threads may ask one store. Questions about one run wait for each other, questions about
-  different runs do not, and ``find`` and ``refresh`` wait for no run that is being read.
+Rules that hold for every engine
+- The attempts of a run are one series. Where a newer attempt started again at a step, the points of
+  older attempts from that step on are hidden: on every rank, in every kind of the step and the
+  epoch axis. The time axis hides nothing, nor does ``records``.
+- Of several values at one step of one rank the last one written counts; ``duplicates`` counts the
+  others. Rank 0 includes what its forked children logged, where it has no value of its own.
+- Steps may be logged in any order; results ascend. nan and infinities are kept.
+- An id belongs to one run of a store. A copied folder contains the id of its original: the store
+  appends ``~2`` to it, and ``~3`` to the next.
+- A run that cannot be read is listed with its ``problem``; a list never raises because of it.
+- Several threads may use one store. Queries of one run wait for each other, queries of different
+  runs do not. ``find`` and ``refresh`` wait for no run that is being read.
 """
 
 from __future__ import annotations
@@ -60,15 +59,15 @@ from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInf
 
 
 class RunView(Protocol):
-    """One run, as it stood when the store last looked."""
+    """One run, as of the last look at its files."""
 
     @property
     def lock(self) -> threading.RLock:
-        """Held by each question about this run; hold it where several answers must fit together."""
+        """Held by each query of this run; hold it where several results must fit together."""
 
     @property
     def id(self) -> str:
-        """What stands for this run and for no other of its store."""
+        """The id of this run and of no other in its store."""
 
     @property
     def created(self) -> float | None:
@@ -76,11 +75,11 @@ class RunView(Protocol):
 
     @property
     def info(self) -> RunInfo:
-        """The run in one row; the status is worked out anew at every call."""
+        """The run in one row; the status is derived again at every call."""
 
     @property
     def status(self) -> Status:
-        """How the run stands, worked out at every call."""
+        """The status of the run, derived again at every call."""
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -107,7 +106,7 @@ class RunView(Protocol):
         """
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """What a series amounts to; cheap, also for many runs.
+        """Last, extremes and mean of a series; cheap, also for many runs.
 
         Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
@@ -139,10 +138,10 @@ class RunView(Protocol):
         """Messages of all ranks, by time."""
 
     def events(self) -> list[Entry]:
-        """What happened, of all ranks, by time."""
+        """Events of all ranks, by time."""
 
     def findings(self, *, most: int | None = 50_000) -> list[Entry]:
-        """What the health rules found, by time; worked out from records where nobody wrote it.
+        """Findings of the health rules, by time; made from records where no companion wrote them.
 
         At most so many records are read for that at one call, None for all of them.
         """
@@ -155,7 +154,7 @@ class RunView(Protocol):
         """
 
     def machines(self) -> Sequence[Machine]:
-        """The run's machines as they were a moment ago; none when nobody reads them."""
+        """The newest readings of the run's machines; none when no companion measures them."""
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
         """Every record as written, writer by writer in file order; after ``since`` if given.
@@ -164,7 +163,7 @@ class RunView(Protocol):
         """
 
     def end(self) -> Cursor:
-        """Where the records read so far end; give it to ``records`` to go on from there."""
+        """The end of the records read so far; ``records`` continues from it."""
 
     def relabel(self, labels: Labels) -> None:
         """Replace the labels, atomically; raises ``OSError`` when they cannot be stored.
@@ -184,7 +183,7 @@ class Store(Protocol):
         offset: int = 0,
         limit: int | None = None,
     ) -> Sequence[RunView]:
-        """Runs by creation, newest first; ``offset`` and ``limit`` cut a page out of them.
+        """Runs by creation, newest first; ``offset`` and ``limit`` select a page of them.
 
         ``query`` selects (``config.lr < 3e-4 and status == "running"``), ``order`` sorts by fields
         with commas between (``-summary.loss.last,name``). A mistake in either raises ``UsageError``
@@ -192,7 +191,7 @@ class Store(Protocol):
         """
 
     def run(self, key: str) -> RunView:
-        """The run a key stands for; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
+        """The run that a key names; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
 
     def find(self, run_id: str) -> RunView | None:
         """The run of exactly this id, as of the last look; None where there is none."""
@@ -207,4 +206,4 @@ class Store(Protocol):
         """Delete a run and everything it recorded; raises ``OSError`` when that fails."""
 
     def close(self) -> None:
-        """Remember what was learnt, and close every file; nothing is asked after this."""
+        """Write the index and close every file; no query follows."""

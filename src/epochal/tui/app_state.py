@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
-from epochal.store.answers import Metric, RunInfo, State
+from epochal.store.answers import LIVE_STATES, Metric, RunInfo, State
 from epochal.store.pattern import Pattern, PatternError, compile_pattern
-from epochal.store.process_action import ProcessAction, ask
+from epochal.store.process_action import ProcessAction, send_action
 from epochal.store.store import RunView, Store
 from epochal.tui.chart import extent_of
 from epochal.tui.curves import Curves
@@ -31,7 +31,6 @@ _LONGEST_WAIT_S = 5.0
 _REFRESH_SHARE, _LIST_SHARE = 0.03, 0.01
 # How long one frame may take to read rows of runs that were never read.
 _ROWS_WITHIN_S = 0.2
-_GOING: tuple[State, ...] = ("running", "waiting", "silent")
 _LOOKS_LIKE_A_QUERY = re.compile(r"[<>=~]|\b(and|or|not|in|exists)\b")
 _MACHINE = ("gpu/", "system/", "memory/", "resources/")
 
@@ -100,7 +99,9 @@ class AppState:
         if started >= self._list_timer.after_s:
             listed = self._clock()
             self._store.refresh()
-            self._rows = {key: row for key, row in self._rows.items() if row.state not in _GOING}
+            self._rows = {
+                key: row for key, row in self._rows.items() if row.state not in LIVE_STATES
+            }
             self._list()
             self._list_timer.took(listed, self._clock())
         ended = self._clock()
@@ -189,7 +190,7 @@ class AppState:
     @property
     def is_going(self) -> bool:
         """Whether the chosen run may still have a process to signal."""
-        return self.run is not None and self.run.status.state in _GOING
+        return self.run is not None and self.run.status.state in LIVE_STATES
 
     @property
     def is_suspended(self) -> bool:
@@ -201,10 +202,10 @@ class AppState:
         if self.run is None:
             return ""
         try:
-            asked = ask(self.run, action)
+            sent = send_action(self.run, action)
         except EpochalError as error:
             return str(error)
-        return f"{asked.signal} was sent to process {', '.join(map(str, asked.pids))}."
+        return f"{sent.signal} was sent to process {', '.join(map(str, sent.pids))}."
 
     def run_log(self) -> RunLog | None:
         """The log of the chosen run, read up to its last refresh."""
