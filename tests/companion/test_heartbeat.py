@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import epochal
-from epochal.companion.heartbeat import LOOK_EVERY_S, Heartbeat
-from epochal.companion.own_journal import OwnJournal
+from epochal.companion.own_journal import HEARTBEAT_LOOK_S, OwnJournal
 from epochal.journal.layout import RunFolder
 from epochal.journal.reader import read_journal
 from epochal.records import HEARTBEAT_EVERY_S
@@ -28,23 +27,22 @@ def _beats(folder: Path) -> list[float]:
 def test_a_companion_with_nothing_to_say_beats_every_half_minute(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
     clock = Clock()
-    heartbeat = Heartbeat(OwnJournal(companion_config(run.dir), clock=clock))
+    journal = OwnJournal(companion_config(run.dir), clock=clock)
     for _ in range(120):
-        clock.now_s += LOOK_EVERY_S
-        heartbeat.look()
+        clock.now_s += HEARTBEAT_LOOK_S
+        journal.beat()
     run.finish()
-    assert len(_beats(run.dir)) == 120 * LOOK_EVERY_S / HEARTBEAT_EVERY_S
+    assert len(_beats(run.dir)) == 120 * HEARTBEAT_LOOK_S / HEARTBEAT_EVERY_S
 
 
 def test_what_a_companion_writes_anyway_is_a_heartbeat(tmp_path: Path) -> None:
     run = epochal.init("p", "a", dir=tmp_path, console=False, companion=False)
     clock = Clock()
     journal = OwnJournal(companion_config(run.dir), clock=clock)
-    heartbeat = Heartbeat(journal)
     for _ in range(60):
         clock.now_s += 10.0
         journal.write("system", {"cpu_pct": 1.0})
-        heartbeat.look()
+        journal.beat()
     run.finish()
     assert _beats(run.dir) == []
 

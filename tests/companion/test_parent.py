@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from epochal.companion.parent import ParentWatch
-from epochal.companion.waker import Waker
+from epochal.companion.parent import ParentWatch, Waker
 from epochal.journal.process import process_identity
 
 

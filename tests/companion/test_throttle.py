@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.companion.throttle import RELEASE_S, ThrottleChange, ThrottleWatch
+from epochal.companion.gpu_journal import RELEASE_S, ThrottleChange, ThrottleWatch
 from epochal.telemetry.gpu import THROTTLE_WORDS
 
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from epochal.server.access import LOOPBACK, Access
 from epochal.server.app import create_app
-from epochal.server.process import MAX_HEADER_BYTES
-from epochal.server.protocol import BoundedProtocol, bounded_protocol
+from epochal.server.process import MAX_HEADER_BYTES, BoundedProtocol, bounded_protocol
 from epochal.server.state import ExportFormat
 from epochal.store.local.store import LocalStore
 from epochal.store.store import Store

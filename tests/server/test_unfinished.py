@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from epochal.server.protocol import bounded_protocol
+from epochal.server.process import bounded_protocol
 from tests.server.live import WAIT_S, Server, serving, until
 from tests.store.journals import Journal
 

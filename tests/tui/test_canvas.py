@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from rich.text import Text
 
-from epochal.tui.canvas import Canvas, draw_path
+from epochal.tui.chart import Canvas, draw_path
 from epochal.tui.glyphs import ASCII, UNICODE
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from epochal.tui.chart import Curve, Look, draw_chart
 from epochal.tui.glyphs import ASCII, UNICODE, Glyphs
-from epochal.tui.zoom import Zoom
+from epochal.tui.view import Zoom
 
 
 def curve(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from epochal.companion.cadence import is_due
 from epochal.companion.config import CompanionConfig
 from epochal.journal.header import part_header, read_identity
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.line import encode, now
 from epochal.journal.writer import JournalWriter
+from epochal.records import HEARTBEAT_EVERY_S
 
+HEARTBEAT_LOOK_S = 5.0
 # Smaller than a loop's: sealed, a part is a tenth, and telemetry is written for weeks.
 _PART_BYTES = 8 * 1024 * 1024
 
@@ -74,6 +78,16 @@ class OwnJournal:
             if self._config.folder.journal.is_dir():
                 self._writer.close()
             self._writer = None
+
+    def beat(self) -> None:
+        """Record that the training process is alive, when nothing else was written for a while.
+
+        Readers on other machines cannot see the process. Telemetry says as much every ten seconds
+        of the first day, so that heartbeats begin with the second.
+        """
+        if is_due(self.idle_s, HEARTBEAT_EVERY_S):
+            # Whole seconds take next to nothing to store.
+            self.write("heartbeat", {}, at=float(math.floor(time.time())))
 
     def _opened(self) -> JournalWriter:
         if self._writer is None:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Literal
 
 from epochal.alarm import interrupting
-from epochal.companion import ending, heartbeat
+from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
 from epochal.companion.cpu_ring import CpuRing
@@ -25,14 +25,13 @@ from epochal.companion.crash_evidence import CrashEvidence
 from epochal.companion.diagnosis import Diagnosis
 from epochal.companion.durable import SYNC_EVERY_S, Durable
 from epochal.companion.gpu_journal import GPU_EVERY_S, GPU_MEMBER
-from epochal.companion.own_journal import OwnJournal, run_title
-from epochal.companion.parent import ParentWatch
+from epochal.companion.own_journal import HEARTBEAT_LOOK_S, OwnJournal, run_title
+from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
 from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
-from epochal.companion.waker import Waker
 from epochal.guard import Fault, Guard
 from epochal.journal.archive_request import ArchiveJob
 from epochal.settings import read_settings
@@ -105,8 +104,7 @@ class Companion:
         host_every_s = telemetry.host_every_s
         tasks.every(host_every_s, "host telemetry", telemetry.sample_host, budget_s=_TELEMETRY_S)
         tasks.every(SYNC_EVERY_S, "sync", self._durable.sync, budget_s=_DISK_S)
-        beats = heartbeat.Heartbeat(self.journal)
-        tasks.every(heartbeat.LOOK_EVERY_S, "heartbeat", beats.look, budget_s=_DISK_S)
+        tasks.every(HEARTBEAT_LOOK_S, "heartbeat", self.journal.beat, budget_s=_DISK_S)
         if self._config.is_main:
             tasks.every(LOOK_EVERY_S, "sealing", self._sealing.look)
             tasks.every(_LOOK_EVERY_S, "sinks", self.relay.look)

@@ -21,8 +21,7 @@ from epochal.tui.chart import extent_of
 from epochal.tui.curves import Curves
 from epochal.tui.run_log import RunLog
 from epochal.tui.styles import COMPARED
-from epochal.tui.view import View
-from epochal.tui.zoom import Extent
+from epochal.tui.view import Extent, View
 
 REFRESH_EVERY_S = 0.25
 LIST_EVERY_S = 2.0

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import time
+from pathlib import Path
 
 from rich.text import Text
 
+from epochal.settings import read_setting
+from epochal.store.answers import RunInfo
 from epochal.store.progress import progress_of
 from epochal.tui.app_state import AppState
 from epochal.tui.glyphs import Glyphs
 from epochal.tui.lines import heading, printable
 from epochal.tui.machine import gpu_detail, gpu_lines, gpus_of, host_detail, host_lines, hosts_of
 from epochal.tui.run_line import run_line
+from epochal.tui.run_log import RunLog
 from epochal.tui.run_text import (
     config_lines,
     finding_lines,
@@ -19,8 +25,40 @@ from epochal.tui.run_text import (
     sample_lines,
     sample_title,
 )
-from epochal.tui.tips import tip
 from epochal.tui.vitals import vital_grid, vital_lines, vitals_of
+
+_ENDED_EARLY = ("failed", "crashed", "interrupted", "terminated")
+
+
+def tip(info: RunInfo, run_log: RunLog | None, *, is_paused: bool = False) -> str | None:
+    """One sentence about what can be done now; None when there is nothing to be done."""
+    name = _named(info)
+    if is_paused:
+        return "the picture is held, the run goes on: p shows what has come since"
+    if info.status.state in _ENDED_EARLY and info.tracker is None:
+        return f"epochal resume {name}  prints the command that goes on with it"
+    if info.status.text == "suspended":
+        return "held by a signal: Z lets it go on"
+    if info.status.state == "waiting":
+        return "nothing was logged yet: it appears by itself"
+    if run_log is not None and any(
+        found.is_open and found.severity == "error" for found in run_log.findings
+    ):
+        return f"epochal doctor {name}  tells what proves it and what to try"
+    if info.status.state == "silent":
+        return "it may hang, or its machine be cut off: 4 shows what it said last"
+    return None
+
+
+def _named(info: RunInfo) -> str:
+    """The run as a command takes it, with its folder of runs where that is not the usual one."""
+    name = shlex.quote(f"{info.project}/{info.name}")
+    root = Path(info.folder).parent.parent
+    if info.tracker is not None or root == Path(read_setting("dir")).expanduser().absolute():
+        return name
+    near = os.path.relpath(root)
+    return f"{name} --dir {shlex.quote(min(near, str(root), key=len))}"
+
 
 _MOST_GPUS = 8
 _FEW_VITALS = 3

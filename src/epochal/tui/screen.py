@@ -24,11 +24,19 @@ from epochal.tui import panels
 from epochal.tui.app_state import REFRESH_EVERY_S, AppState
 from epochal.tui.charts import chart_grid, large_chart
 from epochal.tui.glyphs import Glyphs
-from epochal.tui.help import help_lines
 from epochal.tui.lines import printable
-from epochal.tui.run_list import run_list
+from epochal.tui.run_line import run_list
 from epochal.tui.view import CHANGES, View
-from epochal.tui.widgets import Help, Line, LogLines, Panel, Question, ScrolledLines, key
+from epochal.tui.widgets import (
+    Help,
+    Line,
+    LogLines,
+    Panel,
+    Question,
+    ScrolledLines,
+    help_lines,
+    key,
+)
 
 TABS = ("overview", "charts", "system", "log", "text", "config")
 _FAR = 10**9

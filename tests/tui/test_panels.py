@@ -6,7 +6,7 @@ import pytest
 
 from epochal.store.local.store import LocalStore
 from epochal.tui.app_state import AppState
-from epochal.tui.tips import tip
+from epochal.tui.panels import tip
 from tests.store.journals import Journal
 from tests.tui.screens import shown
 

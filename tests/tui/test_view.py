@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from epochal.tui.zoom import Extent, Zoom
+from epochal.tui.view import Extent, Zoom
 
 STEPS = Extent("step", 0, 400)
 
