@@ -57,12 +57,11 @@ print(json.dumps(found))
 _OUR_IMPORTS = """
 import epochal.segments.read
 from pathlib import Path
-from epochal.cli.ls import last_loss
 from epochal.store.local.store import LocalStore
 """
 _LAST = """
 with LocalStore(sys.argv[1], cache=Path(sys.argv[2])) as store:
-    found["runs"] = len([(run.info, last_loss(run)) for run in store.runs()])
+    found["runs"] = len([(run.info, run.latest("loss")) for run in store.runs()])
 """
 _ALL = """
 with LocalStore(sys.argv[1], cache=Path(sys.argv[2])) as store:

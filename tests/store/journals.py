@@ -87,8 +87,8 @@ class Journal:
 
 
 def settle(root: Path, *, seconds: float = 3600.0) -> None:
-    """Make every file below a folder older, as if nobody had written for some time."""
+    """Make all that lies below a folder older, as if nobody had written for some time."""
     then = time.time() - seconds
     for path in root.rglob("*"):
-        if path.is_file():
+        if not path.is_symlink():
             os.utime(path, (then, then))

@@ -18,7 +18,7 @@ from epochal.store.local.store import LocalStore, open_store
 from epochal.store.status import format_age
 
 if TYPE_CHECKING:
-    from epochal.store.store import RunView
+    pass
 
 _WORD = re.compile(r"[\w.+-]+")
 
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             if args.limit is not None and len(rows) >= args.limit:
                 break
             if not view.brief().hidden or args.all:
-                rows.append((view.info, last_loss(view)))
+                rows.append((view.info, view.latest("loss")))
     if args.json:
         say_json([{"info": info, "loss": loss} for info, loss in rows])
     elif rows:
@@ -132,14 +132,6 @@ def _marked(line: str, info: RunInfo) -> Line:
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
     before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
     return [(before, ""), (found, style), (after, "")]
-
-
-def last_loss(view: RunView) -> float | None:
-    """The last loss of rank 0, as the list shows it."""
-    metric = view.role("loss")
-    if metric is None or 0 not in metric.ranks:
-        return None
-    return view.summary(metric.name, axis=metric.axis).last
 
 
 def _nothing(where: Path, query: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -15,9 +16,17 @@ from epochal.store.status import derive_status
 
 # So many values are read and summarised in a fraction of a second.
 _SMALL = 2_000_000
+_TINY = 20_000
 
 
-class Row(msgspec.Struct, array_like=True, kw_only=True):
+class RowDetails(msgspec.Struct, array_like=True):
+    """The series of a run, and those of their summaries that were asked for."""
+
+    metrics: list[Metric] = []
+    summaries: dict[str, list[Any]] = {}
+
+
+class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
 
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
@@ -28,7 +37,9 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     ``found`` is what was recorded as found; ``worked_out`` the same with what was found later
     in the ``unwatched`` records, once they have been looked at. Neither counts how the run ended:
     that is known with its status. ``summaries`` fills up with those that were asked for; it and
-    ``worked_out`` are the only fields that change.
+    ``worked_out`` are the only fields that change. ``is_ended``: every writer of the newest
+    attempt has written its last record. ``latest`` has the last value of rank 0 by role, as far as
+    summaries are known.
     """
 
     id: str
@@ -54,14 +65,40 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
     vanished: str | None
     source: dict[str, Any] | None
     end: dict[str, Position]
-    metrics: list[Metric]
     found: FindingCounts | None
     nonfinite: bool
     unwatched: int
     written: float | None
     has_companion: bool
     worked_out: FindingCounts | None = None
-    summaries: dict[str, list[Any]] = {}
+    is_ended: bool = False
+    latest: dict[str, float | None] = {}
+    packed: msgspec.Raw = msgspec.Raw()
+
+    @cached_property
+    def details(self) -> RowDetails:
+        """The series and their summaries; unpacked when somebody asks, which few lists do."""
+        return _DETAILS.decode(self.packed) if self.packed else RowDetails()
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """Every series there is, in order of first appearance."""
+        return self.details.metrics
+
+    @property
+    def summaries(self) -> dict[str, list[Any]]:
+        """Summaries that were asked for, by axis, rank and name."""
+        return self.details.summaries
+
+    def with_metrics(self, metrics: list[Metric]) -> Row:
+        """The row itself, with its series."""
+        self.__dict__["details"] = RowDetails(metrics)
+        return self
+
+    def pack(self) -> None:
+        """Make the packed form that of the details, for the index."""
+        if "details" in self.__dict__:
+            self.packed = msgspec.Raw(msgspec.msgpack.encode(self.details))
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
         """The row as it is handed out, under the id that its store knows the run by."""
@@ -140,6 +177,11 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
         """Whether all series are read in a moment."""
         return self.records * len(self.metrics) <= _SMALL
 
+    @property
+    def is_tiny(self) -> bool:
+        """Whether summaries of all series cost less than opening the files did."""
+        return self.records * len(self.metrics) <= _TINY
+
     def keep(self, name: str, axis: Axis, rank: int, summary: Summary) -> None:
         """Keep a summary for the next time."""
         self.summaries[_key(name, axis, rank)] = [
@@ -154,6 +196,9 @@ class Row(msgspec.Struct, array_like=True, kw_only=True):
             summary.max_step,
             summary.mean,
         ]
+
+
+_DETAILS = msgspec.msgpack.Decoder(RowDetails)
 
 
 def _key(name: str, axis: Axis, rank: int) -> str:

@@ -117,6 +117,9 @@ class RunView(Protocol):
     def role(self, role: str) -> Metric | None:
         """The metric that plays a role (``epochal.records.ROLES``), defined or guessed."""
 
+    def latest(self, role: str) -> float | None:
+        """The last value of the metric that plays a role on rank 0; None without one."""
+
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
 

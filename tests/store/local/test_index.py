@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import os
-import sqlite3
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from epochal.store.local.index import FOLDER
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 
@@ -55,53 +59,242 @@ def test_new_labels_are_seen(root: Path, cache: Path) -> None:
     assert LocalStore(root, cache=cache).run("shown").facts["name"] == "x"
 
 
-def test_a_run_that_is_gone_is_forgotten(root: Path, cache: Path) -> None:
-    Journal(root, "a").metrics(1, loss=1)
-    Journal(root, "b").metrics(1, loss=1)
-    settle(root)
-    learn(root, cache)
+def index_file(root: Path) -> Path:
+    (found,) = (root / "p" / FOLDER).iterdir()
+    return found
+
+
+def hide_journals(root: Path) -> None:
+    """Replace every journal by as many other bytes, so that only an index knows its run."""
+    for path in root.rglob("*.jsonl"):
+        status = path.stat()
+        path.write_bytes(b"#" * status.st_size)
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def steps(root: Path, cache: Path) -> dict[str, int | None]:
     with LocalStore(root, cache=cache) as store:
-        store.remove(store.run("a"))
-    with sqlite3.connect(next(cache.glob("*.sqlite"))) as connection:
-        paths = [path for (path,) in connection.execute("select path from runs")]
-    connection.close()
-    assert paths == [str(root / "p" / "b")]
+        return {run.info.name: run.info.step for run in store.runs()}
 
 
-def test_a_damaged_index_is_made_anew_and_that_is_counted(root: Path, cache: Path) -> None:
-    Journal(root).metrics(1, loss=1)
+def test_the_index_lies_beside_the_runs_for_every_reader(
+    root: Path, cache: Path, tmp_path: Path
+) -> None:
+    Journal(root).metrics(3, loss=1).finish()
     settle(root)
     learn(root, cache)
-    path = next(cache.glob("*.sqlite"))
-    path.write_bytes(b"not a database" * 100)
-    store = LocalStore(root, cache=cache)
-    assert [run.info.step for run in store.runs()] == [1]
-    assert [("damaged" in text, count) for text, count in store.notices.items()] == [(True, 1)]
-    store.close()
-    learn(root, cache)
-    assert path.read_bytes().startswith(b"SQLite")
+    assert not list(cache.rglob("*"))
+    hide_journals(root)
+    moved = root.rename(tmp_path / "mounted elsewhere")
+    assert steps(moved, tmp_path / "another cache") == {"x": 3}
+    assert steps(moved / "p", tmp_path / "another cache") == {"x": 3}
 
 
-def test_a_locked_index_is_done_without(root: Path, cache: Path) -> None:
-    Journal(root).metrics(1, loss=1)
+def test_a_folder_of_an_index_is_not_listed(root: Path, cache: Path) -> None:
+    Journal(root).metrics(3, loss=1).finish()
     settle(root)
     learn(root, cache)
-    locker = sqlite3.connect(next(cache.glob("*.sqlite")), isolation_level=None)
-    locker.execute("begin exclusive")
-    store = LocalStore(root, cache=cache)
-    assert [run.info.step for run in store.runs()] == [1]
-    assert any("locked" in text for text in store.notices)
-    locker.close()
-    store.close()
+    assert steps(root, cache) == steps(root / "p", cache) == {"x": 3}
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(root: Path, tmp_path: Path) -> None:
+def test_where_the_index_cannot_lie_beside_it_lies_in_the_cache(root: Path, cache: Path) -> None:
+    Journal(root).metrics(3, loss=1).finish()
+    (root / "p" / FOLDER).write_text("nothing can be written below a file")
+    settle(root)
+    learn(root, cache)
+    hide_journals(root)
+    assert steps(root, cache) == {"x": 3}
+
+
+def test_a_read_only_file_system_has_its_index_in_the_cache(root: Path, cache: Path) -> None:
+    Journal(root).metrics(3, loss=1).finish()
+    settle(root)
+    code = (
+        "import sys; from tests.store.local.test_index import *;"
+        "learn(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    mount = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$0" -c "$3" "$1" "$2"'
+    command = ["unshare", "-m", "sh", "-c", mount, sys.executable, str(root), str(cache), code]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    except FileNotFoundError:
+        pytest.skip("there is no unshare here")
+    if done.returncode and "mount" in done.stderr + done.stdout:
+        pytest.skip("this user may not mount")
+    assert done.returncode == 0, done.stderr
+    assert not (root / "p" / FOLDER).exists()
+    hide_journals(root)
+    assert steps(root, cache) == {"x": 3}
+
+
+def test_a_link_in_place_of_the_index_is_not_written_to(
+    root: Path, cache: Path, tmp_path: Path
+) -> None:
+    Journal(root).metrics(3, loss=1).finish()
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (root / "p" / FOLDER).symlink_to(victim)
+    settle(root)
+    learn(root, cache)
+    assert not list(victim.iterdir())
+
+
+def test_without_any_place_for_an_index_runs_are_listed(root: Path, tmp_path: Path) -> None:
     Journal(root).metrics(1, loss=1)
+    (root / "p" / FOLDER).write_text("no folder")
     settle(root)
     (tmp_path / "file").write_text("no folder")
     with LocalStore(root, cache=tmp_path / "file" / "cache") as store:
         assert [run.info.step for run in store.runs()] == [1]
-    assert any("cannot be used" in text for text in store.notices)
+    assert any("cannot be written" in text for text in store.notices)
+
+
+def test_damage_costs_one_row_and_is_counted(root: Path, cache: Path) -> None:
+    for name in ("a", "b", "c"):
+        Journal(root, name).metrics(1, loss=1).finish()
+    settle(root)
+    learn(root, cache)
+    path = index_file(root)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+    hide_journals(root)
+    with LocalStore(root, cache=cache) as store:
+        known = [run.info.name for run in store.runs() if run.info.step == 1]
+    assert len(known) == 2
+    assert [("damaged" in text, count) for text, count in store.notices.items()] == [(True, 1)]
+
+
+def test_a_record_that_was_cut_short_does_not_hide_those_after_it(root: Path, cache: Path) -> None:
+    Journal(root, "a").metrics(1, loss=1).finish()
+    settle(root)
+    learn(root, cache)
+    path = index_file(root)
+    path.write_bytes(path.read_bytes()[:-20])
+    Journal(root, "b").metrics(2, loss=1).finish()
+    settle(root)
+    learn(root, cache)
+    hide_journals(root)
+    assert steps(root, cache) == {"a": 1, "b": 2}
+
+
+def test_what_a_killed_reader_had_learnt_is_known_to_the_next(root: Path, cache: Path) -> None:
+    for number in range(700):
+        Journal(root, f"r{number}").metrics(1, loss=1).finish()
+    settle(root)
+    code = (
+        "import os, signal, sys; from tests.store.local.test_index import *\n"
+        "store = LocalStore(sys.argv[1], cache=Path(sys.argv[2]))\n"
+        "for run in store.runs()[:600]: run.info\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", code, str(root), str(cache)]
+    assert subprocess.run(command, check=False).returncode == -9
+    hide_journals(root)
+    known = [step for step in steps(root, cache).values() if step == 1]
+    assert 600 - 256 <= len(known) <= 600
+
+
+def test_two_processes_write_one_index(root: Path, cache: Path) -> None:
+    for number in range(300):
+        Journal(root, f"r{number}").metrics(number, loss=1).finish()
+    settle(root)
+    code = (
+        "import sys; from tests.store.local.test_index import *\n"
+        "sys.stdin.readline(); learn(Path(sys.argv[1]), Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", code, str(root), str(cache)]
+    readers = [subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(2)]
+    for reader in readers:
+        assert reader.stdin is not None
+        reader.stdin.write("go\n")
+        reader.stdin.flush()
+    for reader in readers:
+        reader.communicate()
+        assert reader.returncode == 0
+    hide_journals(root)
+    with LocalStore(root, cache=cache) as store:
+        assert {run.info.name: run.info.step for run in store.runs()} == {
+            f"r{number}": number for number in range(300)
+        }
+    assert not store.notices
+
+
+def test_a_run_that_ended_costs_two_stats(
+    root: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Journal(root).metrics(3, loss=2.5).finish()
+    settle(root)
+    learn(root, cache)
+    touched: list[str] = []
+    folder = str(root / "p" / "x")
+    for name in ("stat", "lstat", "open", "scandir", "listdir"):
+        call = getattr(os, name)
+
+        def counted(
+            path: Any, *args: Any, call: Any = call, name: str = name, **options: Any
+        ) -> Any:
+            if str(path).startswith(folder):
+                touched.append(name)
+            return call(path, *args, **options)
+
+        monkeypatch.setattr(os, name, counted)
+    with LocalStore(root, cache=cache) as store:
+        touched.clear()  # finding out that it is a run at all
+        (run,) = store.runs()
+        assert (run.info.step, run.latest("loss")) == (3, 2.5)
+        look = touched.count("lstat")
+        touched.clear()
+        store.refresh()
+    assert look <= 2
+    assert touched == ["lstat", "lstat"]
+
+
+def test_an_ended_run_that_goes_on_is_read_again(root: Path, cache: Path) -> None:
+    journal = Journal(root).metrics(3, loss=2.5).finish()
+    settle(root)
+    learn(root, cache)
+    with LocalStore(root, cache=cache) as store:
+        assert store.run("x").info.step == 3
+        journal.metrics(4, loss=1.0, attempt=2)
+        assert store.refresh() == {"id-x"}
+        assert store.run("x").info.step == 4
+    assert steps(root, cache) == {"x": 4}
+
+
+def test_a_run_with_a_writer_that_has_not_finished_is_looked_at(root: Path, cache: Path) -> None:
+    journal = Journal(root).metrics(3, loss=2.5).finish()
+    journal.metrics(3, loss=2.5, writer="rank-0001")
+    settle(root)
+    learn(root, cache)
+    journal.metrics(9, loss=2.5, writer="rank-0001")
+    run = LocalStore(root, cache=cache).run("x")
+    assert run.summary("loss", rank=1).count == 2
+
+
+def test_a_folder_that_changed_a_moment_ago_is_looked_at(root: Path, cache: Path) -> None:
+    """Within one tick of a coarse clock, a second change would leave no trace in its time."""
+    journal = Journal(root).metrics(3, loss=2.5).finish()
+    settle(root)
+    now = time.time()
+    os.utime(journal.folder.journal, (now, now))
+    learn(root, cache)
+    journal.metrics(4, loss=1.0, attempt=2)
+    os.utime(journal.folder.journal, (now, now))
+    assert steps(root, cache) == {"x": 4}
+
+
+def test_old_rows_do_not_fill_the_disk(root: Path, cache: Path) -> None:
+    names = ["n" * 100 + str(number) for number in range(2000)]
+    journal = Journal(root)
+    journal.add({"log": "metrics", "step": 1, "m": dict.fromkeys(names, 1.0)})
+    sizes = []
+    for step in range(2, 16):
+        journal.metrics(step, loss=1)
+        settle(root)
+        learn(root, cache)
+        sizes.append(index_file(root).stat().st_size)
+    assert max(sizes) < 3 * sizes[0] + (1 << 20)
 
 
 def test_a_number_that_the_index_cannot_hold_is_no_harm(root: Path, cache: Path) -> None:

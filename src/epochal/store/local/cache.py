@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -151,6 +151,8 @@ class MemoryBudget:
     cached: CachedSegments | None = None
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)
+    # Called with the place of a run whose row has learnt something.
+    on_news: Callable[[str], None] = lambda place: None
     # How rules judge runs that do not say it themselves.
     rules: RuleSettings = field(default_factory=RuleSettings)
 

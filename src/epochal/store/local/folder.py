@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION
 from epochal.store.answers import Labels, Machine
 from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
 from epochal.store.local.part import Part
@@ -46,11 +50,22 @@ class FolderSource:
         bounds: SearchBounds | None = None,
     ) -> None:
         self.folder = folder
+        self.place = str(folder.path)
         self._bounds = SearchBounds(folder.path) if bounds is None else bounds
         self.asides = asides
         self._listing: Listing | None = None
-        self._identity = Identity(folder)
-        self._parts = LoadedParts(MemoryBudget() if held is None else held)
+        self._dirs: tuple[int, int] | None = None
+        self._held = MemoryBudget() if held is None else held
+
+    # Made when they are asked for: most runs of a list are known from the index.
+
+    @cached_property
+    def _identity(self) -> Identity:
+        return Identity(self.folder)
+
+    @cached_property
+    def _parts(self) -> LoadedParts:
+        return LoadedParts(self._held)
 
     @property
     def path(self) -> Path:
@@ -58,12 +73,13 @@ class FolderSource:
         return self.folder.path
 
     @property
-    def place(self) -> str:
-        """The folder's path."""
-        return str(self.folder.path)
+    def index_place(self) -> IndexPlace:
+        """Beside the run."""
+        return IndexPlace(*os.path.split(self.place), is_beside=True)
 
     def look(self) -> None:
         """List the folder."""
+        self._dirs = _changed(self.place)  # first: what changes from here on makes another stamp
         self._listing = Listing(self.folder, self.asides, bounds=self._bounds)
 
     @property
@@ -77,6 +93,22 @@ class FolderSource:
     def signature(self) -> str | None:
         """Of the files there were at the last look."""
         return None if self._listing is None else self._listing.signature
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Of the folders and of labels.json; None where a link or another folder has a part."""
+        listing = self._known
+        if self._dirs is None or self.asides or is_orphan(self.folder) or listing.has_links:
+            return None
+        labels = listing.labels
+        return Stamp(*self._dirs, None if labels is None else (labels.size, labels.mtime_ns))
+
+    def has_stamp(self, stamp: Stamp) -> bool:
+        """Whether the files have this stamp now: two stats, and a third where there are labels."""
+        place = self.place
+        if self.asides or _changed(place) != stamp[:2]:
+            return False
+        return stamp.labels is None or _stat_of(f"{place}/labels.json") == stamp.labels
 
     @property
     def newest_s(self) -> float:
@@ -174,6 +206,25 @@ class FolderSource:
         self._parts.close()
 
 
+def _changed(path: str) -> tuple[int, int] | None:
+    """When a run's folder and its journal's changed; None where they are not two folders."""
+    try:
+        folder, journal = os.lstat(path), os.lstat(f"{path}/journal")
+    except OSError:
+        return None
+    if not (stat.S_ISDIR(folder.st_mode) and stat.S_ISDIR(journal.st_mode)):
+        return None
+    return folder.st_mtime_ns, journal.st_mtime_ns
+
+
+def _stat_of(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns
+
+
 class Identity:
     """What run.json and labels.json say; a file that cannot be read leaves a sentence.
 
@@ -200,13 +251,13 @@ class Identity:
         if listing is self._listing:
             return
         self._listing = listing
-        for what, stat, read in (
+        for what, status, read in (
             ("run.json", listing.identity, self._read_identity),
             ("labels.json", listing.labels, self._read_labels),
         ):
-            if what in self._seen and self._seen[what] == stat:
+            if what in self._seen and self._seen[what] == status:
                 continue
-            self._seen[what] = stat
+            self._seen[what] = status
             self._problems.pop(what, None)
             if what in listing.refused:
                 self._problems[what] = f"{what} {LINK_OUT}"

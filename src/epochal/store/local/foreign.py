@@ -34,6 +34,7 @@ from epochal.series.series import Series, concatenated
 from epochal.store.answers import Labels, Machine
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
+from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import contents
 from epochal.store.local.part import Part, PartFacts, Place
@@ -104,6 +105,19 @@ class ForeignSource:
         if signature != self._signature:
             self._signature = signature
             self._said = self._labels = None
+
+    @property
+    def index_place(self) -> IndexPlace:
+        """In the cache: others' folders are not written to."""
+        return IndexPlace(str(self._origin.path), self.place, is_beside=False)
+
+    @property
+    def stamp(self) -> None:
+        """None: only the tracker knows which of its files may change."""
+
+    def has_stamp(self, stamp: Stamp) -> bool:
+        """No stamp is ever made of these files."""
+        return False
 
     @property
     def signature(self) -> str | None:

@@ -75,6 +75,7 @@ class Listing:
         self._asides = [aside for aside in asides if bounds.allows(aside.folder.journal)]
         self.problem: str | None = None
         self.refused: set[str] = set()
+        self.has_links = False
         self.identity = self._stat("run.json")
         self.labels = self._stat("labels.json")
         self._journal: _Files = []
@@ -83,7 +84,8 @@ class Listing:
         try:
             # Journals first: a part goes from here to the segments, never back.
             self._journal = self._files("journal", _JOURNAL)
-            self._aside = [_files(str(a.folder.journal), _JOURNAL, bounds) for a in self._asides]
+            folders = [str(aside.folder.journal) for aside in self._asides]
+            self._aside = [_files(folder, _JOURNAL, bounds)[0] for folder in folders]
             self._sealed = self._files("segments", _SEALED)
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
@@ -93,17 +95,25 @@ class Listing:
 
     def _files(self, name: str, suffix: str) -> _Files:
         folder = f"{self._folder.path}/{name}"
-        if self._bounds.leads_out(folder):
-            self.refused.add(name)
+        if self._is_refused(name, folder):
             return []
-        return _files(folder, suffix, self._bounds)
+        found, has_links = _files(folder, suffix, self._bounds)
+        self.has_links |= has_links
+        return found
+
+    def _is_refused(self, name: str, path: str) -> bool:
+        """Whether a name in the folder is a link that is not followed."""
+        if not os.path.islink(path):
+            return False
+        self.has_links = True
+        if self._bounds.leads_out(path):
+            self.refused.add(name)
+            return True
+        return False
 
     def _stat(self, name: str) -> Stat | None:
         path = f"{self._folder.path}/{name}"
-        if self._bounds.leads_out(path):
-            self.refused.add(name)
-            return None
-        return _stat(path)
+        return None if self._is_refused(name, path) else _stat(path)
 
     @property
     def newest_s(self) -> float:
@@ -135,11 +145,14 @@ class Listing:
         return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
 
 
-def _files(folder: str, suffix: str, bounds: SearchBounds) -> _Files:
+def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool]:
+    """The files of a folder with this ending, and whether there are links in it."""
     found: _Files = []
+    has_links = False
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
+                has_links |= entry.is_symlink()
                 if entry.name.endswith(suffix) and bounds.allows_entry(entry):
                     try:
                         status = entry.stat()
@@ -149,9 +162,9 @@ def _files(folder: str, suffix: str, bounds: SearchBounds) -> _Files:
                     if stat.S_ISREG(status.st_mode):
                         found.append((entry.name, status.st_size, status.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return [], has_links
     found.sort()
-    return found
+    return found, has_links
 
 
 def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart]:

@@ -105,13 +105,13 @@ def make_row(
         vanished=_vanished(state) if finish is None else None,
         source=_chosen(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
         end=state.end(),
-        metrics=state.metrics,
         found=found_in(state, rules),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         written=source.journal_written_s,
         has_companion=_has_companion(state),
-    )
+        is_ended=finish is not None and _have_all_finished(state),
+    ).with_metrics(state.metrics)
 
 
 def changed_at(path: Path) -> float:
@@ -148,7 +148,6 @@ def faulty_row(path: Path, problem: str) -> Row:
         vanished=None,
         source=None,
         end={},
-        metrics=[],
         found=None,
         nonfinite=False,
         unwatched=0,
@@ -182,6 +181,13 @@ def _has_companion(state: RunState) -> bool:
         part.name.attempt == state.attempts and part.name.writer.startswith(TELEMETRY)
         for part in state.parts
     )
+
+
+def _have_all_finished(state: RunState) -> bool:
+    """Whether the last part of each writer of the newest attempt ends with ``finish``."""
+    newest = (part for part in state.parts if part.name.attempt == state.attempts)
+    last = {part.name.writer: part for part in newest}  # parts come in order
+    return all(part.facts.finish is not None for part in last.values())
 
 
 def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,6 +22,7 @@ from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import SeriesKey, unix_time
 from epochal.store.local.entries import by_time, entries_of, met_errors, recorded_errors
 from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, count_entries
+from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.labels import check_labels
 from epochal.store.local.row import (
     UNREADABLE,
@@ -83,15 +85,19 @@ class LocalRun:
         self._resolved: dict[str, Metric | None] = {}
         self._summaries: RowSummaries | None = None
         self._ended: tuple[Row, Status] | None = None
-        self._diagnosis = Diagnosis()
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
         # Which one it is of the runs in its store that say the same id, as copies of a folder do.
         self.copy = 1
-        self._own_id: str | None = None
+        # With the count of changes it was read at.
+        self._own_id: tuple[str, int] | None = None
         # How many records the last row counted, and when a row counted more than the one before.
         self._num_records: int | None = None
         self._grew_at: float | None = None
+
+    @cached_property
+    def _diagnosis(self) -> Diagnosis:
+        return Diagnosis()
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -120,7 +126,10 @@ class LocalRun:
 
     def _look_once(self) -> None:
         if self.source.signature is None:
-            self.refresh()
+            try:
+                self._reader.look_once()
+            finally:
+                self._notice()
 
     def _ask(self, query: Callable[[RunState], T]) -> T:
         """The result of a query of the run's parts; raises ``FormatError``."""
@@ -146,10 +155,30 @@ class LocalRun:
         return max(self._reader.num_changes - 1, 0)  # the first look finds no change
 
     @locked
-    def recall(self, signature: str, row: Row) -> None:
+    def recall(self, entry: IndexEntry, row_of: Callable[[IndexEntry], Row | None]) -> None:
         """Take a row that the index kept, if the files are still as they were then."""
-        if self._row is None and self.signature == signature:
-            self._row = row
+        if self._row is not None:
+            return
+        is_valid = entry.stamp is not None and self._reader.trust(entry.stamp)
+        if not is_valid and entry.signature != self.signature:
+            return
+        row = row_of(entry)
+        self._num_changes = self._reader.num_changes
+        self._row = row
+
+    @locked
+    def remembered(self) -> tuple[str, Stamp | None, Row]:
+        """What the index keeps: signature, stamp and row; the run is settled."""
+        self.has_news = False
+        row, stamp = self.row, None
+        if row.is_ended and self.source.stamp is not None:
+            stamp = self.source.stamp
+            # A change within the tick of a coarse clock, after this one, would not be seen.
+            if time.time() - max(stamp[:2]) / 1e9 < _SETTLED_S:
+                stamp = None
+            else:
+                self._reader.trust(stamp)
+        return self.signature, stamp, row
 
     @property
     @locked
@@ -218,13 +247,17 @@ class LocalRun:
 
         While another thread reads the run this is the id of the last look: no list of ids waits.
         """
-        if self.lock.acquire(blocking=self._own_id is None):
+        known, num_changes = self._own_id, self._reader.num_changes
+        if known is not None and known[1] == num_changes:
+            return known[0]
+        if self.lock.acquire(blocking=known is None):
             try:
-                self._own_id = self._or_faulty(self._read_id, lambda row: row.id)
+                found = self._or_faulty(self._read_id, lambda row: row.id)
+                self._own_id = (found, self._reader.num_changes)
             finally:
                 self.lock.release()
         assert self._own_id is not None
-        return self._own_id
+        return self._own_id[0]
 
     def _read_id(self) -> str:
         if self._row is not None:
@@ -282,8 +315,15 @@ class LocalRun:
         if self._num_records is not None and row.records > self._num_records:
             self._grew_at = time.time()
         self._num_records = row.records
-        self.has_news = True
+        if row.is_tiny:
+            RowSummaries(row).keep_all(self._ask)
+        self._tell_news()
         return row
+
+    def _tell_news(self) -> None:
+        if not self.has_news:
+            self.has_news = True
+            self._held.on_news(self.place)
 
     @property
     @locked
@@ -401,8 +441,20 @@ class LocalRun:
         )
         if found is None:
             raise self._no_metric(name, rank, axis)
-        self.has_news |= len(row.summaries) > num_kept
+        if len(row.summaries) > num_kept:
+            self._tell_news()
         return found
+
+    @locked
+    def latest(self, role: str) -> float | None:
+        """The last value of the metric that plays a role on rank 0; None without one."""
+        row = self.row
+        if role not in row.latest:
+            metric = self.role(role)
+            if metric is None or 0 not in metric.ranks:
+                return None
+            row.latest[role] = self.summary(metric.name, axis=metric.axis).last
+        return row.latest[role]
 
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
         run, metrics = self.brief().name, self.row.metrics
@@ -457,8 +509,9 @@ class LocalRun:
         if self._diagnosis.is_complete and status.state != "running":
             # Lists count what was worked out: here, and by the index in other processes.
             counted = count_entries(found, attempts=self.row.attempts)
-            self.has_news |= self.row.worked_out != counted
-            self.row.worked_out = counted
+            if self.row.worked_out != counted:
+                self.row.worked_out = counted
+                self._tell_news()
         return found
 
     @property

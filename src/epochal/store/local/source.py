@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from epochal.store.answers import Labels, Machine
+from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.part import Part
 
 
@@ -35,6 +36,17 @@ class RunSource(Protocol):
     @property
     def signature(self) -> str | None:
         """What the files looked like; equal ones mean that nothing changed. None before a look."""
+
+    @property
+    def index_place(self) -> IndexPlace:
+        """Where the index keeps the row of this run."""
+
+    @property
+    def stamp(self) -> Stamp | None:
+        """Of the files there were at the last look; None where two stats do not tell a change."""
+
+    def has_stamp(self, stamp: Stamp) -> bool:
+        """Whether the files have this stamp now."""
 
     @property
     def newest_s(self) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence, Set
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from types import TracebackType
 
@@ -17,17 +19,18 @@ from epochal.settings import cache_folder
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
-from epochal.store.local.index import Index
+from epochal.store.local.index import Index, IndexEntry
 from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
 from epochal.store.lookup import choose
-from epochal.store.row import Row
 from epochal.store.selection import parse_order, parse_query
 from epochal.store.store import RunView
 
-# Rows are written to the index this many at a time, or when a list is done.
+# Rows are written to the index this many at a time, or so often, or when the store is closed.
 _WRITE_EVERY = 256
+_WRITE_S = 1.0
+_REWRITE_S = 10.0
 _SHOWN = 8
 
 
@@ -63,7 +66,12 @@ class LocalStore:
         self._told: dict[str, tuple[str, int]] = {}
         self._looked = False
         self._index = Index(cache)
+        # Places of runs whose rows the index does not have, and when it was written last.
+        self._news: dict[str, None] = {}
+        self._unsettled: dict[str, None] = {}
+        self._written_at = time.monotonic()
         self._held = MemoryBudget(
+            on_news=self._note_news,
             cached=None if cache is None else CachedSegments(cache, build=build),
             rules=rules or RuleSettings(),
         )
@@ -82,7 +90,7 @@ class LocalStore:
 
     def close(self) -> None:
         """Write to the index what was learnt, and close every file."""
-        self._remember()
+        self._remember_all()
         self._held.segments.close_all()
         if self._held.cached is not None:
             self._held.cached.close()
@@ -114,7 +122,6 @@ class LocalStore:
             found = [run for run in found if guard.run(run.place, selects, run, default=False)]
         if sort is not None:
             found = sort(found)
-        self._remember(at_least=_WRITE_EVERY)
         return found[offset:] if limit is None else found[offset : offset + limit]
 
     def run(self, key: str) -> LocalRun:
@@ -157,7 +164,8 @@ class LocalStore:
             self._tell_apart()
             told = {place: (run.id, run.version) for place, run in self._runs.items()}
             before, self._told = self._told, told
-        self._remember(at_least=_WRITE_EVERY)
+        if time.monotonic() > self._written_at + _REWRITE_S:
+            self._remember_all()
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
     def remove(self, run: RunView) -> None:
@@ -177,7 +185,6 @@ class LocalStore:
         if known is not None:
             known.close()
         shutil.rmtree(path)
-        self._index.remove([str(path)])
 
     def _at(self, path: Path) -> LocalRun:
         """The run in a folder; one that this store does not list is read alone."""
@@ -219,15 +226,13 @@ class LocalStore:
         if not self._looked:
             self._looked = True
             self._recall()
-        else:
-            self._index.remove(gone)
         self._leave_out_copied()
 
     def _folder_runs(self, found: Set[Path]) -> dict[str, LocalRun]:
         """The runs in folders of ours."""
         asides = {
             run: asides
-            for root in {path.parent.parent for path in found}
+            for root in {Path(folder).parent for folder in {os.path.dirname(p) for p in found}}
             for run, asides in asides_below(root).items()
         }
         runs: dict[str, LocalRun] = {}
@@ -281,25 +286,54 @@ class LocalStore:
 
     def _recall(self) -> None:
         """Give every run the row that the index has of it."""
-        for root in self._roots:
-            gone = []
-            for place, (signature, encoded) in self._index.rows(root).items():
-                run = self._runs.get(place)
-                if run is None:
-                    gone.append(place)
-                    continue
-                row = self._index.decode(encoded)
-                if row is not None:
-                    self._held.guard.run(run.place, run.recall, signature, row)
-            self._index.remove(gone)
+        places: dict[tuple[str, bool], list[tuple[str, LocalRun]]] = {}
+        for run in self._runs.values():
+            folder, name, is_beside = run.source.index_place
+            places.setdefault((folder, is_beside), []).append((name, run))
+        rules, guard = self._held.rules.digest, self._held.guard
+        for (folder, is_beside), runs in places.items():
+            known = self._index.entries(folder, rules=rules, is_beside=is_beside)
+            for name, run in runs if known else ():
+                entry = known.get(name)
+                if entry is not None:
+                    guard.run(run.place, run.recall, entry, self._index.row)
 
-    def _remember(self, *, at_least: int = 1) -> None:
-        """Write the rows that have news; those of runs being written are not valid for long."""
-        with self._lock:
-            news = [run for run in self._runs.values() if run.has_news]
-        if len(news) >= at_least and sum(1 for _ in _settled(news)) >= at_least:
-            with self._index_lock:
-                self._index.put(_rows(news))
+    def _note_news(self, place: str) -> None:
+        """Have the index learn a row; what others learnt before is written, some at a time.
+
+        So a reader that is killed has lost the work of about a second.
+        """
+        with self._index_lock:
+            news = self._news
+            is_due = len(news) >= _WRITE_EVERY or time.monotonic() > self._written_at + _WRITE_S
+            if is_due:
+                self._news = {}
+            self._news[place] = None
+        if is_due:
+            self._remember(news)
+
+    def _remember_all(self) -> None:
+        with self._index_lock:
+            news = {**self._news, **self._unsettled}
+            self._news, self._unsettled = {}, {}
+        self._remember(news)
+
+    def _remember(self, places: Iterable[str]) -> None:
+        """Write rows to the index, but for those of runs that are being written or read."""
+        self._written_at = time.monotonic()
+        entries: dict[tuple[str, bool], list[IndexEntry]] = {}
+        rules = self._held.rules.digest
+        runs = {place: run for place in places if (run := self._runs.get(place)) is not None}
+        for run in _settled(list(runs.values())):
+            del runs[run.place]
+            folder, name, is_beside = run.source.index_place
+            signature, stamp, row = run.remembered()
+            entry = self._index.entry(name, rules=rules, signature=signature, stamp=stamp, row=row)
+            if entry is not None:
+                entries.setdefault((folder, is_beside), []).append(entry)
+        self._unsettled.update(dict.fromkeys(runs))
+        for (folder, is_beside), found in entries.items():
+            self._index.put(folder, found, is_beside=is_beside)
 
 
 def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
@@ -314,13 +348,6 @@ def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:
                     yield run
             finally:
                 run.lock.release()
-
-
-def _rows(runs: Sequence[LocalRun]) -> Iterator[tuple[str, str, Row]]:
-    """What the index remembers of some runs."""
-    for run in _settled(runs):
-        run.has_news = False
-        yield run.place, run.signature, run.row
 
 
 def _close(run: LocalRun) -> None:

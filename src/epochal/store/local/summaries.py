@@ -28,6 +28,8 @@ AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _VALUES_AT_ONCE = 1 << 20
 
 Summaries = dict[tuple[SeriesKey, int], Summary]
+# Puts a query to the state of a run.
+Ask = Callable[[Callable[[RunState], Summaries]], Summaries]
 
 
 class RowSummaries:
@@ -43,7 +45,7 @@ class RowSummaries:
         axis: Axis | None,
         rank: int,
         *,
-        ask: Callable[[Callable[[RunState], Summaries]], Summaries],
+        ask: Ask,
         read: Callable[[Axis], Series],
     ) -> Summary | None:
         """The summary of a series, None where there is no such series.
@@ -59,14 +61,22 @@ class RowSummaries:
             return None
         summary = self.row.summary(name, found, rank)
         if summary is None and self.row.is_small and not self.row.summaries:
-            for (key, of_rank), one in ask(whole_tables).items():
-                self.row.keep(key.name, key.axis, of_rank, one)
+            self.keep_all(ask)
             summary = self.row.summary(name, found, rank)
         if summary is None:
             summary = read(found).summary
             self.row.keep(name, found, rank, summary)
         self._known[name, axis, rank] = summary
         return summary
+
+    def keep_all(self, ask: Ask) -> None:
+        """Keep all summaries that can be worked out together, and the last values of roles."""
+        roles = {(m.name, m.axis): m.role for m in self.row.metrics if m.role is not None}
+        for (key, rank), summary in ask(whole_tables).items():
+            self.row.keep(key.name, key.axis, rank, summary)
+            role = roles.get(key) if rank == 0 else None
+            if role is not None:
+                self.row.latest.setdefault(role, summary.last)
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[Metric]]:
