@@ -182,7 +182,8 @@ def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | N
     if resume_step is None:
         recorder.end_resuming()
     recorder.values.strict, recorder.settings = settings.strict, settings
-    recorder.ending.wait_s = settings.finish_wait_s
+    # Whoever closes a writer does not wait for findings: the page and `doctor` have them.
+    recorder.ending.wait_s = settings.finish_wait_s if asked.reporting.report_to else 0.0
     return _begin(
         run,
         launch,
