@@ -1,14 +1,14 @@
 """The fault boundary: a fault in one member never reaches another member, the loop or another user.
 
-A member is anything Epochal calls that could fail without the rest having to: a rule, a companion
-task, a sink, a telemetry source, an importer, an observer or callback, a console line, one run in a
-list, one request. A ``Guard`` calls it; any ``Exception`` is counted, reported once per member with
-its traceback, and replaced by a default. ``KeyboardInterrupt`` and ``SystemExit`` pass.
+Members are rules, companion tasks, sinks, telemetry sources, importers, observers, callbacks,
+console lines, the runs of a list and requests. A ``Guard`` calls a member. It counts any
+``Exception``, reports it once per member with its traceback, and returns a default instead.
+``KeyboardInterrupt`` and ``SystemExit`` pass.
 
-A member that hangs is a fault too. Where the process lets it, an alarm (``alarm.py``) interrupts a
-call that outlasts its budget; ``bounded`` makes a call in a thread, where no alarm can interrupt.
+A member that hangs is a fault too. If the process allows it, an alarm (``alarm.py``) interrupts a
+call that exceeds its budget. ``bounded`` makes a call in a thread, where no alarm can interrupt.
 
-This file holds the only broad handlers of the package. Elsewhere a handler names what it expects,
+This file has the only broad handlers of the package. Elsewhere a handler names what it expects,
 or cleans up and raises again.
 """
 

@@ -1,7 +1,7 @@
-"""The loop's companion by epochs: one line per epoch, resources, time left, exports.
+"""Logging by epochs: one line per epoch, resources, time left, exports.
 
-``Monitor`` is a face over a run: every epoch is one ``epoch`` record that carries the resources
-sampled with it, so history, CSV and log can be made again from the record alone.
+``Monitor`` wraps a run. Every epoch is one ``epoch`` record with the resources sampled at its end.
+So history, CSV and log can be computed from the records alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Has the health rules look at a run as it is written, and writes down what they find.
+"""Runs the health rules over a run while it is written, and records their findings.
 
-Findings have ids that follow from what was read, so a companion that was started again reads the
-attempt from its beginning and writes only what is not there yet.
+The id of a finding depends only on the records. So a restarted companion reads the attempt from its
+beginning and writes only findings that are not there yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The GPUs of a run, as records: looked at every second, thoroughly every ten.
+"""Writes the GPUs of a run as records: a quick reading every second, a full one every ten.
 
-A thorough reading takes the driver ten times as long, and gives power and use as means since the
-last one; so records are written with thorough readings only, and each covers its record's time.
+A full reading takes the driver ten times as long, and gives power and utilisation as means since
+the last one. So only full readings become records, and each covers the time of its record.
 """
 
 from __future__ import annotations

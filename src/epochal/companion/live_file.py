@@ -1,8 +1,7 @@
-"""The newest readings of a machine, for whoever watches a run: a file that is written in place.
+"""The newest readings of a machine, in a file that is overwritten in place.
 
-A journal keeps what is worth keeping for years, in means of ten seconds. This file is what a page
-shows of the moment; it is overwritten every second, with one write of always the same length, and
-gone when the run has ended.
+The journal stores means of ten seconds. This file has the current readings, for the live page. One
+write of constant length overwrites it every second. It is deleted when the run has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Writes what the machine did around a step that took too long: samples, idle gaps, their cause.
+"""Records the machine around a step that took too long: samples, idle gaps and their cause.
 
-GPU use comes from the samples the driver keeps anyway (about 14 s of them), asked for afterwards;
-so nothing is spent while a run is as fast as usual.
+GPU utilisation comes from samples that the driver keeps (about 14 s of them) and that are read
+afterwards. So a run at its usual speed costs nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""One line per epoch, step and evaluation: text from figures, and nothing else.
 
-Every part is optional but the counter: what is not known (None) is left out, without a word, and an
-unknown percentage leaves blanks, so that columns stay aligned. Figures may be nan and inf.
+Every part except the counter is optional. Unknown parts (None) are omitted. An unknown percentage
+becomes blanks, so that columns stay aligned. Figures may be nan and inf.
 
     epoch   1/100  loss=1.5264  [49ms  ETA 4.8s]  VRAM: 2.1/6.0 GB (82%)
     :: step     100 [ 12.5%] \ loss 2.3456 | norm  0.1234 | 125.3k tps |   156 ms | eta 02h15m

@@ -1,15 +1,15 @@
 """One terminal line that stays below whatever else is printed.
 
-While it is open, other output to the terminal passes through here on its way: the line is taken
-away, the text goes on unchanged, and the line comes back once the text has ended its own line. So
-it stays away during a prompt or under another program's progress bar. Nothing is buffered, wrapped
-or reinterpreted, and a stream that does not lead to a terminal is never touched.
+While it is open, other output to the terminal passes through here. The line is erased, the text is
+written unchanged, and the line is drawn again after the text has ended its own line. So it is not
+drawn during a prompt or below another program's progress bar. Nothing is buffered, wrapped or
+reinterpreted. A stream that is not a terminal is never changed.
 
 No thread draws: the line changes when its owner calls ``show``. All methods may be called from any
 thread; in a forked child they draw nothing.
 
-Limits: what bypasses the tapped streams (a child process, C code) is written over the line's
-beginning, and a terminal made narrower may keep a fragment of it.
+Limits: output that bypasses the wrapped streams (a child process, C code) overwrites the beginning
+of the line. A terminal that becomes narrower may keep a fragment of it.
 """
 
 from __future__ import annotations

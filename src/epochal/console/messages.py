@@ -1,4 +1,4 @@
-"""How much is said, and where it goes.
+"""Messages by level: which are shown, and on which stream.
 
     level        shown by     stream
     QUIET    0   --quiet      errors only
@@ -16,7 +16,7 @@ returns the text (called with the arguments); when the level is off nothing is f
     debug("rank %d | batch %.1f ms", rank, batch_ms)
     trace(lambda: f"norms: {collect_norms()}")
 
-A message never raises: one that cannot be formatted is shown with its arguments as they are.
+A message never raises: one that cannot be formatted is shown with its raw arguments.
 """
 
 from __future__ import annotations

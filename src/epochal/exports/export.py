@@ -1,9 +1,9 @@
-"""What an export is, which there are, and how their files come to be.
+"""The protocol of an export, the list of exports, and how their files are written.
 
-An export writes some runs to an open text file. It asks the store and nothing else, holds no more
-than a row or a record at a time where its format allows, and raises ``UsageError`` for what it
-cannot write. Of one run and of several the format is the same, with the run named in each row or
-section when there are several; raw records name their run themselves.
+An export writes runs to an open text file. It reads only the store. If its format allows, it has
+no more than one row or record in memory. It raises ``UsageError`` for runs that it cannot write.
+The format is the same for one run and for several. With several, each row or section names the run;
+raw records have its id anyway.
 """
 
 from __future__ import annotations

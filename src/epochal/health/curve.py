@@ -1,9 +1,9 @@
-"""One curve as rules look at it: where it stands, how noisy it is, what stands out of it.
+"""One curve as rules see it: its level, its noise and its outliers.
 
-Nothing is held against a fixed number: a level is a median of recent points, a width is the median
-distance from that level, and what stands out must also exceed everything that stood out before. A
-point that stands out is kept out of the level, and the first of several enters the memory of
-distances at the height of the bar only, so that it does not hide the next one.
+Nothing is compared with a fixed number. A level is a median of recent points, a width the median
+distance from that level. An outlier must also exceed all earlier outliers. It is not part of the
+level. The first of several outliers enters the stored distances only at the height of the
+threshold, so that it does not hide the next one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Feeds records to the rules and makes findings of their verdicts.
+"""Passes records to the rules and turns their verdicts into findings.
 
-The same records in the same order give the same findings with the same ids, so that a live run, a
-reader and a later check agree.
+The same records in the same order give the same findings with the same ids. So a live run, a reader
+and a later check agree.
 
-Nothing raises out of here. A rule that fails is made anew and goes on without its history; at its
-third fault it is left out. What it has found stays as it was told, and the other rules go on.
+Nothing raises out of here. A rule that fails is rebuilt and continues without its history. At its
+third fault it is disabled. Its findings stay unchanged, and the other rules continue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Copies a foreign run into a run folder of our own, through the journal.
+"""Copies a run of another tracker into a run folder, through the journal.
 
-The copy appears when it is complete. It remembers where it came from, so that copying the same run
-again changes nothing when there is nothing new, and replaces what was copied when there is; labels
-and whatever else was put into the folder stay.
+The copy appears when it is complete. It stores its source. Copying the same run again replaces the
+copy if the source has new records, and otherwise does nothing. Labels and other files in the folder
+stay.
 """
 
 from __future__ import annotations

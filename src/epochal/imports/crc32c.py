@@ -1,7 +1,7 @@
 """CRC-32C (Castagnoli) with numpy: of many equally long rows at once, and of one long text.
 
-The checksum is linear, so a byte's share of it depends on its value and on how many bytes follow:
-a table per distance from the end turns a whole column of rows into one lookup.
+The checksum is linear, so a byte's share depends only on its value and on the number of bytes that
+follow. One table per distance from the end turns a whole column of rows into one lookup.
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
-"""What another tracker's files are to us: runs that can be read, and read on while they grow.
+"""The protocol of an importer: runs of another tracker that can be read while they grow.
 
 An importer is one file in ``formats/``, with a function ``find``; see ``registry.py``.
 
-Nothing here writes to the files it reads, and nothing is read before it is asked for.
+Importers never write to the files they read, and read on demand.
 
-- ``Foreign.runs()`` looks at the folder again; a run that was there before is the same object, with
-  its place in its files.
-- ``ForeignRun.read_new()`` hands out what was written since the last call, in batches: points of
-  free metrics as columns, everything else as records of our own kinds (``epochal.records``). What
-  is at the end of a file and not yet whole is left for the next call.
-- A batch names its attempt. A run that was taken up again at step S begins a new attempt whose
-  first record is ``resume`` with ``step`` S, as in a journal of our own.
-- Files only grow while they are read. When ``extent`` has become smaller they were replaced, and
-  ``rewind`` has the run read again from its beginning.
-- A ``blob`` record names a file; ``ForeignRun.blob`` gives its bytes, read when asked for.
-- Damage never raises out of ``read_new``: it is a sentence in ``problems`` that names the file and
-  the place, and what can be read is read. A file that cannot be read at all raises ``FormatError``
-  from ``find`` or ``runs``, or is a problem of its run.
+- ``Foreign.runs()`` lists the folder again. A known run is the same object, with its position in
+  its files.
+- ``ForeignRun.read_new()`` returns what was written since the last call, in batches: points of
+  free metrics as columns, everything else as records of Epochal's kinds (``epochal.records``). An
+  incomplete record at the end of a file is left for the next call.
+- A batch names its attempt. A run that was resumed at step S begins a new attempt, whose first
+  record is ``resume`` with ``step`` S, as in a journal.
+- Files only grow while they are read. A smaller ``extent`` means that they were replaced; then
+  ``rewind`` makes the run be read again from its beginning.
+- A ``blob`` record names a file; ``ForeignRun.blob`` reads its bytes.
+- ``read_new`` never raises for damage. It adds a sentence with the file and the position to
+  ``problems``, and reads the rest. A file that cannot be read raises ``FormatError`` from ``find``
+  or ``runs``, or is a problem of its run.
 """
 
 from __future__ import annotations

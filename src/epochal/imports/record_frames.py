@@ -1,10 +1,10 @@
 """Finds the records of a TFRecord file: all of them at once, each length verified by its checksum.
 
 A record is ``length (8 bytes) | checksum of the length (4) | data | checksum of the data (4)``.
-The twelve bytes before the data of a short record are the same for every record of that length, so
-the places where records may begin are found by looking at the whole buffer, and the chain of
-records is checked afterwards: each must end where the next begins. Where the chain breaks (a long
-record, or data that looks like a header) one record is walked by hand.
+The twelve bytes before the data are the same for every record of a length. So a search of the whole
+buffer finds the places where short records may begin. Afterwards the chain of records is checked:
+each must end where the next begins. Where the chain breaks (a long record, or data that looks like
+a header), one record is read by itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Turns rows of names and values, as people and programs log them, into records.
+"""Converts rows of names and values to records.
 
-A row that carries ``log`` is a record in our own words, or in those of a ``training.json``. Any
-other row is metrics: the step and the time are found by their usual names, rows that have epochs
-and no steps become epochs, and everything else that is a number is a metric of its own name.
+A row with ``log`` is a record of Epochal, or of a ``training.json``. Any other row is metrics. The
+step and the time are found by their usual names. Rows with epochs and no steps become epochs. Every
+other number is a metric of its own name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reads another program's SQLite file so that nothing about it changes.
+"""Reads another program's SQLite file without changing it.
 
-A file with a write-ahead log, or with the journal of an interrupted write, can only be read by
-finishing that write: a copy of it is read instead, made again when the file has changed.
+SQLite would finish an interrupted write of a file that has a write-ahead log or a journal. So a
+copy of such a file is read instead. The copy is made again when the file has changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Decodes events that hold nothing but scalars, all events of one shape at once.
+"""Decodes events that contain only scalars, all events of one shape at once.
 
 Events of one length mostly differ in the time, the step, the tag and the value only. The first of
-them is parsed field by field; that gives the places of these four and a mask for the rest, and
-every other event that agrees with it under the mask is decoded by slicing columns.
+them is parsed field by field, which gives the positions of these four and a mask for the rest.
+Every other event that equals it under the mask is decoded by slicing columns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Requests archives of a run, and starts the processes that write them.
 
-Requested paths are kept in the run's folder (``archive.json``), so that whichever process is alive
-at the end of the run can write them: the training process, or the companion after a crash. Each
-archive is written by ``epochal export`` in a process of its own; ``exports/archive.py`` is the
-writer.
+The run's folder stores the requested paths (``archive.json``). So either process can write them at
+the end of the run: the training process, or the companion after a crash. ``epochal export`` writes
+each archive in a separate process; ``exports/archive.py`` is the writer.
 """
 
 from __future__ import annotations

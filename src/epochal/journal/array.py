@@ -1,10 +1,10 @@
 """A log file that is one JSON array, valid after every record.
 
 The file ends with a closing bracket and, while it is open, with blanks. An append is one write at
-the place of that bracket: comma, record, bracket, blanks. The file grows by blanks alone: a reader
-that asks for more after what was the end a moment ago gets none of the new record, so what it has
-is a whole array. A file that exists is gone on with, never cut: one with a torn tail (a crash in
-the middle of a write) is repaired when it is opened, keeping every whole record.
+the position of that bracket: comma, record, bracket, blanks. The file grows by blanks alone. A
+reader that reads on behind the earlier end gets only blanks, so it has a complete array. Opening an
+existing file appends to it. If a crash left a torn tail, opening repairs it and keeps every whole
+record.
 """
 
 from __future__ import annotations

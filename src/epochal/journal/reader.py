@@ -1,9 +1,9 @@
 """Reads journal parts from any position, live or long finished, whole or damaged.
 
-A damaged line is skipped and counted wherever it stands. The tail after the last newline is a
-record still being written (or one that death cut short): it is never handed out and never stepped
-over. A NUL byte is where a file system lost what was written before a power cut: reading stops
-there, because what follows cannot be told from rubbish.
+A damaged line is skipped and counted. The bytes after the last newline are a record that is still
+being written, or that a killed process left incomplete. The reader neither returns nor skips them.
+A NUL byte marks data that the file system lost in a power cut. Reading stops there, because the
+bytes behind it cannot be trusted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Finds damage in a run folder and mends what can be mended without losing a byte.
+"""Finds damage in a run folder and repairs it without losing a byte.
 
-Readers need none of this: they skip a damaged line and never step over a torn tail. Mending is for
-folders that will be kept: a tail that no writer will ever complete is cut off (its bytes are saved
-beside the part, with the ending ``.damaged``), and a lost ``run.json`` is made again from the first
-record of the journal. Lines damaged in the middle stay where they are and are reported.
+Readers do not need a repair: they skip a damaged line and stop before a torn tail. A repair is for
+folders that will be kept. It truncates a tail that no writer will complete, and saves its bytes
+beside the part with the suffix ``.damaged``. It writes a lost ``run.json`` again from the first
+record of the journal. Damaged lines in the middle stay and are reported.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Appends lines to one writer's journal file, and outlives what the outside world does to it.
+"""Appends lines to one writer's journal file, and continues after faults of the file system.
 
-``append`` is one ``os.write`` on an ``O_APPEND`` descriptor: the kernel adds whole lines in order,
-so threads need no lock, and what was written survives the death of the process. The descriptor's
-number never changes while the writer lives (a rotation swaps the file behind it with ``dup2``), so
-a thread that is about to write can never hit a closed or reused number.
+``append`` is one ``os.write`` on an ``O_APPEND`` descriptor. The kernel appends whole lines in
+order, so threads need no lock, and written lines survive the end of the process. The number of the
+descriptor never changes: a rotation replaces the file behind it with ``dup2``. So a thread that is
+about to write can never use a closed or reused number.
 
-Faults never reach the caller. A line that cannot be written is counted; the first loss of a series
-is said through ``on_fault``; every later call tries again, and the first one that succeeds writes
-an ``event`` record with the number of lost records in front of its own line. The slow path is
-entered by making the descriptor invalid, so the fast path carries no check for it.
+Faults never reach the caller. A line that cannot be written is counted, and ``on_fault`` is called
+for the first loss in a row. Every later call tries again. The first one that succeeds writes an
+``event`` record with the number of lost records in front of its own line. The writer enters the
+slow path by making the descriptor invalid, so the fast path needs no check for it.
 """
 
 from __future__ import annotations

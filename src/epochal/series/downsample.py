@@ -1,7 +1,7 @@
-"""A long series cut to the width of a chart without losing an extreme.
+"""Reduces a long series to the width of a chart without losing an extreme.
 
-Sampling or striding drops a one-step spike. Here every slice of the axis keeps its first, last,
-smallest and largest point, exactly, and a range with no more points than pixels is returned whole.
+Sampling or striding drops a spike of one step. Here every slice of the axis keeps its exact first,
+last, smallest and largest point. A range with no more points than pixels is returned unchanged.
 """
 
 import math

@@ -1,10 +1,9 @@
-"""Where the time of a step goes that the speed of light does not need.
+"""Divides the time of a step into useful time and causes of lost time.
 
-The means of a ``phases`` record are shared out. Waiting for data, exchange between ranks, and
-evaluation, saving and the rest are what their phases say. In the phases that compute, what is not
-useful is lost to a host that does not keep ahead, to a clock below the one the peak is given for,
-and to kernels that do not reach the peak; in that order, since each is measured better than the
-next.
+The input is the means of a ``phases`` record. Waiting for data, exchange between ranks, evaluation,
+saving and the rest are the times of their phases. In the phases that compute, lost time has three
+causes: a slow host, a clock below the one that the peak assumes, and kernels below the peak. They
+are assigned in that order, because each is measured better than the next.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One series: the points of one metric of one rank, from the file to the chart.
 
-Parts of a run give a ``Series`` each, the store merges them into one, and server, exports, terminal
-and Python take that one: there is no other type on the way.
+Each part of a run returns a ``Series``. The store merges them into one, which server, exports,
+terminal and Python use. There is no other type in between.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Series:
     ``values`` are floats, nan and infinities included. Where every value is a whole number and
     floats cannot hold all of them, ``values`` are 64-bit integers.
 
-    A store returns the points in the order of ``at``, equal steps resolved: ``duplicates`` counts
-    the points that a later one of the same step replaced, ``hidden`` those that a newer attempt
+    A store returns the points in the order of ``at``, one for each step. ``duplicates`` counts the
+    points that a later one of the same step replaced, ``hidden`` those that a newer attempt
     replaced. A part returns them in the order written. ``reindexed`` is set by ``reindex`` only.
     """
 

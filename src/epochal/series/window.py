@@ -39,9 +39,9 @@ class SpikeBaseline:
     """Tells whether a value stands out from those before it, such as a gradient norm.
 
     The baseline is the mean of the first 100 values, then an average in which each new value
-    weighs 0.1. It never contains the value being judged, and a spike enters it only at the height
-    of the threshold, so that one outlier does not hide the next while a lasting change of level is
-    still learned within some tens of values.
+    weighs 0.1. It never contains the value that is compared with it. A spike enters it only at the
+    height of the threshold, so that one outlier does not hide the next. A lasting change of level
+    is still learned within some tens of values.
     """
 
     _MEAN_OF_FIRST = 100
@@ -80,12 +80,12 @@ class SpikeBaseline:
 class LossTrend:
     r"""The mark of a step line: ``\`` falling, ``/`` rising, blank when flat or unknown.
 
-    A fast moving average is held against a slow one, both debiased. The mark appears when they
-    differ by more than 0.01 % of the loss and by more than twice what noise alone would make of
-    that difference. The noise is read from the distance between neighbouring losses, which a trend
-    hardly changes. The weights, 0.05 and 0.01, make it a statement about the last hundred or so
-    values; on noise without a trend about one mark in twenty is wrong. Two faster averages, with
-    weights of 0.5 and 0.2, take the mark away a few values after the loss has turned.
+    A fast moving average is compared with a slow one, both debiased. The mark appears when they
+    differ by more than 0.01 % of the loss, and by more than twice the difference that noise alone
+    causes. The noise comes from the distance between neighbouring losses, which a trend hardly
+    changes. With the weights 0.05 and 0.01 the mark describes about the last hundred values. On
+    noise without a trend about one mark in twenty is wrong. Two faster averages, with weights of
+    0.5 and 0.2, remove the mark a few values after the loss has turned.
     """
 
     _FAST = 0.05

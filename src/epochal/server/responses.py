@@ -1,9 +1,9 @@
 """Responses with entity tags, gzip where it helps, and errors as one sentence.
 
-Starlette's ``GZipMiddleware`` would do from version 1.4 on. Before, it compresses in the event loop
-(0.7 s for a series of 20 MB) and holds back event streams, and we accept older versions because
-other packages of training environments pin them. So large bodies are compressed in a thread here,
-and a body that does not shrink is sent as it is. Starlette has entity tags for files only.
+Starlette's ``GZipMiddleware`` is sufficient from version 1.4 on. Older versions compress in the
+event loop (0.7 s for a series of 20 MB) and delay event streams. We accept older versions because
+other packages of training environments pin them. So large bodies are compressed in a thread here.
+A body that does not shrink is sent uncompressed. Starlette has entity tags for files only.
 ``docs/dependencies.md`` has the measurements.
 """
 

@@ -1,8 +1,8 @@
-"""What of a run has not been sent yet, read again from its files.
+"""Reads the records of a run that a sink has not sent yet.
 
-Nothing waits in memory for a slow sink: the place it has come to is kept per writer, and the
-records from there on are read when it can take them, from journal parts or from sealed ones. A
-place is ``(attempt, part, ordinal)`` of the next record.
+Nothing waits in memory for a slow sink. Only its position is stored, one for each writer. When the
+sink is ready, the records from there on are read from journal parts or from segments. A position
+is ``(attempt, part, ordinal)`` of the next record.
 """
 
 from __future__ import annotations

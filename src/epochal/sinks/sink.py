@@ -1,16 +1,16 @@
-"""What a sink is: something outside Epochal that is given a run's records, in order, each once.
+"""The protocol of a sink: it receives the records of a run in order, each once.
 
-A sink never sees the training process. It is opened with what is known of the run and with the
-state it gave back the last time, is handed batches of records, and is closed with how the run
-ended. Whoever drives it (``forward.py``) keeps its state and the place it has come to in the run's
-``sinks.json``; a sink that failed is thrown away, and a new one is opened from the last state.
+A sink runs outside the training process. ``forward.py`` opens it with the facts of the run and its
+last state, passes batches of records, and closes it with the status of the run. ``sinks.json`` in
+the run's folder stores its state and position. A sink that failed is discarded, and a new one is
+opened from the last state.
 
-    open(context)    begin, or go on from ``context.state``; False: nothing is left of what was sent
-    write(batch)     take these records; may be handed the same batch again after a crash
-    flush()          hold on to what was written; returns the state to go on from
-    close(status)    the run ended like this (None: not known, or not yet); returns the state
+    open(context)    start, or continue from ``context.state``; False: the sent records are gone
+    write(batch)     send these records; after a crash the same batch may come again
+    flush()          make the sent records durable; returns the state to continue from
+    close(status)    the run ended with this status (None: unknown, or not yet); returns the state
 
-Any method may raise or take its time: other sinks and the training go on. A new sink is one file in
+Any method may raise or be slow: other sinks and the training continue. A new sink is one file in
 ``members/`` with its options, and one line in the conformance test. The training process loads that
 file to check options, so a sink imports its tracker in ``open``.
 """

@@ -1,8 +1,8 @@
-"""Sends a run to several sinks at once, each in a thread of its own.
+"""Sends a run to several sinks at once, each in its own thread.
 
-A sink that raises is opened again after a pause that grows; one that hangs keeps nobody else
-waiting; one that cannot be used says why and is left. How each stands is in the run's
-``sinks.json``.
+A sink that raises is opened again after a growing pause. One that hangs does not delay the others.
+One that cannot be used reports why and is not tried again. ``sinks.json`` in the run's folder has
+the state of each.
 """
 
 from __future__ import annotations

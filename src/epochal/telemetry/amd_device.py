@@ -1,7 +1,7 @@
 """One AMD GPU, read from the files of the kernel's ``amdgpu`` driver; what they lack is ``None``.
 
-The driver keeps no history: use and power are its figures of the moment, and a full reading gives
-the mean of those since the last one. Why a clock is held back is in no text file, and so not told.
+The driver keeps no history: utilisation and power are current values. A full reading gives the mean
+of the readings since the last one. No file has the reason for throttling, so it is not reported.
 """
 
 from __future__ import annotations

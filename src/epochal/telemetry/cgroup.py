@@ -1,8 +1,7 @@
-"""What the control group allows a process: CPU quota and memory limit, versions 1 and 2.
+"""Reads the limits of a control group: CPU quota and memory limit, versions 1 and 2.
 
-A limit may stand on any level above the process (Slurm limits the job, not the task), so every
-level up to the mount is looked at and the tightest wins. Usage is read on the level that limits,
-since that is what runs out.
+Any level above the process may have a limit (Slurm limits the job, not the task). So every level up
+to the mount is read, and the lowest limit counts. Usage is read on the level of that limit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One NVIDIA GPU, asked through NVML; what it does not answer is ``None``.
+"""One NVIDIA GPU, read through NVML; a value that it does not give is ``None``.
 
-CPU time measured on an H200 with driver 580, which is why some questions are optional: the energy
-counter 2-15 ms, each of the driver's two kinds of utilisation samples 3 ms, PCIe counters 1 ms, its
-own PCIe figure 20 ms a direction, all else 0.1-0.4 ms after the first time.
+Some readings are optional because of their CPU time, measured on an H200 with driver 580. The
+energy counter takes 2-15 ms, each of the two kinds of utilisation samples 3 ms, PCIe counters 1 ms.
+The driver's own PCIe figure takes 20 ms a direction, all else 0.1-0.4 ms after the first time.
 """
 
 from __future__ import annotations

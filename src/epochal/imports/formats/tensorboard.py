@@ -1,8 +1,8 @@
 """TensorBoard log folders: every folder that holds event files is a run.
 
 Points keep the time and step of their event; nothing is sampled. A session that begins at step S
-(what ``purge_step`` writes) is a new attempt. The subfolders that ``add_hparams`` makes, named by
-the time of the call, are read as part of the run above them, so that it has its configuration.
+(as ``purge_step`` writes it) is a new attempt. ``add_hparams`` makes subfolders named by the time
+of the call. They are part of the run above them and give it its configuration.
 """
 
 from __future__ import annotations

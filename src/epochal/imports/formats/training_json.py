@@ -1,7 +1,7 @@
-"""A ``training.json``: one JSON array of records, whole, or cut in the middle of one.
+"""A ``training.json``: one JSON array of records, complete or truncated.
 
-The program that writes it replaces the closing bracket at every record, so the array is read
-object by object, from where the last reading ended, and its end is never waited for.
+The program that writes it replaces the closing bracket at every record. So the array is read object
+by object, from the position of the last reading, without waiting for its end.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """W&B offline runs: the ``run-<id>.wandb`` log that every run writes, whole or torn.
 
 History, configuration, system statistics, console output, alerts and the exit come from the log;
-images and other media from the ``files`` folder beside it. A run that was resumed has a log for
-each time; the later ones are runs of their own, with the number of the log behind the id.
+images and other media from the ``files`` folder beside it. A resumed run has a log for each
+session. The later ones are separate runs, with the number of the log as a suffix of the id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """HellaSwag: which of four endings follows from a text? Chance is 0.25.
 
 Reads the public ``hellaswag_val.jsonl`` (fields ``ctx``, ``endings``, ``label``). Each ending is
-appended to the text; the model's choice is the one it finds likeliest, by the sum over its tokens
-(acc) or by the mean (acc_norm, which does not favour short endings and is what is usually quoted).
+appended to the text. The model chooses the most likely ending, by the sum over its tokens (acc) or
+by the mean (acc_norm). The mean does not favour short endings and is the usual figure.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``training.txt``: lines of ``step kind value``, for scripts that follow a training with ``tail``.
 
 Rank 0's numbers on the step axis: ``train`` is the loss, ``val`` the evaluation's, ``hellaswag``
-that score, and anything else goes by its name. The file is a run's own: one that another run left
-is written over, one of an earlier attempt is gone on with, less the steps that are made again. In a
-folder that is given instead of a file it is named after the run.
+that score, and other series have their own names. A file of another run is overwritten. A file of
+an earlier attempt is continued, without the steps that are repeated. If the option names a folder,
+the file in it has the name of the run.
 """
 
 from __future__ import annotations

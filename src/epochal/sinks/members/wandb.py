@@ -1,8 +1,8 @@
 """Weights & Biases, through its own package.
 
-W&B numbers its rows itself and never goes back, while a run may log steps in any order and resume
-earlier; so a row's number is ours to count, the step is a value of the row
-(``trainer/global_step``), and charts are drawn over that.
+The number of a W&B row only increases, while a run may log steps in any order and resume from an
+earlier one. So the sink counts the rows itself. The step is a value of the row
+(``trainer/global_step``), and charts use it as their axis.
 """
 
 from __future__ import annotations
