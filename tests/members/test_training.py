@@ -18,9 +18,9 @@ from epochal.console.printer import Console
 from epochal.guard import Guard
 from epochal.health.engine import Health
 from epochal.health.registry import RULES
-from epochal.run import findings_shown
+from epochal.run import findings_reporter
 from epochal.run.callbacks import Callbacks
-from epochal.run.findings_shown import FindingsShown
+from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.recorder import Recorder
 from epochal.run.run import Run, recorder_of
 from epochal.telemetry.sampler import ResourceSampler
@@ -106,12 +106,12 @@ def test_a_rule_that_fails_when_a_run_finishes_keeps_nobody(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(findings_shown, "_HANGS_S", 0.2)
-    monkeypatch.setattr(findings_shown, "_LEAST_HANGS_S", 0.2)
+    monkeypatch.setattr(findings_reporter, "_HANGS_S", 0.2)
+    monkeypatch.setattr(findings_reporter, "_LEAST_HANGS_S", 0.2)
     broken = next(rule for rule in RULES if rule.name == "divergence")
     monkeypatch.setattr(broken, "observe", fault)
     run = started(tmp_path, console=True)
-    FindingsShown(recorder_of(run)).begin()  # a companion would be started with it
+    FindingsReporter(recorder_of(run)).begin()  # a companion would be started with it
     run.log({"loss": math.nan}, step=0)
     began_s = time.monotonic()
     run.finish()

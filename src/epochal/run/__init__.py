@@ -1,1 +1,1 @@
-"""The write side's front: turns calls into records, and answers no questions."""
+"""Starting, logging to and finishing a run."""

@@ -1,9 +1,9 @@
-"""Reads the values that a loop passes: what can be recorded is, and nothing raises for the rest.
+"""Reads the values of calls: records what it can, and notes the rest instead of raising.
 
-A text where a number belongs becomes a ``text`` record, an array or a list of numbers a
-``histogram``; None and anything else is left out. Each is counted, said once for each name and
-recorded once for each name, as the event ``value-converted`` or ``value-dropped``. ``strict``
-raises instead, for tests.
+A text in place of a number becomes a ``text`` record, an array or a list of numbers a
+``histogram``. None and anything else is left out. The first value of each name is printed and
+recorded as the event ``value-converted`` or ``value-dropped``; all are counted. ``strict`` raises
+instead, for tests.
 
 A :class:`ValuePolicy` belongs to a run and counts; a :class:`CallValues` reads one call.
 """
@@ -54,9 +54,9 @@ _RESERVED = frozenset({"log", "t", "v", "nonfinite"})
 
 
 class ValuePolicy:
-    """Whether values that cannot be recorded raise; counts and reports those that do not.
+    """Decides whether a value that cannot be recorded raises; else counts and reports it.
 
-    ``report`` is told of the first one of each name: a sentence, the name of the event, its fields.
+    ``report`` is called for the first one of each name: a sentence, the event, its fields.
     """
 
     def __init__(self, report: Report, *, strict: bool = False) -> None:
@@ -81,19 +81,19 @@ class ValuePolicy:
             return {name: n for (kind, name), n in self._counts.items() if kind == event}
 
     def repeated(self) -> dict[str, dict[str, int]]:
-        """The counts, where one of them is more than its one event says; else nothing."""
+        """Return the counts if one of them is above 1; the first of each name has its own event."""
         found = {"dropped": self.counts(DROPPED), "converted": self.counts(CONVERTED)}
         return found if any(n > 1 for counts in found.values() for n in counts.values()) else {}
 
     def read(self, told: str, call: Callable[..., T], value: Any, /, **options: Any) -> T | None:
-        """What ``call(value, **options)`` gives; None, and a note of that name, where it raises."""
+        """Return ``call(value, **options)``; note the value and return None if that raises."""
         found, error = attempt(call, value, **options)
         if error is not None:
             self.drop(told, value, error)
         return found
 
     def step(self, value: Any) -> int | None:
-        """A step as a whole number; None, and a note, for what is none."""
+        """Return a step as a whole number; note what is not one and return None."""
         if type(value) is int and value.bit_length() <= MOST_BITS:
             return value
         found, error = attempt(plain_int, value, name="step")
@@ -106,14 +106,14 @@ class ValuePolicy:
         return None
 
     def drop(self, name: str, value: Any, error: Exception | str, *, then: str = "") -> None:
-        """A value is left out; raises under ``strict``."""
+        """Leave a value out, and note it; raise if ``strict``."""
         if self.strict:
             raise ValueTypeError(error) if isinstance(error, str) else error
         reason = _reason(name, error)
         self._note(DROPPED, name, reason, then or "It is left out.", type=type(value).__name__)
 
     def convert(self, name: str, value: Any, *, to: str, reason: str, **facts: Any) -> None:
-        """A value is recorded as something else."""
+        """Note that a value is recorded as another type."""
         kind = type(value).__name__
         self._note(CONVERTED, name, reason, _THEN[to], type=kind, to=to, **facts)
 
@@ -131,9 +131,9 @@ class ValuePolicy:
 
 
 class CallValues:
-    """The values of one call. What is a text or an array is kept for records of its own.
+    """Reads the values of one call. Texts and arrays are kept for records of their own.
 
-    ``prefix`` is put before the names of the call's own fields, as series have it.
+    ``prefix`` is put before the names of fields, as in the names of series.
     """
 
     __slots__ = ("_mappings", "_prefix", "_wait", "arrays", "policy", "texts")
@@ -147,19 +147,19 @@ class CallValues:
         self._wait = False
 
     def number(self, value: Any, *, name: str, wait: bool = False) -> Number | None:
-        """A field's number; without ``wait`` one on an accelerator stays there."""
+        """Read a number; without ``wait`` a tensor on an accelerator stays there."""
         if type(value) is float:
             return value
         return self._number(value, name=name, full=f"{self._prefix}{name}", wait=wait)
 
     def whole(self, value: Any, *, name: str) -> int | None:
-        """A field's whole number."""
+        """Read a whole number."""
         if type(value) is int and value.bit_length() <= MOST_BITS:
             return value
         return self._sorted(value, plain_int, name=name)
 
     def amount(self, value: Any, *, name: str) -> float | None:
-        """A field's finite number of at least 0, such as a duration."""
+        """Read a finite number of at least 0, such as a duration."""
         return self._sorted(value, finite_float, name=name)
 
     def put(self, record: Record, fields: Mapping[str, Any]) -> None:
@@ -174,7 +174,7 @@ class CallValues:
     ) -> None:
         """Add one field to a record, read as its declared type; None is absent.
 
-        ``name`` is what notices call it, where that is not the field's name.
+        ``name`` is the name in notices, if that is not the name of the field.
         """
         if value is None:
             return
@@ -183,7 +183,7 @@ class CallValues:
             record[field.name] = found
 
     def own(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Fields that the caller has named, without those that every record has."""
+        """Return the fields of the caller without names that every record uses."""
         own = dict(fields)
         for name in sorted(_RESERVED & fields.keys()):
             taken = UsageError(f"{name!r} is a field of every record: choose another name.")
@@ -199,7 +199,7 @@ class CallValues:
         return self._odd_name(value, "a name must be a non-empty text")
 
     def text(self, value: Any, *, name: str) -> str | None:
-        """A text; what is none is shown as one where it can be."""
+        """Read a text; another value is converted to text if it can be."""
         if isinstance(value, str):
             return str.__str__(value)
         wrong = ValueTypeError(f"text {name!r} must be a str, not {type(value).__name__}.")
@@ -213,7 +213,7 @@ class CallValues:
     def metrics(
         self, metrics: Any, *, argument: str = "metrics", wait: bool = False
     ) -> dict[str, Number]:
-        """Nested metrics, or (name, value) pairs, as one level with dotted names.
+        """Flatten nested metrics, or (name, value) pairs, to dotted names.
 
         Raises for what is neither.
         """
@@ -238,7 +238,7 @@ class CallValues:
         return found
 
     def _sort_out(self, value: Any, name: str, error: Exception) -> None:
-        """What is no number: a text, an array, or nothing that can be recorded."""
+        """Keep a text or an array for its own record; drop anything else."""
         kind = None if self.policy.strict else attempt(_sample_kind, value)[0]
         if kind == "text":
             self.texts.append((name, str.__str__(value)))
@@ -316,7 +316,7 @@ def strict_values() -> CallValues:
 
 
 def shown_text(value: Any) -> str:
-    """Anything as a text for people; what has none is named by its type."""
+    """Return any value as text; a value without one is named by its type."""
     if type(value) is str:
         return value
     text = attempt(str, value)[0]
@@ -336,7 +336,7 @@ def _pairs(metrics: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
 
 
 def _own_text(value: Any) -> str | None:
-    """A value's text; None where it would say nothing, or would have to be waited for."""
+    """Return the text of a value; None if it has none, or if reading it would wait for a GPU."""
     has_one = any(vars(base).keys() & {"__str__", "__repr__"} for base in type(value).__mro__[:-1])
     return None if value is None or not has_one or is_device_tensor(value) else str(value)
 

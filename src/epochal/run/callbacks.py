@@ -1,4 +1,4 @@
-"""The callbacks of one hook of a run: a fault in one reaches neither the loop nor the next one."""
+"""The callbacks of one hook of a run. A fault in one does not reach the loop or the next one."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Callbacks:
         self._calls.clear()
 
     def call_each(self, *args: Any) -> None:
-        """Call every one, and keep them; one that has used up its faults is left out."""
+        """Call each of them and keep them; skip those that are disabled after three faults."""
         for call in self._calls:
             member = self._member(call)
             if not self._guard.is_disabled(member):
                 self._guard.run(member, call, *args)
 
     def drain(self, *args: Any) -> None:
-        """Call every one for the last time.
+        """Call each of them once and forget them.
 
-        An interruption (Ctrl-C, ``sys.exit``) goes on when the others have been called.
+        An interruption (Ctrl-C, ``sys.exit``) is raised after the others have been called.
         """
         while self._calls:
             with ExitStack() as stack:

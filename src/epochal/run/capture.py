@@ -18,7 +18,7 @@ _MAX_LINE_CHARACTERS = 64 * 1024
 
 
 class Tee:
-    """A text stream that passes everything on and hands whole lines to ``keep`` as well."""
+    """A text stream that writes to another one and passes whole lines to ``keep``."""
 
     def __init__(self, stream: TextIO, keep: Callable[[str], None]) -> None:
         self._stream = stream
@@ -53,7 +53,7 @@ class Tee:
 
 
 def _last_state(line: str) -> str:
-    """What a line shows in the end: a progress bar redraws one line many times."""
+    """Return the last state of a line: a progress bar redraws one line many times."""
     return line.rstrip("\r").rpartition("\r")[2][:_MAX_LINE_CHARACTERS]
 
 
@@ -68,11 +68,11 @@ class Capture:
         _STREAMS.add(self)
 
     def stop(self) -> None:
-        """Copy nothing more; the last one gives the streams back."""
+        """Stop copying; the last one to stop restores the streams."""
         _STREAMS.remove(self)
 
     def take(self, stream: str, line: str) -> None:
-        """Keep a line, as far as there is room."""
+        """Keep a line up to the limit."""
         if self._left <= 0:
             return
         kept = line[: self._left]
@@ -100,7 +100,7 @@ class _Streams:
                 self._tees.append((name, tee, stream))
 
     def remove(self, capture: Capture) -> None:
-        """One run has ended; after the last, undo what nobody has wrapped since."""
+        """Remove one run; after the last, restore streams that nobody has wrapped since."""
         for _, tee, _ in self._tees:
             tee.end()
         self._captures.remove(capture)

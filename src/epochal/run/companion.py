@@ -1,7 +1,7 @@
-"""Starts the companion process beside a run, starts it again once, and tells it when to wind up.
+"""Starts the companion process of a run, restarts it once, and wakes it when the run ends.
 
-Nothing here waits for it but ``finish()``, and that a bounded time and only while records are being
-forwarded. The journal is the truth: a companion that misses a word from here finds it there.
+Only ``finish()`` waits for the companion, for a bounded time, while records are being forwarded.
+The journal is the truth: a companion that misses a message finds the records there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from epochal.journal.layout import rank_writer
 from epochal.journal.process import process_identity
-from epochal.run.findings_shown import FindingsShown
+from epochal.run.findings_reporter import FindingsReporter
 from epochal.run.forwarded import Unsent, unsent
 from epochal.run.recorder import Recorder
 from epochal.settings import Launch, Settings, child_environment, settings_environment
@@ -32,7 +32,7 @@ def start_companion(
 ) -> None:
     """Start the process beside a run, on the first rank of each node; never waits for it.
 
-    It works in another folder, so it is told the settings and reads no file.
+    It works in another folder, so it gets the settings in its environment and reads no file.
     """
     # A rank that found no rank 0 writes aside; its files move, and nobody is to hold on to them.
     if launch.local_rank != 0 or not recorder.folder.identity.exists():
@@ -46,7 +46,7 @@ def start_companion(
     recorder.on_tick.add(beside.look)
     recorder.ending.on_finish.add(beside.look)
     recorder.ending.after_finish.add(beside.wake)
-    FindingsShown(recorder).begin()
+    FindingsReporter(recorder).begin()
     recorder.ending.after_finish.add(
         beside.wait_for_sinks
     )  # last: it may take all the time that is left
@@ -72,7 +72,7 @@ class CompanionProcess:
         self._may_restart = True
 
     def start(self) -> None:
-        """Start it; a system that cannot is told of once, and the run goes on without."""
+        """Start it. If that fails, say so once; the run goes on without it."""
         ours, theirs = _line()
         try:
             self._process = _Companion(
@@ -100,7 +100,7 @@ class CompanionProcess:
         self._line = ours
 
     def look(self) -> None:
-        """Start it again if it has died, once; the second time say what is missing."""
+        """Restart it once if it has died; the second time say what is missing."""
         process = self._process
         if process is None or os.getpid() != self._pid or (code := process.poll()) is None:
             return
@@ -118,7 +118,7 @@ class CompanionProcess:
         )
 
     def wake(self, status: str) -> None:
-        """The run has finished: let the companion know, so that it does not sleep on."""
+        """Wake the companion: the run has finished."""
         if self._line is None or os.getpid() != self._pid:
             return
         # Not a pipe: writing to one whose reader has died can kill a process.
@@ -128,7 +128,7 @@ class CompanionProcess:
         self._line = None
 
     def wait_for_sinks(self, status: str) -> None:
-        """Wait for what is being forwarded until the run's deadline; say what is left."""
+        """Wait until sinks are done or the deadline has passed; say what is left."""
         if os.getpid() != self._pid:
             return
         left = self._unsent_at_deadline()
@@ -140,7 +140,7 @@ class CompanionProcess:
             )
 
     def _unsent_at_deadline(self) -> list[Unsent]:
-        """The sinks that are not done when there is nothing to wait for any more."""
+        """Return the sinks that are not done when waiting is over."""
         process, deadline = self._process, self._recorder.ending.deadline
         sender = None if process is None else process.pid
         while left := unsent(self._recorder.folder, sender=sender):
@@ -160,7 +160,7 @@ class _Companion(subprocess.Popen[bytes]):
 
 
 def _line() -> tuple[socket.socket | None, socket.socket | None]:
-    """Both ends of a line to knock on, where a knock can be made safe."""
+    """Return both ends of a socket that wakes the companion; None where a write could kill us."""
     if not hasattr(socket, "MSG_NOSIGNAL") or not hasattr(socket, "AF_UNIX"):
         return None, None
     try:

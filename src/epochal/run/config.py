@@ -123,7 +123,7 @@ for _kind, _base, _names in ((_Dict, dict, _OF_DICTS), (_List, list, _OF_LISTS))
 
 
 def _watched(value: Any, record: Callable[[Any], None]) -> Any:
-    """A value whose nested dicts and lists tell ``record`` of the whole when they change."""
+    """Return a value whose nested dicts and lists call ``record`` with the whole on a change."""
     if not isinstance(value, (dict, list)):
         return value
     top: list[Any] = []

@@ -1,9 +1,9 @@
-"""Lets the open runs of a process say how it ended, where the process can still see it.
+"""Records how a process ends in its open runs, as far as the process can see it.
 
 One set of hooks serves all runs. Hooks are chained, never replaced: whatever was installed before
 still runs, and the process still dies the way it would have. SIGKILL, ``os._exit`` and a power cut
-cannot be seen from here; readers find those by the process being gone. A Python signal handler runs
-only between bytecodes: a process stuck inside a C call is recorded when that call returns.
+cannot be seen from here; readers notice that the process is gone. A Python signal handler runs only
+between bytecodes: a signal during a C call is recorded when that call returns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNALS = ("SIGTERM", "SIGHUP")
 
 
 class HookedRun(Protocol):
-    """What a run offers to be told of the end of its process."""
+    """What the hooks call of a run."""
 
     @property
     def is_of_this_process(self) -> bool:
@@ -51,7 +51,7 @@ class ExitHooks:
         self._is_telling = False
 
     def add(self, run: HookedRun) -> None:
-        """Tell a run of the end of its process from now on."""
+        """Call the hooks of a run from now on."""
         if not self._runs:
             atexit.register(self._at_exit)
         self._runs.append(run)
@@ -62,7 +62,7 @@ class ExitHooks:
             self._links += _signal_links(self._on_signal)
 
     def remove(self, run: HookedRun) -> None:
-        """A run has finished; after the last one, put back what can be put back."""
+        """Remove a finished run; after the last one, restore what was hooked."""
         if run in self._runs:
             self._runs.remove(run)
         if self._runs:
@@ -125,7 +125,7 @@ class _ExceptionLink:
             self._previous(kind, error, trace)
 
     def remove(self) -> bool:
-        """Whether it could be taken out: not when somebody has chained onto it since."""
+        """Remove it; False if somebody has chained onto it since."""
         if sys.excepthook is not self:
             return False
         sys.excepthook = self._previous
@@ -153,7 +153,7 @@ class _SignalLink:
             os.kill(os.getpid(), number)
 
     def remove(self) -> bool:
-        """Whether it could be taken out: by the main thread, with nobody chained onto it since."""
+        """Remove it; False in another thread, or if somebody has chained onto it since."""
         if threading.current_thread() is not threading.main_thread():
             return False
         on_top: object = signal.getsignal(self._number)

@@ -1,4 +1,4 @@
-"""Where a run is forwarded to, and what has yet to be sent, by the file that says so."""
+"""Reads and writes `sinks.json`: where a run is forwarded to, and what is still to be sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SINKS_FILE = "sinks.json"
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """A sink that has not been given everything; ``is_hopeless`` if waiting will not help."""
+    """A sink that does not have every record; ``is_hopeless`` if waiting will not help."""
 
     name: str
     why: str
@@ -22,7 +22,7 @@ class Unsent:
 
 
 def note_reporting(folder: RunFolder, reporting: Reporting) -> None:
-    """Say where a run goes to; what was sent there before stays noted."""
+    """Write where a run is forwarded to; keep what is known of earlier forwarding."""
     path = folder.path / SINKS_FILE
     kept = read_json(path) if path.exists() else {}
     kept.update(report_to=list(reporting.report_to), options=dict(reporting.given))
@@ -30,7 +30,7 @@ def note_reporting(folder: RunFolder, reporting: Reporting) -> None:
 
 
 def unsent(folder: RunFolder, *, sender: int | None) -> list[Unsent]:
-    """The sinks that are not done, by ``sinks.json``; ``sender`` is the process that sends."""
+    """Return the sinks that are not done; ``sender`` is the process that sends."""
     try:
         kept = read_json(folder.path / SINKS_FILE)
     except (OSError, FormatError):

@@ -49,7 +49,7 @@ from epochal.settings import Launch, Settings, read_parent_run
 
 
 def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run:
-    """Make the run's folder, or go on in an older one's, and tell the other ranks where it is."""
+    """Make the folder of the run or resume an older run, and publish the folder to other ranks."""
     found = find_resumable(request)
     if found is None:
         identity, folder, attempt = _new_run(request)
@@ -140,7 +140,7 @@ def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
 
 
 def _where_from(recorder: Recorder, resume_step: int | None, last_step: int) -> str:
-    """How far the run had come; where it continues only if that is known before the first step."""
+    """Say how far the run had come, and where it continues if that is known already."""
     step = None if last_step < 0 else last_step
     epoch = None
     if step is None:
@@ -151,7 +151,7 @@ def _where_from(recorder: Recorder, resume_step: int | None, last_step: int) -> 
 
 
 def _shown_path(path: Path) -> str:
-    """A path as a person in the working folder would write it."""
+    """Return a path relative to the working folder, unless it is outside of that."""
     try:
         relative = os.path.relpath(path)
     except (OSError, ValueError):  # the working folder is gone, or on another drive
@@ -163,7 +163,7 @@ def _shown_path(path: Path) -> str:
 
 
 def start_other_rank(request: Request, launch: Launch) -> Run:
-    """Join the folder rank 0 made; write aside when rank 0 does not show up in time."""
+    """Join the folder of rank 0; write to a pending folder if there is none in time."""
     launch_id = _launch_id(launch, request)
     meeting = ranks.find(request.root, launch_id)
     if meeting is None:
@@ -182,7 +182,7 @@ def start_other_rank(request: Request, launch: Launch) -> Run:
 
 
 def join_rank_zero(request: Request, launch: Launch) -> Run | None:
-    """Write as another rank into the folder that is asked for; None when rank 0 is not there."""
+    """Join the requested folder as another rank; None if rank 0 has not opened it."""
     folder = RunFolder(request.run_folder or request.root)
     if launch.rank == 0 or not folder.identity.exists():
         return None

@@ -72,7 +72,7 @@ def serve_in_background(
     run_id: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Start a server beside this process and say where; None, with a sentence said, on failure.
+    """Start a server process and return its address; on failure print why and return None.
 
     The address opens the page on the run of ``run_id``, else on the one that the page chooses. The
     server goes on for a minute after this process ends, so that pages see how it ended.
@@ -116,7 +116,7 @@ def serve_in_background(
 
 
 def _first_line(process: subprocess.Popen[bytes]) -> dict[str, str]:
-    """What the process says first; why it said nothing (``silence``) where it does not."""
+    """Return the first line of the process, or why there was none (``silence``)."""
     pipe = process.stdout
     assert pipe is not None
     said: list[bytes] = []

@@ -1,13 +1,13 @@
 """Times the parts of a step: ``with run.phase("data"):``.
 
-A phase's own time is that without the phases inside it. Where a GPU is in use its own clock
-measures: what a phase holds it up, whatever the host did meanwhile; nothing waits for it. The means
-per step become a ``phases`` record now and then, a phase that took long a ``span`` of its own.
+The own time of a phase excludes the phases inside it. Where a GPU is in use, its clock measures
+how long the phase occupied the GPU, and nothing waits for it. The means per step become a
+``phases`` record now and then. A phase that took long becomes a ``span`` record.
 
-Steps end where the run's step number changes, which is noticed when the next phase begins; so calls
-that log pay nothing for this. The first step is left out, since it compiles, allocates and waits
-for the data to start. Phases are those of the main thread, or of the first thread that has any
-while the main thread has none; those of other threads become spans only.
+A step ends when the step number of the run has changed, which the next phase notices, so that
+logging costs nothing more. The first step is left out: it compiles, allocates and waits for data.
+Means are those of the main thread, or of the first thread with phases while the main thread has
+none. Long phases of other threads become spans only.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def timed_section(recorder: Recorder, name: str) -> Iterator[None]:
 
 
 class _Frame:
-    """A phase that is open; ``since`` moves on at a step's end, ``begun`` does not."""
+    """An open phase; the end of a step moves ``since`` and leaves ``begun``."""
 
     __slots__ = ("begun", "inner", "mark", "name", "since")
 
@@ -204,7 +204,7 @@ class _Lane:
         self.last_ns = perf_counter_ns()
 
     def unwind(self, name: str) -> bool:
-        """Drop what a lost generator left open above a phase; False when that is not open."""
+        """Close what a lost generator left open inside a phase; False if that is not open."""
         if all(frame.name != name for frame in self.stack):
             return False
         while self.stack[-1].name != name:
@@ -212,7 +212,7 @@ class _Lane:
         return True
 
     def credit_open(self, at_ns: int) -> None:
-        """Count what open phases have taken so far, and have them begin anew here."""
+        """Count the time of open phases so far, and restart them here."""
         inside = 0
         for frame in reversed(self.stack):
             elapsed = at_ns - frame.since
@@ -272,7 +272,7 @@ class Phases:
             return phase
 
     def new_lane(self) -> _Lane:
-        """A thread has its first phase."""
+        """Start the phases of a thread."""
         lane = self.local.lane = _Lane()
         is_main = threading.current_thread() is threading.main_thread()
         if not self._is_closed and (self.loop is None or (is_main and not self._is_main)):
@@ -281,7 +281,7 @@ class Phases:
         return lane
 
     def next_step(self, lane: _Lane) -> None:
-        """The run's step has changed: what was gathered belongs to the steps until then."""
+        """Assign the times so far to the steps before the new one."""
         at_ns = perf_counter_ns()
         lane.credit_open(at_ns)
         self._end_steps(lane)
@@ -295,7 +295,7 @@ class Phases:
             self._write(at_ns)
 
     def took_long(self, name: str, elapsed_ns: int) -> None:
-        """A phase took long: a record of its own, unless there have been many."""
+        """Write a ``span`` record for a long phase, unless there have been many."""
         if self._is_closed or self.run.finished:
             return
         seconds = elapsed_ns / 1e9
@@ -309,7 +309,7 @@ class Phases:
         self.run.write(record)
 
     def finish(self) -> None:
-        """Write what is left, if it is worth it; phases cost and record nothing from here on."""
+        """Write the means of the last steps, if there are enough; record nothing from here on."""
         lane, is_closed = self.loop, self._is_closed
         self.stop()
         if lane is None or is_closed:
@@ -327,12 +327,12 @@ class Phases:
         self.clock = None
 
     def abandon(self) -> None:
-        """In a forked child, which has neither this training's steps nor its GPU."""
+        """Stop in a forked child, which has neither the steps of the training nor its GPU."""
         self.stop()
         self.clock = None
 
     def stop(self) -> None:
-        """Gather nothing more."""
+        """Stop timing."""
         self._is_closed, self.loop = True, None
 
     def _end_steps(self, lane: _Lane) -> None:
@@ -350,7 +350,7 @@ class Phases:
         return is_full or elapsed_s >= RECORD_AT_LATEST_S
 
     def _is_worth_it(self) -> bool:
-        """Whether the rest says something: it is all there is, or covers as much as others do."""
+        """Whether the last steps need a record: it is the only one, or they make a mean."""
         if self._written_steps is None:
             return self._steps > 0
         return self._steps >= min(REST_STEPS, self._written_steps)
@@ -376,7 +376,7 @@ class Phases:
 
 
 def _ratio(name: str, times: DeviceTimes) -> float:
-    """How much longer a phase held the GPU than the host; not every step is timed on both."""
+    """Return GPU time over host time of a phase; not every step is timed on both."""
     host_ms = times.host_ms.get(name, 0.0)
     return times.device_ms[name] / host_ms if host_ms > 0 else 1.0
 

@@ -1,11 +1,11 @@
 """How the ranks of one launch find the folder that rank 0 made.
 
-Rank 0 publishes folder and attempt under ``<dir>/.launch/<id>.json``; the others wait for it a
-bounded time. One that waits in vain writes into ``<dir>/.launch/<id>/journal`` and moves its files
-over when rank 0 has appeared.
+Rank 0 publishes folder and attempt in ``<dir>/.launch/<id>.json``. The others wait for that file
+for a bounded time. A rank that does not find it writes into ``<dir>/.launch/<id>/journal``, and
+moves its files at the end if rank 0 has appeared.
 
-Launch ids may come again (a fixed port, a fixed rendezvous id), so the file names the process that
-wrote it: one left behind by a process that is dead belongs to an earlier launch.
+Launches can share an id (a fixed port, a fixed rendezvous id). So the file names the process that
+wrote it; a file of a dead process belongs to an earlier launch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RankRendezvous:
 
 
 def publish(root: Path, launch_id: str, meeting: RankRendezvous) -> None:
-    """Tell the other ranks of a launch where to write."""
+    """Publish to the other ranks of a launch where to write."""
     path = _published(root, launch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
     relative = meeting.folder.path.relative_to(root)
@@ -50,7 +50,7 @@ def publish(root: Path, launch_id: str, meeting: RankRendezvous) -> None:
 
 
 def find(root: Path, launch_id: str, *, wait_s: float = WAIT_S) -> RankRendezvous | None:
-    """Where rank 0 said to write; None when it has not said so in time."""
+    """Return where rank 0 writes; None if it has not published that in time."""
     deadline = time.monotonic() + wait_s
     while (meeting := _look(root, launch_id)) is None:
         if time.monotonic() >= deadline:

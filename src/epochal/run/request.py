@@ -1,4 +1,4 @@
-"""What a caller of ``init`` asks for, checked and made plain."""
+"""Checks the arguments of ``init`` and completes them from the settings."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ REINIT_MODES = ("create_new", "finish_previous")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A run that is asked for; ``named`` says whether the name was given or made up.
+    """The checked arguments of ``init``; ``named`` is False if the name was made up.
 
-    ``run_folder`` is where it must lie, whatever its names would make of it.
+    ``run_folder`` is the folder itself, if that is given instead of project and name.
     """
 
     root: Path
@@ -61,7 +61,7 @@ def checked_request(
     console: Console,
     redactor: Redactor,
 ) -> Request:
-    """The request these arguments make; raises for the first that cannot be accepted."""
+    """Return the request; raise for the first argument that is not valid."""
     _check_texts(project=project, name=name)
     if notes is not None and not isinstance(notes, str):
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
@@ -103,7 +103,7 @@ def checked_console(
     verbosity: Verbosity | LogVerbosity | int | str | None,
     line_every_s: float | None,
 ) -> Console:
-    """Where this process's lines go; only rank 0 prints."""
+    """Return where the lines of this process go; only rank 0 prints."""
     if isinstance(console, Console):
         return console
     wanted = settings.console if console is None else console
@@ -114,7 +114,7 @@ def checked_console(
 
 
 def check_wait(finish_wait_s: Any) -> None:
-    """Raise unless it is a time that can be waited."""
+    """Raise unless the argument is a finite time of at least 0 seconds."""
     if isinstance(finish_wait_s, bool) or not isinstance(finish_wait_s, (int, float)):
         raise ValueTypeError(
             f"finish_wait_s must be a number of seconds, not {type(finish_wait_s).__name__}."
@@ -124,7 +124,7 @@ def check_wait(finish_wait_s: Any) -> None:
 
 
 def check_reinit(reinit: Any) -> None:
-    """Raise unless it is what may become of the runs that are open."""
+    """Raise unless the argument is a known mode."""
     if reinit not in REINIT_MODES:
         raise UsageError(f"reinit={reinit!r} is not known: use one of {', '.join(REINIT_MODES)}.")
 
@@ -132,7 +132,7 @@ def check_reinit(reinit: Any) -> None:
 def checked_alerts(
     alerts: str | Iterable[str] | None, alert_on: str | None, settings: Settings
 ) -> tuple[list[str], str]:
-    """Whom to tell about findings, and from which severity on."""
+    """Return the addresses of alerts and the lowest severity that is sent."""
     if alert_on is not None and alert_on not in ALERT_LEVELS:
         raise UsageError(
             f"alert_on={alert_on!r} is not known: use one of {', '.join(ALERT_LEVELS)}."
@@ -164,12 +164,12 @@ def _check_texts(**texts: Any) -> None:
 
 
 def file_entries(config_file: str | Path | None) -> dict[str, Any]:
-    """What a configuration file says: hyperparameters, and options of ours among them."""
+    """Return the entries of a configuration file: hyperparameters and options of Epochal."""
     return {} if config_file is None else _read_config_file(Path(config_file))
 
 
 def _merged_config(config: Any, from_file: Mapping[str, Any]) -> dict[str, Any]:
-    """The file's values with those given in code over them."""
+    """Merge the configuration; values in code win over the file."""
     if config is None:
         return dict(from_file)
     plain = plain_json(_as_mapping(config))
@@ -181,7 +181,7 @@ def _merged_config(config: Any, from_file: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_mapping(config: Any) -> Any:
-    """A namespace (argparse and the like) as the mapping it is; anything else as it comes."""
+    """Return the mapping inside a namespace (such as argparse's); anything else unchanged."""
     is_namespace = hasattr(config, "__dict__") and not hasattr(config, "__dataclass_fields__")
     return vars(config) if is_namespace and not isinstance(config, Mapping) else config
 

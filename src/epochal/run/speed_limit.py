@@ -1,4 +1,4 @@
-"""Fills in how near steps came to the speed of light, from the estimate that was logged."""
+"""Adds `sol` and MFU to steps, from the speed-of-light estimate that was logged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SpeedLimit:
         self._tokens: float | None = None
 
     def learn(self, record: Mapping[str, Any]) -> None:
-        """Take the estimate; one without a speed leaves steps as they are."""
+        """Keep the estimate; without a speed in it steps stay as they are."""
         self._tps = _speed(record.get("tps"))
         self._useful_tps = _speed(record.get("useful_tps"))
 

@@ -1,4 +1,4 @@
-"""Starts runs: the order of things in :func:`init` is the order in which they happen."""
+"""Starts runs: :func:`init`, step by step."""
 
 from __future__ import annotations
 
@@ -62,31 +62,32 @@ def init(
 ) -> Run:
     """Start a run and make it the current one, beside those that are open already.
 
-    Each run is its own handle; ``epochal.log`` means the one opened last. ``reinit``:
+    A run logs through its own handle; ``epochal.log`` uses the run opened last. ``reinit``:
     "finish_previous" finishes every open run of this process first. Running a notebook cell again
-    finishes the run that the cell opened the last time.
+    finishes the run that the cell opened before.
 
-    ``resume``: "never" makes a new run whatever the name (a taken one gets a number), "allow" goes
-    on with the run of that name if there is one, "must" insists, "latest" goes on with the newest
-    run of the project. ``resume_step`` is the first step that will be logged again; without it the
-    first logged step is. ``total_*`` and ``num_epochs`` give percent and time left.
-    ``line_every_s`` bounds how often step lines are printed, 0 prints all; the newest one stands
-    before whatever else is printed, and at the end. ``companion`` switches the process
-    beside the run; ``finish_wait_s`` bounds how long ``finish()`` waits for what it forwards.
-    ``alerts`` are addresses of people to tell about findings (from ``alert_on`` on: "info",
-    "warning", "error") and about the end: "desktop", or those of the apprise package.
-    ``redact`` names what else is redacted in what is recorded of configuration and command besides
-    passwords, tokens and keys (names, or regular expressions); False records all of it as it is.
-    ``report_to`` names the trackers it forwards to (json_log, plain_log, tensorboard, wandb, aim,
-    mlflow, trackio), with options such as ``wandb_project=`` or ``log_file=``; all may stand in
-    ``config_file`` as well. ``strict`` has calls raise for values that cannot be recorded, which
-    are otherwise left out and noted; it is meant for tests.
+    ``resume``: "never" makes a new run (a name that is taken gets a number), "allow" resumes the
+    run of that name if there is one, "must" raises if there is none, "latest" resumes the newest
+    run of the project. ``resume_step`` is the first step that will be logged again, by default the
+    first step logged. ``total_*`` and ``num_epochs`` give percent and time left.
 
-    What is not given comes from the environment, the project's ``epochal.toml``, the user's, and
-    the default, in this order; ``epochal config show`` prints which.
+    ``line_every_s`` is the least time between two step lines; 0 prints all. The newest line is
+    always printed before other output and at the end. ``companion`` switches the companion
+    process. ``finish_wait_s`` is how long ``finish()`` waits at most for records being forwarded.
 
-    Raises for arguments that cannot be accepted and when the folder cannot be made; nothing later
-    raises for what the outside world does.
+    ``alerts`` are addresses that get findings (from the severity ``alert_on``: "info", "warning",
+    "error") and the end of the run: "desktop", or addresses of the apprise package. ``redact``
+    names what else is redacted in configuration and command besides passwords, tokens and keys
+    (names or regular expressions); False redacts nothing. ``report_to`` names the trackers to
+    forward to (json_log, plain_log, tensorboard, wandb, aim, mlflow, trackio), with options such as
+    ``wandb_project=`` or ``log_file=``; ``config_file`` may hold them as well. ``strict`` makes
+    calls raise for values that cannot be recorded; it is meant for tests.
+
+    Arguments that are not given come from the environment, the ``epochal.toml`` of the project,
+    that of the user, and the defaults, in this order; ``epochal config show`` prints them.
+
+    Raises for invalid arguments and when the folder cannot be made. Later faults of the outside
+    world, such as a full disk, raise nothing.
     """
     settings = read_settings()
     launch = read_launch()
@@ -203,7 +204,7 @@ def _begin(
     companion: bool,
     is_current: bool = True,
 ) -> Run:
-    """List a run among the open ones, and start what stands beside it."""
+    """Add a run to the open runs, and start its hooks, capture and companion."""
     _open(run, is_current=is_current)
     recorder = recorder_of(run)
     ending = recorder.ending
@@ -220,7 +221,7 @@ def _begin(
 
 
 def _project_of(folder: Path, settings: Settings) -> str | None:
-    """The folder above, unless that is the one that holds projects."""
+    """Return the name of the parent folder, unless that is the folder of projects."""
     above = folder.parent
     is_root = above == Path(settings.dir).expanduser().absolute()
     return None if is_root else above.name or None

@@ -1,9 +1,9 @@
 """Builds the records of the typed calls: arguments in, one plain dict out.
 
-Field names and their order are those of the training logs people already parse; every number may be
-a Python, numpy or 0-d torch one. A field whose value is None is left out: absent is absent, never
-0. A value that cannot be recorded is left out by the call's :class:`CallValues`; a record of
-which nothing is left is None.
+Field names and their order are those of the training logs that people parse already. Every number
+may be a Python, numpy or 0-d torch one. A field whose value is None is left out; absent is never 0.
+The :class:`CallValues` of a call leaves out what cannot be recorded. A builder returns None if
+nothing is left.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def experts_record(
     load: Array | Sequence[Values],
     top_k: Scalar,
 ) -> Record | None:
-    """How each layer's router shared its tokens out: one row of shares per layer."""
+    """How the router of each layer distributed its tokens: one row of shares per layer."""
     table = call.policy.read("experts", _share_table, load, layers=layers)
     if table is None:
         return None
@@ -186,7 +186,7 @@ def gpu_record(
 
 
 def facts_record(kind: str, at: float, call: CallValues, fields: Mapping[str, Any]) -> Record:
-    """Facts logged as they are: texts, switches and numbers; None is left out."""
+    """Facts as they are: texts, booleans and numbers; None is left out."""
     record: Record = {"log": kind, "t": at}
     declared = KINDS[kind].by_name
     for name, value in call.own(fields).items():
@@ -233,7 +233,7 @@ def allocator_record(
 ) -> Record | None:
     """Memory by segment; ``stats`` is a list of segments or a mapping of name to bytes.
 
-    Segments that know which GPU they are of (``stats.gpu``) say so when ``gpu`` is None.
+    If ``gpu`` is None, the GPU is ``stats.gpu`` where that exists.
     """
     record: Record = {"log": "allocator", "t": at, "step": step}
     gpu = attempt(getattr, stats, "gpu", None)[0] if gpu is None else gpu
@@ -253,7 +253,7 @@ def allocator_record(
 def dataset_record(
     at: float, call: CallValues, split: str, files: Any, **facts: Scalar | None
 ) -> Record:
-    """A data split: how many files and tokens, and where reading stands."""
+    """A data split: numbers of files and tokens, and the position of the reader."""
     record: Record = {"log": "dataset", "t": at, "split": call.name(split) or "data"}
     counted: dict[str, Any] = dict(facts)
     if isinstance(files, (str, bytes)):

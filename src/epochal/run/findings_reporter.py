@@ -1,8 +1,8 @@
-"""Prints what the companion finds while the training runs: each finding once, with what to try.
+"""Prints the findings of the companion while the training runs: each once, with its advice.
 
-Read from the findings' own file at most once a second, between two records of the training. When
-the run ends, one line says how many there were and which command tells them. A run so short that
-the companion has not come to its end looks at its own records then.
+The file of findings is read at most once a second, between two records of the training. At the
+end one line prints how many there were and which command shows them. A run so short that the
+companion has not read all of it runs the rules over its own records then.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _SHOWN = ("error", "warning")
 _WAIT_S = 0.3
 _PAUSE_S = 0.02
 # Some thousand records. With more, reading some would cost and tell little: the companion has all.
-_JUDGE_BYTES = 1 << 20
-_JUDGE_FOR_S = 0.3
+_DIAGNOSE_BYTES = 1 << 20
+_DIAGNOSE_FOR_S = 0.3
 # A rule that has not come back by then hangs: finish() does not wait for it.
 _HANGS_S = 3.0
 _LEAST_HANGS_S = 0.5
 
 
-class FindingsShown:
-    """The findings of one run's attempt, as they appear."""
+class FindingsReporter:
+    """Prints the findings of one attempt of a run."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -48,19 +48,19 @@ class FindingsShown:
         self._has_ended = False
 
     def begin(self) -> None:
-        """Look from now on; only rank 0 prints."""
+        """Start looking; only rank 0 prints."""
         if self._recorder.rank == 0:
             self._recorder.on_tick.add(self.look)
-            self._recorder.ending.after_finish.add(self.sum_up)
+            self._recorder.ending.after_finish.add(self.print_summary)
 
     def look(self) -> None:
-        """Print what was found since."""
+        """Print the findings since the last look."""
         if os.getpid() != self._pid:
             return
         self._show(self._news())
 
-    def sum_up(self, status: str) -> None:
-        """The run has finished: look once more, and say how much was found."""
+    def print_summary(self, status: str) -> None:
+        """Look once more after the end, and print how many findings there were."""
         if os.getpid() != self._pid:
             return
         deadline = self._recorder.ending.deadline
@@ -70,7 +70,7 @@ class FindingsShown:
             deadline.sleep(_PAUSE_S)
             self.look()
         if deadline.left_s() and not self._has_ended and self._is_short():
-            self._judge_here()
+            self._diagnose_here()
         severities = list(self._told.values())
         counts = [(word, severities.count(word)) for word in _SHOWN]
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
@@ -80,17 +80,17 @@ class FindingsShown:
             self._recorder.console.line(f"epochal: {' and '.join(said)} {were} found: {command}")
 
     def _is_short(self) -> bool:
-        """Whether this process has written little enough to be looked at in a moment."""
+        """Whether this process has written so little that the rules can read all of it at once."""
         try:
             sizes = [path.stat().st_size for path in self._own_parts()]
         except OSError:
             return False
-        return sum(sizes) <= _JUDGE_BYTES
+        return sum(sizes) <= _DIAGNOSE_BYTES
 
-    def _judge_here(self) -> None:
-        """Have the rules look at the records of this process, for a moment at most.
+    def _diagnose_here(self) -> None:
+        """Run the rules over the records of this process, for a bounded time.
 
-        In a thread: what a rule that hangs would have found is left to the companion and readers.
+        They run in a thread. What a rule that hangs would find, the companion and readers find.
         """
         from epochal.health.diagnosis import Diagnosis
         from epochal.health.rule_settings import rules_of
@@ -108,12 +108,12 @@ class FindingsShown:
             guard=guard,
         )
         budget_s = max(_LEAST_HANGS_S, min(_HANGS_S, left_s))
-        guard.bounded("diagnosis", self._judge, diagnosis, found, budget_s=budget_s)
+        guard.bounded("diagnosis", self._diagnose, diagnosis, found, budget_s=budget_s)
         self._show(list(found))
 
-    def _judge(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
+    def _diagnose(self, diagnosis: Diagnosis, found: list[Finding]) -> None:
         deadline = self._recorder.ending.deadline
-        keep_s = max(0.0, deadline.left_s() - _JUDGE_FOR_S)
+        keep_s = max(0.0, deadline.left_s() - _DIAGNOSE_FOR_S)
         for record in self._own_records():
             found.extend(diagnosis.feed(record))
             if deadline.left_s() <= keep_s:
