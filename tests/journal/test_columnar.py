@@ -177,6 +177,13 @@ def test_kinds_that_alternate_are_decoded_together() -> None:
     assert len(decoded.lines) < 20  # those of the first slice
 
 
+def test_lines_of_other_writers_become_columns_too() -> None:
+    line = b'{"log": "metrics", "t": 1700000000.500, "step": %d, "m": {"a": %d.0}}\n'
+    decoded = assert_as_read(b"".join(line % (step, step) for step in range(300)))
+    assert not decoded.lines
+    assert [group.shape.types for group in decoded.groups] == [(float, int, float)]
+
+
 def test_a_record_over_two_lines_is_damage() -> None:
     whole = [metrics(step, a=1.5) for step in range(200)]
     broken = b'{"log":"metrics","t":1700000000.125,\n"step":1,"m":{"a":1.5}}\n'

@@ -376,27 +376,26 @@ def _of_same_keys(
     lines: list[bytes], places: list[int]
 ) -> Iterator[tuple[_Model, list[int], list[Any]]]:
     """Lines that look alike, by their keys; those that are not what they look like are left out."""
-    found = _of_one_model(lines, places)
-    if found is not None:
-        yield found
+    model = _model_of(lines[places[0]])
+    records = None if model is None else _exactly(model.decode_lines, _joined(lines, places))
+    if model is not None and records is not None:
+        yield model, places, records
         return
     by_keys: dict[tuple[bytes, ...], list[int]] = {}
     for place in places:
         by_keys.setdefault(tuple(_KEY.findall(lines[place])), []).append(place)
-    if len(by_keys) > 1:
-        for some in by_keys.values():
-            if len(some) >= _WORTH_A_DECODER and (found := _of_one_model(lines, some)):
-                yield found
+    for some in by_keys.values():
+        model = _model_of(lines[some[0]]) if len(some) >= _WORTH_A_DECODER else None
+        if model is not None and (text := _rewritten(_taken(lines, some))) is not None:
+            records = _exactly(model.decode_lines, text)
+            if records is not None:
+                yield model, some, records
 
 
-def _of_one_model(
-    lines: list[bytes], places: list[int]
-) -> tuple[_Model, list[int], list[Any]] | None:
-    model = _model_of(lines[places[0]])
-    if model is None:
-        return None
-    records = _exactly(model.decode_lines, _joined(lines, places))
-    return None if records is None else (model, places, records)
+def _rewritten(lines: list[bytes]) -> bytes | None:
+    """The records of lines as this package writes them: others may have spaces, or 1.50."""
+    records = list(map(_parsed, lines))
+    return None if None in records else encode_lines(records)
 
 
 def _model_of(line: bytes) -> _Model | None:
