@@ -248,7 +248,7 @@ export interface ResetEvent {
   reason: "behind" | "gone" | "resumed" | "unknown";
 }
 
-/** `heartbeat`: the server lives. */
+/** `heartbeat`: the server is running. */
 export interface HeartbeatEvent {
   t: number;
 }

@@ -1,4 +1,4 @@
-"""Where a run's checkpoints lie: in its folder, where its journal says, where it was told to."""
+"""The folders of a run's checkpoints: its own, those in its journal, those in its options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def places_of(view: LocalRun) -> list[Path]:
 
 
 def folders_of(view: LocalRun) -> list[Path]:
-    """The folders that hold checkpoints of this run."""
+    """The folders with checkpoints of this run."""
     return [folder for folder in _candidates(view) if manifests_of(view, folder)]
 
 

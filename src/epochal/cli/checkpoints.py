@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _scanned(view: LocalRun, folder: Path) -> Iterator[tuple[str, Manifest | FormatError]]:
-    """What is in a folder, without what other runs have saved there."""
+    """The checkpoints in a folder, without those of other runs."""
     is_own = folder == view.path / FOLDER
     for name, found in scan(folder):
         if is_own or isinstance(found, FormatError) or found.run_id == view.own_id:

@@ -1,4 +1,4 @@
-"""The command that goes on with a run: where, with which variables, from which checkpoint."""
+"""The command that continues a run: its folder, variables and checkpoint."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def is_redacted(command: Sequence[str]) -> bool:
 
 
 def restarted(command: Sequence[str], view: LocalRun) -> tuple[list[str], str]:
-    """A command, told to go on from a run's last checkpoint, and what to say about that."""
+    """A command that continues from a run's last checkpoint, and a remark about it."""
     checkpoint, manifest, _ = _checkpoint_of(view)
     more = _resume_arguments(view.config, manifest, (), checkpoint)
     if manifest is None:
@@ -165,7 +165,7 @@ def _resume_arguments(
 
 
 def _with_arguments(command: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The command with options replaced where they stand in it already, the others at its end."""
+    """The command with existing options replaced, and new ones at its end."""
     replaced = {flag_name(word) for word in more if word.startswith("--")}
     kept: list[str] = []
     is_replaced = False
@@ -259,7 +259,7 @@ def _like(before: Any, text: str) -> Any:
 
 
 def _changed(facts: Mapping[str, Any]) -> list[str]:
-    """What is not as it was when the run was started."""
+    """The differences since the run was started."""
     remarks = []
     host, cwd, command = facts.get("host"), facts.get("cwd"), facts.get("command")
     if host is not None and host != socket.gethostname():

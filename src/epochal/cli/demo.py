@@ -73,7 +73,7 @@ class _Page:
         self._address: str | None = None
 
     def start(self, monitor: Monitor) -> None:
-        """Serve it before the first step; its address is the first thing that is said."""
+        """Serve the run before the first step; print its address first."""
         if not self._is_wanted:
             return
         self._address = monitor.serve()

@@ -1,4 +1,4 @@
-"""``epochal doctor``: what is wrong with a run, what proves it, and what to try."""
+"""``epochal doctor``: the findings of a run, the evidence, and what to try."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def newest_of_each(view: RunView) -> list[Finding]:
-    """Every finding as it stands now, the gravest first, then by step."""
+    """The latest version of every finding, the most severe first, then by step."""
     told = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
     return sorted(latest_findings(told, attempts=view.info.attempts), key=_order)
 

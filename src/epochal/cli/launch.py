@@ -166,7 +166,7 @@ class Launch:
 
     @contextlib.contextmanager
     def _signals(self) -> Any:
-        """Pass on what asks us to end, and stay to see how the command takes it."""
+        """Forward signals that end the process, and wait for the end of the command."""
         before: dict[int, Any] = {}
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)

@@ -1,4 +1,4 @@
-"""``epochal ls``: which runs are there, and how they stand."""
+"""``epochal ls``: lists runs and their status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """List runs, newest first unless told otherwise."""
+    """List runs, newest first by default."""
     rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
     with _store(args, folder) as store:
@@ -128,7 +128,7 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
 
 
 def _marked(line: str, info: RunInfo) -> Line:
-    """A line of the table, its count of errors in red, of warnings in yellow where they hold."""
+    """A line of the table; open errors are red, open warnings yellow."""
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
     before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
     return [(before, ""), (found, style), (after, "")]

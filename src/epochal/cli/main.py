@@ -1,4 +1,4 @@
-"""Reads the command line and hands it to a command; errors become one sentence on stderr.
+"""Reads the command line and calls a command; errors become one sentence on stderr.
 
 Exit codes: 0 done, 1 the command found a problem, 2 the command line was wrong, 130 interrupted.
 """
@@ -67,7 +67,7 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where help is."""
+        """Print the mistake and how to get help."""
         complain(f"epochal: {message} (see '{self.prog} --help')")
         self.exit(2)
 
@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_shared(parser: argparse.ArgumentParser) -> None:
-    """Options that may stand before or after the command; the later one counts."""
+    """Options that may come before or after the command; the later one counts."""
     parser.add_argument(
         "--dir",
         default=argparse.SUPPRESS,

@@ -1,4 +1,4 @@
-"""The one place through which commands print: what a run says cannot steer the terminal.
+"""The only module through which commands print: texts of runs cannot control the terminal.
 
 Names, labels, configuration and messages come from files that anybody may have written. Printed as
 they are, their control characters could move the cursor, write to the clipboard or hide text; here
@@ -68,12 +68,12 @@ def say_json(value: Any) -> None:
 
 
 def remark(text: str) -> None:
-    """Say something about what was printed, unless the command is told to be quiet."""
+    """Print a remark about the output, unless ``--quiet`` was given."""
     msg("%s", visible(text))
 
 
 def complain(text: str, *, style: str = "") -> None:
-    """Say on stderr what is wrong; ``style`` is a name of ``tui.styles.THEME``."""
+    """Print a problem on stderr; ``style`` is a name of ``tui.styles.THEME``."""
     if style:
         _print_styled([[(text, style)]], sys.stderr)
     else:

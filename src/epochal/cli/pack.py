@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Seal what nobody writes any more; 1 when something could not be sealed."""
+    """Seal parts that are complete; 1 when one could not be sealed."""
     if bool(args.runs) == args.all:
         raise UsageError("pack takes runs, or --all.")
     with store_of(args) as store:

@@ -1,4 +1,4 @@
-"""``epochal repair``: what is damaged in a run's folder, and mending it."""
+"""``epochal repair``: reports and repairs damage in a run's folder."""
 
 from __future__ import annotations
 

@@ -77,12 +77,12 @@ def _heading(info: RunInfo) -> Iterator[str]:
 
 
 def _told(value: Any) -> str:
-    """A fact beside its name; further lines of a text stand below its first."""
+    """A fact beside its name; further lines of a text are below its first."""
     return ("\n" + " " * 16).join(map(one_line, str(value).rstrip("\n").split("\n")))
 
 
 def _beside(view: RunView) -> Iterator[str]:
-    """What the companion says of the run: the machine, its own cost, and how the run vanished."""
+    """The companion's records: the machine, its own cost, and how the run ended."""
     machines = dict.fromkeys(str(e.record.get("text")) for e in _events(view, "hardware"))
     for text in machines:
         yield f"  {'hardware':<13} {one_line(text)}"

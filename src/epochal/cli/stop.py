@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the run's processes, and wait until it has ended; 1 when it still goes on."""
+    """Signal the run's processes, and wait until it has ended; 1 when it is still running."""
     if not 0 <= args.wait < float("inf"):
         raise UsageError(f"--wait {args.wait} must be 0 or more seconds.")
     view = run_of(args)

@@ -30,7 +30,7 @@ def epochs_text(info: RunInfo, *, between: str = "/") -> str | None:
 
 
 def findings_text(info: RunInfo) -> str | None:
-    """How much was found, ``2 errors, 1 warning (over)``; None where nobody looked."""
+    """The number of findings, ``2 errors, 1 warning (over)``; None if no rules ran."""
     if info.errors is None:
         return None
     found = ", ".join(text for text in _counts(info) if text) or "none"

@@ -50,7 +50,7 @@ class Send(Protocol):
 
 
 class Alerts:
-    """What people are to be told of one run, each thing once."""
+    """The alerts of one run, each sent once."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Alerts:
 
     @property
     def command(self) -> str:
-        """The command that says what would have been sent."""
+        """The command that prints what would have been sent."""
         return "epochal doctor"
 
     def finding(self, finding: Finding) -> None:
@@ -107,7 +107,7 @@ class Alerts:
             self._waiting.append((severity, line))
 
     def look(self) -> None:
-        """Send what is waiting, if the last message is old enough; first see whether one could."""
+        """Send waiting alerts, if the last message is old enough; check the addresses first."""
         self._note_hang()
         if not self._is_checked and not self._is_over:
             self._is_checked = True

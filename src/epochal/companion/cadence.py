@@ -38,7 +38,7 @@ class Cadence:
         return self.clock() - self._started_s
 
     def record_every_s(self) -> float:
-        """How much time one record stands for: what was asked for, else less on the first day."""
+        """The time that one record covers: the setting, else less on the first day."""
         if self._every_s is not None:
             return self._every_s
         return RECORD_EVERY_S if self.age_s() < _FIRST_DAY_S else LATER_RECORD_EVERY_S
@@ -48,7 +48,7 @@ class Cadence:
         return min(RECORD_EVERY_S, self.record_every_s())
 
     def host_every_s(self) -> float:
-        """How often the host is looked at."""
+        """How often the host is read."""
         return min(HOST_EVERY_S, self.record_every_s())
 
     def moment(self) -> float:

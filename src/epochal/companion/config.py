@@ -1,4 +1,4 @@
-"""What one companion is told when it is started, as its command line."""
+"""The configuration of one companion, passed as its command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can still be said of a process that vanished without a word."""
+"""Collects evidence about a process that ended without a last record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from epochal.telemetry.cgroup import Cgroup
 
 @dataclass(slots=True)
 class CrashEvidence:
-    """Remembers what will be asked when the process is gone: made while it still lives."""
+    """Stores the facts that are needed after the end of the process, while it still runs."""
 
     config: CompanionConfig
     cgroup: Cgroup

@@ -76,7 +76,7 @@ class Diagnosis:
 
     @property
     def command(self) -> str:
-        """The command that says what is found, whenever it is asked."""
+        """The command that prints the findings later."""
         return f"epochal doctor {self._config.folder.path}"
 
     @property
@@ -107,7 +107,7 @@ class Diagnosis:
         self._journal.close()
 
     def left(self) -> str | None:
-        """Whether any of the run was not looked at."""
+        """Whether some records were not read."""
         return "the end of the run was not diagnosed" if self._is_behind else None
 
     def _read_on(self) -> bool:
@@ -129,7 +129,7 @@ class Diagnosis:
         return sum(len(batch.records) for batch in found) >= _RECORDS_A_LOOK
 
     def _in_order(self, found: Sequence[Batch]) -> Iterator[tuple[str, list[Record]]]:
-        """What is to be judged: records that follow each other, and their writer."""
+        """Consecutive records and their writer, for the rules."""
         watched = [
             (batch.part.writer, batch.records)
             for batch in found
@@ -168,7 +168,7 @@ class Diagnosis:
             self._call("on_finding", finding)
 
     def _call(self, name: str, *args: Any) -> None:
-        """Call who is to be told, unless that has failed too often."""
+        """Call the observer, unless it has failed too often."""
         member = f"callback {name}"
         if not self._guard.is_disabled(member):
             self._guard.run(member, self.callbacks[name], *args, budget_s=self._budget_s)
@@ -190,7 +190,7 @@ class Diagnosis:
 
 
 def _rank(writer: str, header: Record) -> int:
-    """A writer's rank; telemetry of a node says in its header which rank it sits beside."""
+    """A writer's rank; the telemetry of a node has it in its header."""
     said, beside = rank_of_writer(writer), header.get("rank")
     if said is not None:
         return said

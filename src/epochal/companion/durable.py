@@ -22,7 +22,7 @@ class Durable:
         self._is_ours: dict[PartName, bool] = {}
 
     def sync(self) -> int:
-        """Bring what is new to the disk; returns how many parts that were."""
+        """Sync new data to the disk; returns the number of parts."""
         if os.name == "nt":
             return 0  # only the process that writes may ask for it there
         synced = 0

@@ -33,13 +33,13 @@ class LastJob(Protocol):
         """What a person types to have it done later."""
 
     def go_on(self) -> bool:
-        """Do a little or look how it stands; false when it is done. Returns soon."""
+        """Do a part of the work, or check its state; False when it is done. Returns soon."""
 
     def stop(self) -> None:
         """Time is up."""
 
     def left(self) -> str | None:
-        """What is left to do, in words; None when nothing is."""
+        """The remaining work, in words; None when nothing remains."""
 
 
 def do_what_is_left(
@@ -119,7 +119,7 @@ class SealingJob:
 
 
 def has_finished(folder: RunFolder, writer: str, attempt: int) -> bool:
-    """Whether a writer has said that it finished an attempt; reads only the end of its file."""
+    """Whether a writer has recorded the end of an attempt; reads only the end of its file."""
     parts = [part for part in folder.parts() if part[:2] == (writer, attempt)]
     if not parts:
         return any(part[:2] == (writer, attempt) for part in folder.sealed_parts())

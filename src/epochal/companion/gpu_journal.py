@@ -27,7 +27,7 @@ _FREE = ("", "idle")
 
 
 class ThrottleChange(NamedTuple):
-    """What holds a GPU back now, and what did before."""
+    """The current and the previous throttle reason of a GPU."""
 
     throttle: str
     was: str
@@ -125,7 +125,7 @@ class GpuJournal:
         return [model for model in models if model.id in self._used.ids] or models
 
     def sample(self) -> None:
-        """Look at the GPUs that are used; write a record where one is due."""
+        """Read the GPUs that are used; write a record if one is due."""
         self._learn()
         now_s = self._cadence.clock()
         ripe = frozenset(gpu for gpu in self._used.ids if self._is_ripe(gpu, now_s))
@@ -175,7 +175,7 @@ class GpuJournal:
         return found
 
     def _read_gpus(self, call: Callable[[], T]) -> T | None:
-        """What the driver says; a driver that hangs is left alone until it has answered."""
+        """The driver's samples; a driver that hangs is not called again until it has returned."""
         return self._guard.bounded(GPU_MEMBER, call, budget_s=self._budget_s)
 
     def _see_throttle(self, sample: GpuSample) -> None:
@@ -227,7 +227,7 @@ class _GpuInterval:
 
     @property
     def is_alarming(self) -> bool:
-        """Whether the GPU is held back more gravely than its last record says."""
+        """Whether the GPU is throttled more severely than in its last record."""
         return self._worst not in _FULL_SPEED and gravity(self._worst) < gravity(self._said)
 
     def is_due(self, now_s: float, every_s: float) -> bool:

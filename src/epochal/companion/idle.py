@@ -50,7 +50,7 @@ def idle_gaps(samples: Sequence[Sample], *, below_pct: float, least_s: float) ->
 
 
 def doing_of(record: Record) -> Doing | None:
-    """What a record says the run did, with its time; None where it says nothing of the kind."""
+    """The activity that a record shows, with its time; None for other records."""
     at, kind = record.get("t"), record.get("log")
     if not isinstance(at, (int, float)):
         return None

@@ -30,11 +30,11 @@ class LiveFile:
         self._host: dict[str, Any] = {}
 
     def see_gpu(self, gpu: int, fields: Mapping[str, Any]) -> None:
-        """Take what is known of a GPU now; what is not stays as it was last known."""
+        """Store the current reading of a GPU; missing fields keep their last value."""
         self._gpus.setdefault(gpu, {}).update(self._read_now(fields))
 
     def see_host(self, fields: Mapping[str, Any]) -> None:
-        """Take what is known of the machine now."""
+        """Store the current reading of the machine."""
         self._host.update(self._read_now(fields))
 
     def write(self) -> None:
@@ -60,6 +60,6 @@ class LiveFile:
             self._path.parent.rmdir()
 
     def _read_now(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """What is known, and when it was read; the file itself is written more often."""
+        """The readings and their times; the file itself is written more often."""
         known = {name: value for name, value in fields.items() if value is not None}
         return {**known, "t": round(self._wall(), 3)} if known else {}

@@ -70,7 +70,7 @@ class OwnJournal:
         self.write("event", {"name": name, **facts})
 
     def close(self) -> None:
-        """End the file with a record that says so, which makes it ready to be sealed."""
+        """End the file with a ``finish`` record, so that it can be sealed."""
         with self._lock:
             if self._writer is None:
                 return

@@ -89,7 +89,7 @@ def _drain(descriptor: int) -> bool:
 
 
 def _readable_stdin() -> int | None:
-    """Standard input, where the system can wait on it and it is no terminal of somebody else's."""
+    """Standard input, if the system can wait on it and it is not a terminal."""
     if os.name == "nt" or sys.stdin is None or sys.stdin.isatty():
         return None
     try:

@@ -1,4 +1,4 @@
-"""The companion's life: watch a run, then do what is left to do when it has ended.
+"""The companion process: watches a run, then does the final jobs when it has ended.
 
 Starts before the training's first step and ends within ``EPOCHAL_GRACE`` of its last. It never
 prints; what it has to say is in its own journal.
@@ -178,7 +178,7 @@ class Companion:
             self.journal.close()
 
     def _last_jobs(self, how: Ending) -> dict[str, ending.LastJob]:
-        """What is done when a run has ended, in this order."""
+        """The final jobs of a run, in order."""
         jobs: dict[str, ending.LastJob] = {"diagnosis": self._diagnosis}
         # A run that finished writes its archive itself, before it says goodbye.
         archive = self.guard.run("job archive", ArchiveJob, self._config.folder)
@@ -229,7 +229,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _step_aside() -> None:
-    """Take no part in what is meant for the training: its terminal, its folder, its CPU."""
+    """Detach from the terminal, the folder and the CPU priority of the training."""
     for name in ("SIGINT", "SIGHUP"):
         with contextlib.suppress(AttributeError):  # a platform without it
             signal.signal(getattr(signal, name), signal.SIG_IGN)

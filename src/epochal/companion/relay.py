@@ -31,7 +31,7 @@ class Relay:
 
     @property
     def command(self) -> str:
-        """The command that sends what is left."""
+        """The command that sends the remaining records."""
         return f"epochal sync {self._folder.path}"
 
     @property
@@ -40,7 +40,7 @@ class Relay:
         return self._forwarding is not None and self._forwarding.is_busy
 
     def look(self) -> None:
-        """Begin to send once there is somewhere to send to and nobody else does."""
+        """Start sending if there is a sink and no other process sends."""
         if self._forwarding is not None:
             self._forwarding.note_hangs()
             return
@@ -61,7 +61,7 @@ class Relay:
         return self.is_busy
 
     def stop(self) -> None:
-        """Time is up: what is being sent is the last."""
+        """The time is up: finish the current batch."""
         if self._forwarding is not None:
             self._forwarding.stop()
 
@@ -90,7 +90,7 @@ class Relay:
 
 
 def _kept(folder: RunFolder) -> tuple[list[str], dict[str, Any]]:
-    """The names of the sinks that are wanted, and how each stands, as far as can be read."""
+    """The names of the run's sinks and the state of each, as far as they can be read."""
     try:
         kept = read_json(folder.path / "sinks.json")
     except (OSError, FormatError):

@@ -46,7 +46,7 @@ class OwnCost:
         return _share(self._first, (self._clock(), _cpu_s()))
 
     def rss(self) -> int | None:
-        """Bytes of memory held now, rounded to MiB."""
+        """Bytes of memory in use, rounded to MiB."""
         import psutil
 
         return round(psutil.Process().memory_info().rss / _MIB) * _MIB
@@ -136,12 +136,12 @@ class Telemetry:
             self._journal.event("hardware", text=text, node=self._config.node)
 
     def sample_gpus(self) -> None:
-        """Look at the GPUs that are used; write a record where one is due."""
+        """Read the GPUs that are used; write a record if one is due."""
         self._gpus.sample()
         self._on_live_file(self._live.write)
 
     def sample_host(self) -> None:
-        """Look at the host; write a record if one is due."""
+        """Read the host; write a record if one is due."""
         for name, (source, interval) in self._host.items():
             for sample in self._read(name, source.sample) or ():
                 interval.add(sample)
@@ -167,7 +167,7 @@ class Telemetry:
         self._on_live_file(self._live.close)
 
     def _read(self, name: str, call: Callable[[], T]) -> T | None:
-        """What a source says; one that hangs is left alone until it has answered."""
+        """The samples of a source; one that hangs is not called again until it has returned."""
         return self._guard.bounded(f"source {name}", call, budget_s=self._budget_s)
 
     def _on_live_file(self, call: Callable[[], None]) -> None:
@@ -202,7 +202,7 @@ class Telemetry:
 
 
 def host_sources(config: CompanionConfig) -> dict[str, Source[Any]]:
-    """What is read of the host beside a run, by name."""
+    """The sources of the host, by name."""
     return {
         "host": HostSource(cgroup=Cgroup.of(config.parent)),
         "process": ProcessSource(config.parent, without={os.getpid()}),

@@ -164,7 +164,7 @@ def options_block(options: Mapping[str, object], *, title: str = "Options") -> s
 
 
 def allocator_block(segments: Iterable[Segment], *, title: str = "Allocator") -> str:
-    """Memory by segment and kind, and the sums; a kind that nobody uses has no column."""
+    """Memory by segment and kind, and the sums; an unused kind has no column."""
     rows = list(segments)
     kinds = [kind for kind in ALLOCATOR_PLACES if _sum(rows, kind)]
     kinds = kinds or ["device"]

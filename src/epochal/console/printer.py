@@ -201,7 +201,7 @@ class Console:
                 self._bar.update(done, now=now, loss=loss, rate=rate, eta_s=eta_s)
 
     def close(self) -> None:
-        """Take the bar away and print the step line held back; closing twice does nothing."""
+        """Remove the bar and print the delayed step line; closing twice does nothing."""
         bar, self._bar = self._bar, None
         if bar is not None:
             self.guard.run("progress bar", bar.close)
@@ -222,7 +222,7 @@ class Console:
         return sys.stderr if self._stream is None else self._stream
 
     def _follow(self, line: Line) -> None:
-        """Print what is no step, after the step that it came after."""
+        """Print a line that is not a step, after the step before it."""
         self._release()
         self._print(line)
 

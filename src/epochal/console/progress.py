@@ -22,7 +22,7 @@ _FALLBACK_COLUMNS = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a training stands; ``rate`` in units per second."""
+    """The progress of a training; ``rate`` in units per second."""
 
     name: str = ""
     done: float
@@ -34,7 +34,7 @@ class Progress:
 
     @property
     def share(self) -> float | None:
-        """What is done of the total, 0-1; None when the total is unknown."""
+        """The finished share of the total, 0-1; None when the total is unknown."""
         return min(max(self.done / self.total, 0.0), 1.0) if self.total else None
 
 

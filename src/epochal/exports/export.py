@@ -58,7 +58,7 @@ def picture_named(name: str) -> PictureExport:
 
 
 def rows_of(run: RunView, rows: Rows | None) -> Rows:
-    """The rows to write: those asked for, else epochs where the run has any."""
+    """The rows to write: the option, else epochs if the run has any."""
     if rows is not None:
         return rows
     return "epoch" if any(metric.axis == "epoch" for metric in run.metrics()) else "step"

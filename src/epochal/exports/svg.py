@@ -1,4 +1,4 @@
-"""The losses of runs as an SVG picture, drawn by hand: making it needs no library."""
+"""The losses of runs as an SVG picture, written without a library."""
 
 from __future__ import annotations
 

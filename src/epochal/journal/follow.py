@@ -22,7 +22,7 @@ class Batch(NamedTuple):
 
 
 class Follower:
-    """Hands out each record of a run's journal exactly once, over any number of polls."""
+    """Returns each record of a run's journal exactly once, over any number of polls."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder

@@ -68,7 +68,7 @@ def rank_writer(rank: int) -> str:
 
 
 def rank_of_writer(writer: str) -> int | None:
-    """The rank that a writer's name says; None for one that says it in its first record only."""
+    """The rank in a writer's name; None if only its first record has it."""
     if writer == LOOP:
         return 0
     rank = writer.removeprefix(_RANK)
@@ -108,7 +108,7 @@ class RunFolder:
 
     @property
     def live(self) -> Path:
-        """The folder of what companions read just now, while the run goes on."""
+        """The folder of live readings, while the run is running."""
         return self.path / "live"
 
     def part_path(self, name: PartName) -> Path:
@@ -181,7 +181,7 @@ def run_folders(root: Path) -> Iterator[RunFolder]:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Whether a folder holds a run: its identity, or at least a journal."""
+    """Whether a folder is a run: it has an identity, or at least a journal."""
     return (path / "run.json").is_file() or (path / "journal").is_dir()
 
 
@@ -238,7 +238,7 @@ def _too_deep(text: bytes) -> str:
 
 
 def parse_part_name(file_name: str, suffix: str) -> PartName | None:
-    """The part a file name stands for, or None for a file that is not ours."""
+    """The part with this file name, or None for another file."""
     if not file_name.endswith(suffix):
         return None
     match = _PART_NAME.match(file_name[: -len(suffix)])

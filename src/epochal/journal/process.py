@@ -1,4 +1,4 @@
-"""Which process wrote something, said so that a reader can tell whether it still lives.
+"""The identity of a process, with which a reader can check whether it still exists.
 
 A pid alone is not enough: pids are reused, differ between containers and mean nothing on another
 machine. Host, boot, pid namespace and the process's start time together are.
@@ -27,7 +27,7 @@ def process_identity(pid: int | None = None) -> dict[str, Any]:
 
 
 def liveness(identity: Mapping[str, Any]) -> Liveness:
-    """Whether the process an identity names is alive, dead, or out of sight from here."""
+    """Whether the process of an identity exists, has ended, or is not visible from here."""
     pid = identity.get("pid")
     if not isinstance(pid, int) or identity.get("host") != socket.gethostname():
         return "unknown"
@@ -43,7 +43,7 @@ def liveness(identity: Mapping[str, Any]) -> Liveness:
 
 
 def is_suspended(identity: Mapping[str, Any]) -> bool:
-    """Whether a living process of this machine is held, as SIGSTOP and Ctrl-Z do; Linux only."""
+    """Whether a process of this machine is suspended (SIGSTOP, Ctrl-Z); Linux only."""
     fields = _stat(identity.get("pid"))
     return fields is not None and fields[0] == "T" and liveness(identity) == "alive"
 
@@ -73,7 +73,7 @@ def _start_time(pid: int) -> float | None:
 
 
 def _stat(pid: object) -> list[str] | None:
-    """What the kernel says of a process, from its state on; None where it says nothing."""
+    """The kernel's fields of a process, from its state on; None if there are none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             text = file.read()

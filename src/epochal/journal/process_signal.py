@@ -14,7 +14,7 @@ from epochal.journal.process import liveness
 
 
 class ProcessOutOfReachError(EpochalError):
-    """A process that cannot be signalled from here; the sentence says why."""
+    """A process that cannot be signalled from here; the message has the reason."""
 
 
 def send_signal(identity: Mapping[str, Any], name: str) -> None:
@@ -55,7 +55,7 @@ def send_signal(identity: Mapping[str, Any], name: str) -> None:
 
 
 def check_reach(identity: Mapping[str, Any]) -> None:
-    """Raise ``ProcessOutOfReachError`` unless the process lives and can be seen from here."""
+    """Raise ``ProcessOutOfReachError`` unless the process exists and is visible from here."""
     pid, host = identity.get("pid"), identity.get("host")
     seen = liveness(identity)
     if seen == "dead":

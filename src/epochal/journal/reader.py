@@ -32,12 +32,12 @@ class NewerFormatError(FormatError):
 
 
 class ShorterFileError(FormatError):
-    """A part is shorter than what was read of it, or no longer holds it."""
+    """A part is shorter than what was read of it, or has other content."""
 
 
 @dataclass(slots=True)
 class PartReader:
-    """Reads one part incrementally: each call of ``read`` goes on where the last one stopped."""
+    """Reads one part incrementally: each call of ``read`` continues where the last one stopped."""
 
     path: Path
     name: PartName
@@ -47,7 +47,7 @@ class PartReader:
     stopped_at_nul: bool = False
 
     def read(self) -> Iterator[tuple[Position, Record]]:
-        """Every whole record that was not handed out before."""
+        """Every complete record that was not returned before."""
         for lines in self._lines(_CHUNK_BYTES):
             for line in lines:
                 record = self._take(line)
@@ -132,7 +132,7 @@ def records_lost(path: Path, count: int) -> str:
 
 
 def check_version(record: Record, path: Path) -> None:
-    """Refuse a part whose first record says it is of a newer major version."""
+    """Refuse a part of a newer major version."""
     version = record.get("v", FORMAT_VERSION)
     if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
         raise NewerFormatError(

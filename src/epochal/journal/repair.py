@@ -78,7 +78,7 @@ class Diagnosis:
 
 
 def diagnose(folder: RunFolder) -> Diagnosis:
-    """Read the whole folder and say what is wrong with it; changes nothing."""
+    """Read the whole folder and report damage; changes nothing."""
     headers: list[Record] = []
     ended: set[tuple[str, int]] = set()
     parts = tuple(_examine(folder, name, headers, ended) for name in folder.parts())
@@ -135,7 +135,7 @@ def _has_nul(path: Path, offset: int) -> bool:
 
 
 def _may_be_written(path: Path, headers: list[Record]) -> bool:
-    """Whether a process may still append: one that lives here, or wrote of late elsewhere."""
+    """Whether a process may still append: one that exists here, or wrote recently elsewhere."""
     header = next((h for h in headers if path.name == f"{h['part_name'].stem}.jsonl"), {})
     seen = liveness(header)
     try:

@@ -1,4 +1,4 @@
-"""How far a search for runs goes: out of the searched folders only when that was asked for.
+"""The bounds of a search for runs: links out of the folder are followed only on request.
 
 A searched folder may itself be a link. A link inside is followed where it leads to something within
 the searched folders; with ``follow_links`` it is followed wherever it leads.

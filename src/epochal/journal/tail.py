@@ -1,4 +1,4 @@
-"""Looks at the end of a journal without decoding all of it."""
+"""Reads the end of a journal without decoding all of it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from epochal.records import Record
 
 
 def last_step_in(part: Path) -> int | None:
-    """The last training step a journal part holds, read from its end."""
+    """The last training step in a journal part, read from its end."""
     for record in _from_end(part):
         step = record.get("step")
         if isinstance(step, int):

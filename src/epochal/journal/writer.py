@@ -153,7 +153,7 @@ class JournalWriter:
                 os.fsync(self._held)
 
     def move_to(self, folder: RunFolder, attempt: int) -> bool:
-        """Rename this writer's parts into another run folder; writing goes on in them."""
+        """Move this writer's parts to another run folder; writing continues in them."""
         with self._lock:
             taken = [p.part for p in folder.parts() if p[:2] == (self.name.writer, attempt)]
             first_free = max(taken, default=-1) + 1
@@ -303,7 +303,7 @@ class JournalWriter:
         return False
 
     def _count_nameless(self) -> int:
-        """How many records are in a file that was deleted and could not be made anew."""
+        """How many records are in a file that was deleted and could not be written again."""
         if self._status_of_ours() is None:
             return 0
         part = OrphanedPart(self._held, copied=self._header_bytes)

@@ -44,7 +44,7 @@ class Field:
 
     @property
     def is_numeric(self) -> bool:
-        """Whether it holds one number."""
+        """Whether it is one number."""
         return self.type in _NUMERIC
 
 
@@ -88,7 +88,7 @@ class Kind:
         return self.by_name[name]
 
     def prefix_for(self, gpu: Any) -> str:
-        """What stands before a field's name in series of records with this ``id``."""
+        """The prefix of a field's name in series of records with this ``id``."""
         return f"{self.prefix}{gpu}/" if self.by_id else self.prefix
 
     def series_names(self, record: Mapping[str, Any]) -> dict[str, str]:
@@ -112,10 +112,10 @@ class Event:
 
 
 def texts(*names: str) -> tuple[Field, ...]:
-    """Fields that hold a text and whose names say all."""
+    """Text fields whose names explain them."""
     return tuple(Field(name, "text") for name in names)
 
 
 def counts(*names: str, unit: str = "") -> tuple[Field, ...]:
-    """Fields that hold a whole number and whose names say all."""
+    """Whole-number fields whose names explain them."""
     return tuple(Field(name, "count", unit) for name in names)

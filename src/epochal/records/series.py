@@ -23,7 +23,7 @@ _RESOURCES = "resources/"
 
 
 class Position(NamedTuple):
-    """Where a record stands: never a byte offset, so it survives sealing and copying."""
+    """The position of a record: no byte offset, so it stays valid after sealing and copying."""
 
     writer: str
     attempt: int
@@ -49,7 +49,7 @@ def finite(value: Any) -> float | None:
 
 
 def axis_of(record: Mapping[str, Any]) -> Axis:
-    """The axis a record lives on; unknown kinds with a step live on the step axis."""
+    """The axis of a record; unknown kinds with a step are on the step axis."""
     kind = KINDS.get(str(record.get("log")))
     if kind is not None:
         return kind.axis
@@ -57,7 +57,7 @@ def axis_of(record: Mapping[str, Any]) -> Axis:
 
 
 def scalars_of(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Every (series name, value) a record holds as floats, non-finite values included."""
+    """Every (series name, value) of a record as floats, non-finite values included."""
     for name, number in numbers_of(record):
         try:
             yield name, float(number)
@@ -145,7 +145,7 @@ def _allocator_scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float |
 
 
 def _number(value: Any, key: str, words: Mapping[str, str]) -> float | int | None:
-    """A value that is a number, or has a word for one that JSON cannot hold."""
+    """A number, or the word for one that JSON cannot represent."""
     if isinstance(value, (int, float)):
         return value
     word = words.get(key) if value is None else None

@@ -1,1 +1,1 @@
-"""Answers browsers: the store's answers over HTTP, and what is new as it is written."""
+"""The HTTP server: results of the store, and a stream of new records."""

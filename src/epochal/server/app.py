@@ -143,5 +143,5 @@ async def _epochal_error(request: Request, error: Exception) -> Response:
 
 
 async def _client_disconnected(request: Request, error: Exception) -> Response:
-    """A client that disconnects while it sends is not a fault; nobody receives this."""
+    """A client that disconnects while it sends is not a fault; this response is not received."""
     return error_response(400, "the request ended early.")

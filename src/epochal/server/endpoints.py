@@ -58,7 +58,7 @@ class Endpoint:
 def run_endpoint(
     name: str, response: type[msgspec.Struct], query: RunQuery, summary: str
 ) -> Endpoint:
-    """An endpoint without parameters that returns the result of a query; archives hold it too."""
+    """An endpoint without parameters that returns the result of a query; archives have it too."""
 
     async def handler(request: Request) -> Response:
         return await run_response(request, query)

@@ -91,7 +91,7 @@ async def events(request: Request) -> Response:
 
 
 def epochs_of(run: RunView) -> list[dict[str, Any]]:
-    """The epochs that stand, in order."""
+    """The epochs that no newer attempt replaced, in order."""
     return [_epoch(entry.record, eta_s) for entry, eta_s in epochs_with_eta(run)]
 
 

@@ -1,4 +1,4 @@
-"""What is new in a run since a position: points by series, entries, and machine readings."""
+"""New data of a run since a position: points by series, entries, and machine readings."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def entry_row(entry: Entry, *, most: int | None = None) -> EntryRow:
 
 
 def nonfinite_name(value: float) -> Nonfinite | None:
-    """What a number that JSON cannot hold is called; None for one that it can."""
+    """The name of a number that JSON cannot represent; None for other numbers."""
     if math.isfinite(value):
         return None
     if math.isnan(value):

@@ -316,7 +316,7 @@ class ResetEvent(msgspec.Struct, frozen=True):
 
 
 class HeartbeatEvent(msgspec.Struct, frozen=True):
-    """``heartbeat``: the server lives."""
+    """``heartbeat``: the server is running."""
 
     t: float
 

@@ -119,7 +119,7 @@ class _Lane:
         self._head: Item | None = None
 
     def peek(self, until: Place | None) -> Item | None:
-        """The next record, if it stands before ``until``."""
+        """The next record, if it is before ``until``."""
         if self._head is None:
             self._head = self._next()
         if self._head is None or until is None:
@@ -156,7 +156,7 @@ class _Lane:
 
 
 class _Cursor:
-    """Reads one part from an ordinal on; goes on where it stopped when the part has grown."""
+    """Reads one part from an ordinal on; continues where it stopped when the part has grown."""
 
     def __init__(self, folder: RunFolder, name: PartName, first: int) -> None:
         self.name = name
@@ -218,7 +218,7 @@ def _time_of(item: Item) -> float:
 
 
 def _num_records(folder: RunFolder, name: PartName) -> int:
-    """How many records a part holds; of one that is being written, its whole lines."""
+    """The number of records in a part; while it is written, its complete lines."""
     try:
         with open(folder.part_path(name), "rb", opener=regular_only) as file:
             return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(_COUNTED_BYTES), b""))

@@ -1,4 +1,4 @@
-"""Sends one run to one sink: reads what has not been sent, hands it over, notes how far it came."""
+"""Sends one run to one sink: reads the unsent records, sends them, stores the position."""
 
 from __future__ import annotations
 
@@ -158,5 +158,5 @@ class Forwarder:
 
 
 def _words(error: BaseException) -> str:
-    """Our own errors are sentences; of a tracker's, the name says as much as the text."""
+    """Epochal's errors are sentences; errors of a tracker get their class name too."""
     return str(error) if isinstance(error, EpochalError) else f"{type(error).__name__}: {error}"

@@ -36,7 +36,7 @@ Phase = Literal["new", "sending", "waiting", "failing", "stopped", "closed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """How one sink stands; times are Unix seconds, ``behind`` is in records."""
+    """The state of one sink; times are Unix seconds, ``behind`` is in records."""
 
     sent: RecordIndex = field(default_factory=dict)
     sending: RecordIndex | None = None
@@ -64,7 +64,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def reporting(self) -> Reporting:
-        """Where the run goes to; nowhere when that was never said."""
+        """The sinks of the run; none if none were set."""
         kept = self._read()
         return options_from({"report_to": kept.get("report_to"), **(kept.get("options") or {})})
 
@@ -79,7 +79,7 @@ class Ledger:
         return {name: _standing(kept) for name, kept in self._sinks(self._read()).items()}
 
     def standing(self, name: str) -> Standing:
-        """How a sink stands; a new one has nothing sent."""
+        """The state of a sink; a new one has sent nothing."""
         return self.standings().get(name, Standing())
 
     def claim(self, name: str) -> Standing:
@@ -100,7 +100,7 @@ class Ledger:
             return claimed
 
     def save(self, name: str, standing: Standing) -> None:
-        """Note how a sink stands; raises OSError when it cannot be written."""
+        """Store the state of a sink; raises OSError when it cannot be written."""
         with self._changing() as kept:
             sinks = self._sinks(kept)
             sinks[name] = asdict(standing)

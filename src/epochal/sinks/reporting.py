@@ -46,7 +46,7 @@ class KnownSinks:
 
     @property
     def option_names(self) -> tuple[str, ...]:
-        """Every name that a flat mapping can hold."""
+        """Every name that a flat mapping may have."""
         return ("report_to", *self.options)
 
     def checked(self, name: str) -> str:
@@ -74,7 +74,7 @@ class KnownSinks:
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Which sinks a run goes to, and what was said about each; ``given`` is the flat mapping."""
+    """The sinks of a run and the options of each; ``given`` is the flat mapping."""
 
     report_to: tuple[str, ...] = ()
     given: Mapping[str, str] = field(default_factory=dict)

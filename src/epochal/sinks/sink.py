@@ -123,7 +123,7 @@ class Sink(ABC):
 
     @abstractmethod
     def flush(self) -> dict[str, Any]:
-        """Hold on to what was written; the state that ``open`` can go on from."""
+        """Make the sent records durable; returns the state for the next ``open``."""
 
     @abstractmethod
     def close(self, status: str | None) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Stream:
         self.status: str | None = remembered.get("status")
 
     def plain(self) -> dict[str, Any]:
-        """What is remembered, as JSON can hold it."""
+        """The state, as JSON values."""
         return {
             "step": self._step,
             "epoch": self._epoch,

@@ -116,7 +116,7 @@ def session_end_value(status: str, *, t: float) -> bytes:
 
 
 def image_size(data: bytes) -> tuple[int, int]:
-    """Width and height of a PNG, GIF or JPEG image; (0, 0) where they cannot be told."""
+    """Width and height of a PNG, GIF or JPEG image; (0, 0) if unknown."""
     if data.startswith(b"\x89PNG") and len(data) >= 24:
         width, height = struct.unpack(">II", data[16:24])
         return width, height
@@ -162,7 +162,7 @@ def _hparam_type(value: Any) -> int:
 
 
 def _hparam(value: Any) -> bytes:
-    """A ``google.protobuf.Value``; what is neither number, switch nor text is written as JSON."""
+    """A ``google.protobuf.Value``; other than number, bool and text is written as JSON."""
     if isinstance(value, bool):
         return pb.whole(4, value)
     if isinstance(value, (int, float)):

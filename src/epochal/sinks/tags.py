@@ -47,11 +47,11 @@ class TagBook:
         self._known: dict[tuple[str, str], str] = {}
 
     def plain(self) -> dict[str, Any]:
-        """What is remembered, as JSON can hold it."""
+        """The state, as JSON values."""
         return {"holders": self._holders, "goals": sorted(self._goals)}
 
     def define(self, record: Mapping[str, Any]) -> None:
-        """Take in a ``define`` record: what was said wins over what was guessed."""
+        """Apply a ``define`` record; it wins over guesses."""
         role, name = record.get("role"), record.get("name")
         if record.get("goal") is not None and isinstance(name, str):
             self._goals.add(name)
@@ -75,7 +75,7 @@ class TagBook:
         return {"loss", "eval_loss"} <= self._holders.keys()
 
     def is_headline(self, name: str) -> bool:
-        """Whether a series says how well a run did: a loss, or one with a better and a worse."""
+        """Whether a series measures the result of a run: a loss, or one with a goal."""
         holders = [self._holders.get(role) for role in ("loss", "eval_loss")]
         return name in holders or name in self._goals or guess_goal(name) is not None
 

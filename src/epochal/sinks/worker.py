@@ -63,7 +63,7 @@ class Worker:
 
     @property
     def standing(self) -> Standing:
-        """How the sink stands."""
+        """The state of the sink."""
         return self._forwarder.standing
 
     @property
@@ -85,7 +85,7 @@ class Worker:
         self._wake_event.set()
 
     def finish(self) -> None:
-        """No more records will come: send what is left, close, and end."""
+        """No more records will come: send the rest, close, and end."""
         self._is_to_finish.set()
         self._wake_event.set()
 
@@ -132,7 +132,7 @@ class Worker:
         return False
 
     def _let_go(self, error: Exception) -> bool:
-        """Note an error, close the sink, and pause; True when there is no going on."""
+        """Record an error, close the sink, and pause; True when it cannot continue."""
         # Counted here: what the record says of failures goes back to other processes as well.
         self._failures += 1
         is_final = isinstance(error, _FINAL) or self._failures == self._tries
@@ -201,7 +201,7 @@ class Forwarding:
             worker.wake()
 
     def finish(self) -> None:
-        """The run has ended: let each sink send what is left and close; returns at once."""
+        """The run has ended: let each sink send the rest and close; returns at once."""
         for worker in self.workers:
             worker.finish()
 
@@ -224,11 +224,11 @@ class Forwarding:
         return any(worker.is_alive for worker in self.workers)
 
     def standings(self) -> dict[str, Standing]:
-        """How each sink stands, by name."""
+        """The state of each sink, by name."""
         return {worker.name: worker.standing for worker in self.workers}
 
     def unsent(self) -> dict[str, str]:
-        """Of each sink that has not been given everything: what is wrong, in words."""
+        """The problem of each sink that has records left, in words."""
         return {
             worker.name: _sentence(worker.standing)
             for worker in self.workers

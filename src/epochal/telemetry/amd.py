@@ -59,7 +59,7 @@ class AmdSource:
 
     @property
     def failures(self) -> int:
-        """How many files could not be read, or said what they cannot mean."""
+        """How many files could not be read, or had impossible values."""
         return sum(one.failures for one in self._readers())
 
     @property
@@ -120,7 +120,7 @@ class AmdSource:
         return tuple(one.model() for one in self._devices or ()) if self.probe() else ()
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True
 
     def _readers(self) -> list[SysfsFiles]:

@@ -158,7 +158,7 @@ class AmdDevice:
         return self.files.number(hwmon / name, least=least, greatest=greatest)
 
     def _milli(self, hwmon: Path | None, *names: str) -> float | None:
-        """The first of these sensors that says something, thousandths of what the file counts."""
+        """The first of these sensors with a value, in thousandths of the file's unit."""
         found = (self._sensor_number(hwmon, name, least=0) for name in names)
         value = next((one for one in found if one is not None), None)
         return None if value is None else value / 1000

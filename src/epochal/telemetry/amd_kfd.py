@@ -1,4 +1,4 @@
-"""What AMD's compute driver (KFD) says in sysfs: its GPUs in HIP's order, and who uses them.
+"""Reads AMD's compute driver (KFD) in sysfs: its GPUs in HIP's order, and their processes.
 
 The GPUs of HIP and of ROCR_VISIBLE_DEVICES are KFD's nodes that have compute units, in the order
 of their numbers. A node that a container may not use cannot be read, and ROCm counts none either.

@@ -30,7 +30,7 @@ Run = Callable[[Sequence[str]], bytes]
 
 @dataclass(slots=True)
 class _Gpu:
-    """One GPU: what it is, what was last said of it, and what its use has been since."""
+    """One GPU: its properties, its last reading, and its utilisation since."""
 
     id: int
     name: str
@@ -101,7 +101,7 @@ class AppleSource:
         return {}
 
     def pids(self) -> dict[int, frozenset[int] | None]:
-        """For each GPU by ``id``, None: who computes on it is not told."""
+        """For each GPU by ``id``, None: macOS does not list its processes."""
         if self._closed:
             raise closed_error(self)
         return {one.id: None for one in self._gpus or ()} if self.probe() else {}
@@ -118,7 +118,7 @@ class AppleSource:
         )
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True
 
     def _open(self) -> list[_Gpu]:
@@ -136,7 +136,7 @@ class AppleSource:
         return self._gpus
 
     def _ask(self) -> list[Mapping[str, Any]] | None:
-        """What macOS says of each GPU; None, and a count, where it says nothing."""
+        """macOS's properties of each GPU; None, and a counted fault, if there are none."""
         import subprocess
 
         began_s = self._clock()

@@ -33,7 +33,7 @@ class CpuQuota:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimit:
-    """How many bytes a group may hold, and where its use is counted."""
+    """The memory limit of a group, and the file that counts its use."""
 
     limit_bytes: int
     usage_file: Path

@@ -69,5 +69,5 @@ class CounterSource(Generic[SampleT]):
         return (self._sample_of(self._rates.since_last(self._counts())),)
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True

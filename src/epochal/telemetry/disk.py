@@ -1,4 +1,4 @@
-"""The machine's disks: how fast they are read and written, and what is left where the run lies."""
+"""The machine's disks: read and write rates, and free space in the folder of the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a GPU, whoever made it: its state now, and what it is."""
+"""A GPU of any vendor: its current state and its properties."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class GpuModel:
 
 
 class GpuSource(Source[GpuSample], Protocol):
-    """A source of GPU samples that also says which GPUs they are and who computes on them."""
+    """A source of GPU samples that also identifies the GPUs and their processes."""
 
     @property
     def failures(self) -> int:

@@ -80,7 +80,7 @@ class HostSource:
         return (HostSample(self._cpu_pct(), used, total),)
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True
 
     @cached_property

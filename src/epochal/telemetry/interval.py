@@ -1,4 +1,4 @@
-"""Gathers samples of one thing and says what they amount to: mean, least, greatest.
+"""Collects samples of one device and reduces them to mean, minimum and maximum.
 
 Figures are rounded to what a chart of hours can show, the extremes outwards. The noise below that
 is what would fill the disk.

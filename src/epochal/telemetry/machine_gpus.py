@@ -1,4 +1,4 @@
-"""The GPUs of this machine, whoever made them: the one place that knows every vendor.
+"""The GPUs of this machine, of any vendor: the only module that knows every vendor.
 
 A machine has the GPUs of one vendor: the first that finds a visible one, of NVIDIA, AMD and Apple.
 So ids never clash. Where NVIDIA's and AMD's stand side by side, AMD's come first for a program that
@@ -93,7 +93,7 @@ class MachineGpus:
         return () if source is None else source.gpu_models()
 
     def close(self) -> None:
-        """Give back what was taken; a second call does nothing."""
+        """Release everything; a second call does nothing."""
         for one in self._vendors:
             one.close()
         self._closed = True

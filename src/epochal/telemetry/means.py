@@ -16,6 +16,6 @@ class MomentMeans:
             self._sums[name] = (total + value, num + 1)
 
     def take(self, name: str) -> float | None:
-        """The mean since it was last taken, None without a reading; it starts anew."""
+        """The mean since the last call, None without a reading; then it starts again."""
         total, num = self._sums.pop(name, (0.0, 0))
         return total / num if num else None

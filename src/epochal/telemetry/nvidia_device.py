@@ -91,7 +91,7 @@ class _PcieCount:
 
 
 class NvidiaDevice:
-    """Asks one GPU by its NVML handle, remembers what it refuses, counts what goes wrong."""
+    """Reads one GPU by its NVML handle; remembers unsupported readings and counts errors."""
 
     def __init__(self, handle: Any, *, nvml: Any, index: int, clock: Callable[[], float]) -> None:
         self.index = index
@@ -171,7 +171,7 @@ class NvidiaDevice:
         return None if processes is None else frozenset(int(one.pid) for one in processes)
 
     def close(self) -> None:
-        """Give back what was taken from NVML."""
+        """Release NVML."""
         self._gpm.close()
 
     def model(self, *, cuda_driver: int | None) -> GpuModel:
@@ -281,7 +281,7 @@ class NvidiaDevice:
         return round((energy_mj - before_mj) / (now_s - before_s))
 
     def _energy_used(self) -> int | None:
-        """Whole kilojoules since the first sample, as of the last look at the counter."""
+        """Whole kilojoules since the first sample, at the last reading of the counter."""
         if self._energy is None or self._first_mj is None:
             return None
         return (self._energy[1] - self._first_mj) // 1_000_000

@@ -109,7 +109,7 @@ class ProcessSource:
         )
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True
 
     def _cpu_pct(self, tree: list[_Vitals]) -> float | None:

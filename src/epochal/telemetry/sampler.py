@@ -1,4 +1,4 @@
-"""The training process's own look at its machine, once per logged epoch.
+"""Samples the machine in the training process, once per logged epoch.
 
 Nothing that goes wrong here reaches the training loop: a source that fails is counted, and its
 readings are absent. Nor does looking cost much: a source is left alone until its last reading has
@@ -119,7 +119,7 @@ class ResourceSampler:
         return self._read("hardware", lambda: hardware_line(gpus=models)) or ""
 
     def close(self) -> None:
-        """Give back what the sources took."""
+        """Close the sources."""
         self._read("host", self._host.close)
         self._read("gpu", self._gpu.close)
         self._read("torch memory", self._memory.close)
@@ -132,7 +132,7 @@ class ResourceSampler:
 
 
 class _Paced(Generic[T]):
-    """A source that repeats its last samples until reading anew is worth the time it takes."""
+    """A source that repeats its last samples until a new reading is worth its cost."""
 
     def __init__(self, source: Source[T], *, clock: Callable[[], float]) -> None:
         self.close = source.close
@@ -147,7 +147,7 @@ class _Paced(Generic[T]):
         return self._due_s is not None and self._clock() < self._due_s
 
     def sample(self) -> tuple[T, ...]:
-        """Read the source anew."""
+        """Read the source again."""
         began_s = self._clock()
         self.latest = ()
         try:

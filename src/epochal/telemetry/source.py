@@ -61,11 +61,11 @@ class Source(Protocol[SampleT_co]):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """The table of what a sample holds."""
+        """The table of the fields of a sample."""
 
     @property
     def why_absent(self) -> str | None:
-        """The reason ``probe()`` last said no, in one sentence; ``None`` while it says yes."""
+        """Why ``probe()`` last returned False, in one sentence; else ``None``."""
 
     def probe(self) -> bool:
         """Tell whether the source is there."""
@@ -74,7 +74,7 @@ class Source(Protocol[SampleT_co]):
         """Read it now; empty where it is absent. A closed source raises ``UsageError``."""
 
     def close(self) -> None:
-        """Give back what was taken; a second call does nothing."""
+        """Release everything; a second call does nothing."""
 
 
 def closed_error(source: object) -> UsageError:

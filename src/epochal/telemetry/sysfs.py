@@ -40,7 +40,7 @@ class SysfsFiles:
         self._refused: set[Path] = set()
 
     def text(self, path: Path) -> str | None:
-        """What a file says, without the white space around it; None for an empty one too."""
+        """The text of a file without surrounding white space; None if it is empty."""
         if path in self._refused:
             return None
         try:
@@ -55,7 +55,7 @@ class SysfsFiles:
     def number(
         self, path: Path, *, least: int | None = None, greatest: int | None = None
     ) -> int | None:
-        """The whole number a file says; anything else, and one out of bounds, is counted."""
+        """The whole number in a file; anything else, or one out of bounds, counts as a fault."""
         text = self.text(path)
         if text is None:
             return None
@@ -68,7 +68,7 @@ class SysfsFiles:
         return value
 
     def hexadecimal(self, path: Path) -> int | None:
-        """The number a file says in hexadecimal, with or without 0x; anything else is counted."""
+        """The hexadecimal number in a file, with or without 0x; anything else counts as a fault."""
         text = self.text(path)
         if text is None:
             return None
@@ -78,6 +78,6 @@ class SysfsFiles:
         return int(text, 16)
 
     def count(self, what: str) -> None:
-        """Count one fault, told in words."""
+        """Count one fault, described in words."""
         self.failures += 1
         self.last_failure = f"{self.called}, {what}"

@@ -1,4 +1,4 @@
-"""What PyTorch's CUDA allocator of this process holds; never the reason that CUDA starts.
+"""The memory of PyTorch's CUDA allocator in this process; reading it never starts CUDA.
 
 PyTorch is looked at only if the program has imported it and started CUDA itself. Only the process
 that trains can see these figures.
@@ -17,7 +17,7 @@ from epochal.telemetry.source import Metric, closed_error
 
 @dataclass(frozen=True, slots=True)
 class TorchMemorySample:
-    """One device's bytes: in live tensors, held from the driver, and physically there."""
+    """One device's bytes: in live tensors, reserved from the driver, and physical."""
 
     device: int
     active: int
@@ -66,7 +66,7 @@ class TorchMemorySource:
         return tuple(_sample(cuda, device=i) for i in used or [cuda.current_device()])
 
     def close(self) -> None:
-        """End the source; it holds nothing open."""
+        """End the source; nothing is open."""
         self._closed = True
 
     def _cuda(self) -> Any:

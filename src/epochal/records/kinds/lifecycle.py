@@ -1,4 +1,4 @@
-"""What is recorded of a run itself: beginning and end, meaning of metrics, words and findings."""
+"""Kinds about the run itself: start and end, definitions of metrics, messages and findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is recorded of machines: telemetry of GPUs and hosts, memory, signs of life."""
+"""Kinds about machines: telemetry of GPUs and hosts, memory, signs of life."""
 
 from __future__ import annotations
 

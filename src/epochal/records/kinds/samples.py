@@ -1,4 +1,4 @@
-"""What is recorded besides numbers: distributions, texts, files, pictures."""
+"""Kinds besides numbers: distributions, texts, files, pictures."""
 
 from __future__ import annotations
 

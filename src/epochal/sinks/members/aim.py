@@ -61,7 +61,7 @@ class AimSink(Sink):
         return True
 
     def write(self, batch: Sequence[Entry]) -> None:
-        """Track everything in the records that Aim can hold."""
+        """Track everything in the records that Aim can store."""
         for entry in batch:
             if entry.kind == "option":
                 self._run["config", str(entry.record.get("name"))] = entry.record.get("value")

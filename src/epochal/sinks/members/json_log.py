@@ -61,7 +61,7 @@ class JsonLogSink(Sink):
         return {"file": str(self._file.path), "bytes": self._file.place}
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Close the file; it is complete as it stands."""
+        """Close the file; it is already complete."""
         if self._file is None:
             return {}
         state = self.flush()

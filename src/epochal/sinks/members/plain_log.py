@@ -91,7 +91,7 @@ class PlainLogSink(Sink):
         self._file = self._path.open("ab")
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Close the file; it is complete as it stands."""
+        """Close the file; it is already complete."""
         if self._file is None:
             return {}
         state = self.flush()

@@ -39,7 +39,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackioOptions(SinkOptions):
-    """Trackio's own folder (TRACKIO_DIR) holds the project."""
+    """Trackio's own folder (TRACKIO_DIR) has the project."""
 
     trackio_project: str | None = None
     trackio_name: str | None = None
@@ -95,7 +95,7 @@ class TrackioSink(Sink):
         return {"project": self._project, "run_id": self._run_id, "config": config}
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Nothing is held open."""
+        """Nothing is open."""
         return self.flush() if self._storage is not None else {}
 
     def _store(self, rows: _Rows) -> None:

@@ -36,7 +36,7 @@ _QUIET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbOptions(SinkOptions):
-    """What is None is left to W&B: its environment variables and its settings."""
+    """W&B's own environment variables and settings apply to options that are None."""
 
     wandb_project: str | None = None
     wandb_name: str | None = None
@@ -104,7 +104,7 @@ class WandbSink(Sink):
         return {"id": self._run.id, "rows": self._rows, "url": url}
 
     def close(self, status: str | None) -> dict[str, Any]:
-        """Finish the W&B run; W&B sends what it still holds first."""
+        """Finish the W&B run; W&B first sends its queue."""
         if self._run is None:
             # A start that failed keeps the run's id taken in this process.
             if self._wandb is not None:
