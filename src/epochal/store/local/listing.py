@@ -38,6 +38,9 @@ _Files = list[tuple[str, int, int]]
 # Files that only a tracker makes; any other that lies among runs of ours is not taken for a run.
 _TRACKERS_ENDINGS = (".wandb", ".db", "training.json")
 _EVENT_FILE = "tfevents"
+# So deep below a root runs are looked for, and in so many folders below those of projects.
+_MAX_DEPTH = 5
+_MAX_DEEP_FOLDERS = 1_000
 T = TypeVar("T")
 
 
@@ -203,39 +206,52 @@ def survey(root: Path, known: Container[Path], bounds: SearchBounds) -> Survey:
     """What lies below a folder: itself a run, a project's runs, or a tree of projects'.
 
     ``known`` are run folders already: they are not looked into. What a link leads to is listed
-    once, under its own name where it has one here.
+    once, under its own name where it has one here. Folders of a SummaryWriter may lie deeper than
+    those of projects: they are looked for in a bounded number of folders.
     """
     if _may_hold_run(root):
         return Survey([root])
-    found = Survey()
-    folders, files, links = contents(root, bounds)
-    for entry in folders:
-        if entry in known or _may_hold_run(entry):
-            found.ours.append(entry)
-        else:
-            inside = _survey_project(entry, known, bounds, links)
-            found.ours += inside.ours
-            found.others += inside.others
-    if not found.ours:
-        return Survey(others=[root])
-    found.others += filter(_is_trackers, files)
-    return _without_repeats(root, found, links) if links else found
+    links: set[Path] = set()
+    found = _Search(known, bounds, links).below(root, depth=0)
+    return _without_repeats(root, found, links) if links and found.ours else found
 
 
-def _survey_project(
-    project: Path, known: Container[Path], bounds: SearchBounds, links: set[Path]
-) -> Survey:
-    """What lies in a project's folder; what links lead to is added to ``links``."""
-    found = Survey()
-    folders, files, inner_links = contents(project, bounds)
-    links |= {*folders, *files} if project in links else inner_links
-    for entry in folders:
-        is_ours = entry in known or _may_hold_run(entry)
-        (found.ours if is_ours else found.others).append(entry)
-    if not found.ours:
-        return Survey(others=[project])
-    found.others += filter(_is_trackers, files)
-    return found
+class _Search:
+    """One search for run folders; adds what links lead to to ``links``."""
+
+    def __init__(self, known: Container[Path], bounds: SearchBounds, links: set[Path]) -> None:
+        self._known = known
+        self._bounds = bounds
+        self._links = links
+        self._left = _MAX_DEEP_FOLDERS
+
+    def below(self, folder: Path, *, depth: int) -> Survey:
+        """What lies in a folder; the folder itself when no run of ours does."""
+        found = Survey()
+        folders, files, links = contents(folder, self._bounds)
+        self._links |= {*folders, *files} if folder in self._links else links
+        for entry in folders:
+            if entry in self._known or _may_hold_run(entry):
+                found.ours.append(entry)
+            elif self._may_enter(entry, depth + 1):
+                inside = self.below(entry, depth=depth + 1)
+                found.ours += inside.ours
+                found.others += inside.others
+            else:
+                found.others.append(entry)
+        if not found.ours:
+            return Survey(others=[folder])
+        found.others += filter(_is_trackers, files)
+        return found
+
+    def _may_enter(self, folder: Path, depth: int) -> bool:
+        """Whether to look into a folder: a project's always, deeper ones while few were."""
+        if depth <= 1:
+            return True
+        if depth > _MAX_DEPTH or folder in self._links or not self._left:
+            return False
+        self._left -= 1
+        return True
 
 
 def _without_repeats(root: Path, found: Survey, links: set[Path]) -> Survey:
