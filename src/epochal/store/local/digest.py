@@ -17,8 +17,7 @@ from epochal.journal.columnar import Lines, LineShape, Path
 from epochal.journal.layout import PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
 from epochal.store.local.columns import NO_STEP, Blocks, Names, seconds, whole_number
-from epochal.store.local.part import FACT_KINDS, PartFacts, label_of
-from epochal.store.local.record_index import RecordIndex
+from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_of
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
 _NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}

@@ -1,15 +1,16 @@
-"""Finds records in the parts of a run: those of a kind that stand, or all in file order."""
+"""Finds the records of a kind in the parts of a run: those that no later record replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from epochal.errors import UsageError
 from epochal.guard import Fault
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
 from epochal.store.answers import Entry
-from epochal.store.local.part import Part
-from epochal.store.local.record_index import Candidate, standing
+from epochal.store.local.columns import NO_STEP
+from epochal.store.local.part import Part, Place
 from epochal.store.local.state import RunState
 
 EVENT = "internal-error"
@@ -17,17 +18,24 @@ COUNTS = "internal-errors"
 _WRITER = "reader"
 
 
+class _Candidate(NamedTuple):
+    """The place of a record, and the part that holds it."""
+
+    place: Place
+    part: Part
+
+
 def entries_of(
     state: RunState, kinds: Iterable[str], *, name: str | None, rank: int | None
 ) -> list[Entry]:
-    """Records of these kinds that stand, in the order of steps, then of time."""
+    """Records of these kinds that no later one replaced, by step, then by time."""
     wanted = tuple(kinds)
     dense = DENSE_KINDS.intersection(wanted)
     if dense:
         raise UsageError(
             f"{', '.join(sorted(dense))} records are series: ask series() or records()."
         )
-    found = [item for kind in wanted for item in _standing(state, kind, name=name, rank=rank)]
+    found = [item for kind in wanted for item in _found(state, kind, name=name, rank=rank)]
     found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
     return [entry for _, entry in found]
 
@@ -37,24 +45,42 @@ def by_time(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: entry.t or 0.0)
 
 
-def _standing(
+def _found(
     state: RunState, kind: str, *, name: str | None, rank: int | None
-) -> Iterator[tuple[Candidate, Entry]]:
+) -> Iterator[tuple[_Candidate, Entry]]:
     axis: Axis = KINDS[kind].axis if kind in KINDS else "step"
     candidates = [
-        Candidate(place, part, kind)
+        _Candidate(place, part)
         for part in state.parts
         if rank in (None, part.facts.origin.rank)
         for place in part.places(kind, label=name)
     ]
-    by_part: dict[int, tuple[Part, list[Candidate]]] = {}
-    for candidate in standing(candidates, axis=axis, cuts=state.cuts(axis)):
+    by_part: dict[int, tuple[Part, list[_Candidate]]] = {}
+    for candidate in _standing(candidates, axis=axis, cuts=state.cuts(axis)):
         by_part.setdefault(id(candidate.part), (candidate.part, []))[1].append(candidate)
     for part, chosen in by_part.values():
         records = part.read(kind, [candidate.place for candidate in chosen])
         for candidate, record in zip(chosen, records, strict=True):
             position = Position(*part.name, candidate.place.ordinal)
             yield candidate, Entry(position, candidate.place.origin.rank, record)
+
+
+def _standing(
+    candidates: Iterable[_Candidate], *, axis: Axis, cuts: Mapping[int, int]
+) -> list[_Candidate]:
+    """The records of one kind that count: not hidden by a newer attempt, nor replaced at a step."""
+    chosen = sorted(candidates, key=lambda c: (not c.place.origin.is_child, c.place.origin.attempt))
+    if axis not in ("step", "epoch"):
+        return chosen
+    last: dict[object, _Candidate] = {}
+    for candidate in chosen:
+        place = candidate.place
+        cut = cuts.get(place.origin.attempt)
+        if cut is None or place.at < cut:
+            known = place.at != NO_STEP
+            key = (place.origin.rank, place.label, place.at) if known else id(candidate)
+            last[key] = candidate
+    return list(last.values())
 
 
 def recorded_errors(state: RunState) -> list[Entry]:

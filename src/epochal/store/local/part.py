@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -35,6 +36,29 @@ class Place(NamedTuple):
     at: int
     t: float
     key: tuple[int, int]
+
+
+class RecordIndex:
+    """The places of all records of one kind in a part, in the order read: 56 bytes each."""
+
+    def __init__(self) -> None:
+        self._numbers = array("q")  # ordinal, start, end, label, at
+        self._times = array("d")
+        self._labels: dict[str, int] = {}
+
+    def add(self, ordinal: int, span: tuple[int, int], label: str, at: int, t: float) -> None:
+        """Remember one more."""
+        self._times.append(t)
+        number = self._labels.setdefault(label, len(self._labels))
+        self._numbers.extend((ordinal, *span, number, at))
+
+    def of(self, origin: Origin, *, label: str | None) -> Iterator[Place]:
+        """The places, of one label or of all."""
+        labels, numbers = list(self._labels), iter(self._numbers)
+        for t in self._times:
+            ordinal, start, end, number, at = (next(numbers) for _ in range(5))
+            if label in (None, labels[number]):
+                yield Place(ordinal, origin, labels[number], at, t, (start, end))
 
 
 class Part(Protocol):
