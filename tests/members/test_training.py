@@ -128,7 +128,7 @@ def _doctor(run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     capsys.readouterr()
     main(["doctor", str(run.dir)])
     text = capsys.readouterr().out
-    assert "Epochal itself had an internal error" in text
+    assert "Epochal had an internal error" in text
     return text
 
 

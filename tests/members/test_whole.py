@@ -79,7 +79,7 @@ def test_a_training_with_broken_members_is_recorded_sent_and_diagnosed(tmp_path:
     text = _doctor(folder, tmp_path)
     for member in expected:
         assert member in text
-    assert "Epochal itself had internal errors" in text
+    assert "Epochal had internal errors" in text
 
 
 def _doctor(folder: Path, elsewhere: Path) -> str:
