@@ -1,4 +1,4 @@
-"""Looks at a run's records as they come and says what is wrong, with evidence and advice."""
+"""Checks a run's records with rules and returns findings, with evidence and advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all rules may know about the run besides the record at hand."""
+"""The facts about the run that all rules share."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Context:
         return any(name == rule for name, _ in self.open)
 
     def take(self, record: Record, kind: str) -> None:
-        """Remember what a record says about the run as a whole."""
+        """Store the facts of a record that concern the whole run."""
         if kind == "run" and isinstance(record.get("config"), dict):
             self.config.update(record["config"])
         elif kind == "option" and "name" in record:

@@ -181,7 +181,7 @@ class Curve:
             self._settled.push(scaled)
 
     def _remember(self, distance: float) -> None:
-        """Keep a distance; of several points that stand out together only the first."""
+        """Store a distance; of several outliers in a row only the first."""
         if not (self.stands_out and any(self.outliers)):
             assert self.level is not None
             self._noise.remember(distance, unit=self._unit(self.level))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CurveThresholds:
-    """How a curve is followed, and what stands out of it.
+    """How a curve is followed, and what counts as an outlier.
 
     Windows are in logged points, shares are of 1. A width is a robust standard deviation of the
     points around their level.

@@ -15,7 +15,7 @@ _ROLES = ("loss", "eval_loss", "norm")
 
 
 class Curves:
-    """Feeds the curves in a context, once per record, before any rule looks at them."""
+    """Updates the curves in a context, once per record, before any rule runs."""
 
     def __init__(self, context: Context, thresholds: CurveThresholds) -> None:
         self._context = context

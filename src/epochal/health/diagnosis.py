@@ -19,7 +19,7 @@ _LOOP = "loop"
 
 
 class Diagnosis:
-    """Feeds the records of one attempt to the rules, in order, and says each finding once.
+    """Passes the records of one attempt to the rules, in order, and returns each finding once.
 
     ``written`` are the statements that are known already, as ``dedup_key`` has them; what is said
     is added. The other arguments are those of ``Health``.
@@ -50,19 +50,19 @@ class Diagnosis:
 
     @property
     def phase(self) -> str:
-        """Where the training stands, see ``Phase``; empty where too few points tell."""
+        """The phase of the training, see ``Phase``; empty with too few points."""
         return self._health.phase
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
-        """Take in the next record; returns what is new."""
+        """Process the next record; returns new findings."""
         return self._new(self._health.feed(record, rank=rank, writer=writer))
 
     def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
-        """Those of some records that are to be judged: all of them, but for floods."""
+        """The records that the rules see: all of them, unless there are too many a second."""
         return self._health.thin(records, rank=rank)
 
     def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
-        """Take in a record that ``thin`` let through; returns what is new."""
+        """Process a record that ``thin`` accepted; returns new findings."""
         return self._new(self._health.judge(record, rank=rank, writer=writer))
 
     def tick(self, now: float) -> list[Finding]:
@@ -72,18 +72,18 @@ class Diagnosis:
         return self._new(self._health.tick(now)) + self._keep(self._health.renotify())
 
     def close(self) -> list[Finding]:
-        """Nothing more will be read: what rules have to say last. What is open stays open."""
+        """The end of the records: the last findings of the rules. Open findings stay open."""
         if self._is_closed:
             return []
         self._is_closed = True
         return self._new(self._health.close())
 
     def renotify_at_end(self) -> list[Finding]:
-        """Open findings that have grown since they were said, when nothing more will be read."""
+        """Open findings that have grown since they were reported, at the end of the records."""
         return self._keep(self._health.renotify(is_over=True))
 
     def statements(self) -> list[Finding]:
-        """All that was said, in order; what is open as far as it has come."""
+        """All reports in order; open findings in their current state."""
         last = {finding.id: place for place, finding in enumerate(self.said)}
         for finding in self._health.open_findings:
             if finding.id in last:
@@ -91,7 +91,7 @@ class Diagnosis:
         return list(self.said)
 
     def latest(self) -> list[Finding]:
-        """Each finding once, as it was said last, in the order they were found."""
+        """Each finding once, in its last state, in the order they were found."""
         return list({finding.id: finding for finding in self.statements()}.values())
 
     def _new(self, findings: Iterable[Finding]) -> list[Finding]:

@@ -41,7 +41,7 @@ _LONGEST = 200  # characters of a reason: some errors are pages long
 
 
 def ending_severity(state: str) -> Severity | None:
-    """How grave it is that a run stands like this; None for one that goes on or ended well."""
+    """The severity of a status; None for a run that is running or finished well."""
     return next((_SEVERITIES[how] for how in BAD_ENDINGS if how == state), None)
 
 
@@ -112,7 +112,7 @@ def _evidence(facts: Mapping[str, Any]) -> dict[str, float | int | str]:
 
 
 def is_of_memory(reason: str) -> bool:
-    """Whether an error's words say that memory ran out."""
+    """Whether the text of an error means that memory ran out."""
     words = reason.lower()
     return any(said in words for said in _OF_MEMORY)
 

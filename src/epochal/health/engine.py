@@ -81,12 +81,12 @@ class Health:
 
     @property
     def open_findings(self) -> list[Finding]:
-        """What is open now, as far as it has come, the oldest first."""
+        """The open findings in their current state, the oldest first."""
         return self.guard.run(_FINDINGS, self._trackers.grown) or []
 
     @property
     def phase(self) -> str:
-        """Where the training stands, see ``Phase``; empty where too few points tell."""
+        """The phase of the training, see ``Phase``; empty with too few points."""
         return self.context.phase
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
@@ -99,7 +99,7 @@ class Health:
         return self.judge(record, rank=rank, writer=writer)
 
     def thin(self, records: Iterable[Record], *, rank: int = 0) -> list[Record]:
-        """Those of some records that are to be judged: all of them, but for floods.
+        """The records that the rules see: all of them, unless there are too many a second.
 
         Each record goes through here or through ``feed``, and once only.
         """
@@ -108,7 +108,7 @@ class Health:
         return given if thinned is None else thinned
 
     def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
-        """Have the rules look at a record that ``thin`` let through; returns as ``feed`` does."""
+        """Pass a record that ``thin`` accepted to the rules; returns as ``feed`` does."""
         kind = str(record.get("log"))
         news: list[Finding] = []
         if kind not in _IGNORED:
@@ -116,7 +116,7 @@ class Health:
         return news
 
     def tick(self, now: float) -> list[Finding]:
-        """Let the rules that watch the clock judge; ``now`` in Unix seconds."""
+        """Call the rules that depend on the clock; ``now`` in Unix seconds."""
         news: list[Finding] = []
         self._ask(lambda rule: rule.tick(now, self.context), now, news)
         return news
@@ -130,7 +130,7 @@ class Health:
         return self.guard.run(_FINDINGS, lambda: self._trackers.renotify(is_over=is_over)) or []
 
     def close(self) -> list[Finding]:
-        """The run has ended: what rules have to say last. What is open stays open."""
+        """The run has ended: the last findings of the rules. Open findings stay open."""
         news: list[Finding] = []
         self._ask(lambda rule: rule.finish(self.context), self.context.now, news)
         return news
@@ -339,7 +339,7 @@ class Health:
 
 
 def _is_silenced(rule: Rule, subject: str, known: Mapping[tuple[str, str], Finding]) -> bool:
-    """Whether an error that is open says already what this rule has found.
+    """Whether an open error already covers the finding of this rule.
 
     An open error of the rule itself goes on; what is milder does not grow meanwhile.
     """

@@ -29,7 +29,7 @@ def is_evaluation(name: str, kind: str) -> bool:
 
 @lru_cache(maxsize=_MOST_NAMES)
 def is_quality(name: str) -> bool:
-    """Whether a series says how good a model is, by its name; counts and times do not."""
+    """Whether a series measures the quality of a model, by its name; counts and times do not."""
     words = re.split(r"[^a-z0-9]+", name.lower())
     return not _QUALITIES.isdisjoint(words)
 
@@ -61,7 +61,7 @@ def accuracy_of(value: float, classes: int | None) -> float | None:
 
 
 def num_classes(config: Mapping[str, Any]) -> int | None:
-    """How many classes there are, by the configuration; None when it does not say."""
+    """The number of classes in the configuration; None if it is not there."""
     for key, value in config.items():
         if key.rsplit(".", 1)[-1].lower() in _CLASS_KEYS:
             count = len(value) if isinstance(value, (list, tuple, dict)) else value

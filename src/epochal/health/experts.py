@@ -58,7 +58,7 @@ class LayerLoad:
 
 
 class Routing:
-    """What is known of a model's routing: experts and experts per token, from whatever tells it."""
+    """The routing of a model: experts and experts per token, from records or configuration."""
 
     def __init__(self) -> None:
         self.num_experts: float | None = None

@@ -57,7 +57,7 @@ class Finding:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Finding | None:
-        """The finding a journal record holds; None when it holds none that can be understood."""
+        """The finding in a journal record; None if there is no valid one."""
         texts = [record.get(key) for key in ("id", "rule", "sentence")]
         severity, state = record.get("severity"), record.get("state", "open")
         if record.get("log") != "finding" or not all(isinstance(text, str) for text in texts):

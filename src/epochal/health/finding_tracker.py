@@ -16,7 +16,7 @@ _LEAST_S = 100.0
 
 
 class FindingTracker:
-    """What is known of one rule and one subject: verdicts in a row, and the finding if one is open.
+    """The state of one rule and one subject: verdicts in a row, and the open finding.
 
     It opens after ``patience`` verdicts that hold, and closes after ``release`` that do not; after
     closing it stays shut for ``cooldown_steps``. ``finding`` is what was said last.
@@ -65,7 +65,7 @@ class FindingTracker:
 
     @property
     def grown(self) -> Finding | None:
-        """The open finding as far as it has come: where it was seen last, and what is so by now."""
+        """The open finding with its last step and its current severity and evidence."""
         finding = self.finding
         if finding is None or self._held is None:
             return finding
@@ -78,7 +78,7 @@ class FindingTracker:
         return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
 
     def renotify(self, *, is_over: bool) -> Finding | None:
-        """The finding, where it has grown to several times what was said; any growth at the end."""
+        """The finding, if it has grown several times since its report; at the end, any growth."""
         told, grown = self.finding, self.grown
         if told is None or grown is None:
             return None
@@ -169,7 +169,7 @@ class FindingTrackers:
         self._trackers: dict[tuple[str, str], FindingTracker] = {}
 
     def knows(self, rule: Rule, subject: str) -> bool:
-        """Whether a rule's fault was ever seen in a subject: otherwise all-clear tells nothing."""
+        """Whether a subject ever had an active verdict; else an inactive one means nothing."""
         return (rule.name, subject) in self._trackers
 
     def update(self, rule: Rule, verdict: Verdict, *, step: int | None, t: float) -> Finding | None:
@@ -191,7 +191,7 @@ class FindingTrackers:
         return [finding for finding in found if finding is not None]
 
     def renotify(self, *, is_over: bool) -> list[Finding]:
-        """The open findings that have grown so much that they are to be said again."""
+        """The open findings that have grown so much that they are reported again."""
         news: list[Finding] = []
         for key in list(self._context.open):
             tracker = self._trackers[key]

@@ -1,4 +1,4 @@
-"""Whether something grows steadily, told from its floor: what collectors leave behind."""
+"""Whether a value grows steadily, measured by its minimum between collections."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class GrowthWatch:
 
 
 def _swing_within(blocks: Sequence[Sequence[float]], floors: Sequence[float]) -> float:
-    """How far values stand above their block's floor, beyond what the rise itself makes of it."""
+    """How far values are above the minimum of their block, corrected for the rise itself."""
     climb = (floors[-1] - floors[0]) / max(len(floors) - 1, 1)
     swings = [max(block) - low for block, low in zip(blocks, floors, strict=True)]
     return max(median(swings) - climb, 0.0)

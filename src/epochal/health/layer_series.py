@@ -10,13 +10,13 @@ from epochal.health.observation import Observation
 
 
 def may_hold_layers(observation: Observation) -> bool:
-    """Whether a record can hold series of layers: they are free metrics."""
+    """Whether a record can have series of layers: they are free metrics."""
     return observation.step is not None and "m" in observation.record
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSeries:
-    """A family of series, one for each layer: what stands before and after the layer's name."""
+    """A family of series, one for each layer: the prefix and suffix of the layer's name."""
 
     prefix: str
     suffix: str = ""

@@ -1,4 +1,4 @@
-"""One journal record as rules look at it: decoded once, however many rules want it."""
+"""One journal record as rules see it: decoded once for all rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from epochal.records import Record
 
 
 class Observation(NamedTuple):
-    """One record: where and when it stands, its numbers by series name and by role.
+    """One record: its position and time, its numbers by series name and by role.
 
     ``values`` has every scalar, those that are not finite as floats; ``roles`` has the loss,
     eval_loss, norm, lr and throughput where this record carries the series that plays the role.

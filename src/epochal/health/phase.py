@@ -1,4 +1,4 @@
-"""Where a training stands, in one word, from the loss alone."""
+"""The phase of a training, from the loss alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class PhaseDetector:
         self.phase: Phase = "warm-up"
 
     def observe(self, step: int, loss: float) -> Phase:
-        """Take in one loss and say the phase: diverging while a loss is not finite."""
+        """Process one loss and return the phase: diverging while a loss is not finite."""
         if not math.isfinite(loss):
             self.phase = "diverging"
             return self.phase
@@ -186,7 +186,7 @@ class PhaseDetector:
         return means[-max(self._thresholds.window, count) // self._block :]
 
     def _height(self, level: float) -> float:
-        """How far a level stands above the lowest; what was gained is counted up to that one."""
+        """How far a level is above the lowest; the gain is counted up to that one."""
         self._highest = max(self._highest, level)
         if self._lowest is None or level < self._lowest[1]:
             self._lowest = (self._window[-1][0], level)
@@ -207,7 +207,7 @@ class PhaseDetector:
 
 
 def _level(values: list[float]) -> float:
-    """The mean without the points that stand out."""
+    """The mean without outliers."""
     return _mean(values, outliers=len(values) // _POINTS_PER_LEFT_OUT)
 
 
@@ -219,7 +219,7 @@ def _mean(values: list[float], *, outliers: int) -> float:
 
 
 def _noise(values: list[float]) -> float:
-    """A standard deviation; a point that stands out is in two distances."""
+    """A standard deviation; an outlier is in two distances."""
     distances = sorted(abs(b - a) for a, b in pairwise(values))
     kept = distances[: len(distances) - 2 * (len(values) // _POINTS_PER_OUTLIER)]
     return sum(kept) / len(kept) * _DEVIATION_PER_DISTANCE

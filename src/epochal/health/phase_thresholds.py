@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PhaseThresholds:
-    """When a loss counts as falling, standing still, unstable or rising; windows in points."""
+    """When a loss counts as falling, constant, unstable or rising; windows in points."""
 
     # The first points of a run fall or jump for reasons of their own (warm-up of the rate, of the
     # optimizer's moments), and say nothing about where it is going.

@@ -1,4 +1,4 @@
-"""Thins out floods: a run that logs thousands of records a second is judged by some of them.
+"""Limits the rate of records: of thousands a second, rules see only some.
 
 What passes depends on the records alone, never on the machine, so that a live run and a later
 reading see the same. Records of other names (an evaluation among steps) are counted apart, and a
@@ -27,7 +27,7 @@ class RateLimiter:
         self._lanes: dict[Any, _Lane] = {}
 
     def accept(self, record: Record, kind: str, rank: int) -> bool:
-        """Whether a record is to be judged."""
+        """Whether the rules see a record."""
         if kind not in _DENSE or "nonfinite" in record:
             return True
         metrics = record.get("m")

@@ -1,4 +1,4 @@
-"""How far a curve stands above its best level, and how far it ever did and came back."""
+"""How far a curve is above its best level, and the largest rise from which it recovered."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Rise:
         return 0.0 if self.best is None else self.level - self.best
 
     def follow(self, curve: Curve) -> bool:
-        """Take in the newest point; False while nothing can be said."""
+        """Process the newest point; False while there are too few."""
         if curve is not self._curve:
             self._curve = curve
             self.worst = 0.0
@@ -58,7 +58,7 @@ class Rise:
         return self._in_row
 
     def forget(self) -> None:
-        """Look for the best anew; the worst is remembered."""
+        """Search the best again; the worst is kept."""
         self.best, self._num_blocks, self._highest, self._in_row = None, 0, 0.0, 0
 
     def is_falling(self, curve: Curve) -> bool:

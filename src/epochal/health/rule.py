@@ -87,10 +87,10 @@ class Rule(ABC):
 
     @abstractmethod
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Take in one record of the wanted kinds and judge."""
+        """Process one record of the wanted kinds; returns verdicts."""
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
-        """Judge by the clock alone, in Unix seconds; called about once a second while live."""
+        """Check by the clock alone, in Unix seconds; called about once a second for a live run."""
         return ()
 
     def forget_from(self, step: int, context: Context) -> None:  # noqa: B027

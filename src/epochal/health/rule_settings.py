@@ -1,4 +1,4 @@
-"""What settings say about the rules: which are silenced, and thresholds that replace the declared.
+"""The settings of the rules: which are silenced, and which thresholds are replaced.
 
 ``epochal.toml`` says it in ``[rules]``, and a run keeps it in ``run.json``, so that companion,
 training and readers judge alike::
@@ -37,7 +37,7 @@ ENABLED = "enabled"
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """Rules that do not look at a run, and thresholds by rule and name."""
+    """Silenced rules, and thresholds by rule and name."""
 
     silenced: frozenset[str] = frozenset()
     thresholds: Mapping[str, Mapping[str, Threshold]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class RuleSettings:
 
 
 def rule_settings(settings: Settings) -> RuleSettings:
-    """What settings say about rules; a mistake raises ``UsageError`` with its line."""
+    """The settings of rules; a mistake raises ``UsageError`` with its line."""
     if not settings.rules:
         return RuleSettings()
     rules = known_rules()

@@ -62,7 +62,7 @@ class Setback:
         self._points_far = self.rise.lasts(self._bar is not None and self.rise.height > self._bar)
 
     def forget(self) -> None:
-        """A new attempt takes over: the best is looked for again in what is left."""
+        """A new attempt starts: search the best again in the remaining points."""
         self.rise.forget()
         self._bar = None
 

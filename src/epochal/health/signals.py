@@ -42,7 +42,7 @@ class Signals:
         self._blocks = Blocks(size=_BLOCK, limit=128)
 
     def observe(self, observation: Observation, context: Context) -> bool:
-        """Take in a record; tells whether it is a point."""
+        """Process a record; returns whether it is a point."""
         norm, lr = observation.roles.get("norm"), observation.roles.get("lr")
         if norm is not None and math.isfinite(norm) and norm > 0:
             self._norms.append(norm)
@@ -83,7 +83,7 @@ class Signals:
         return self.lr is None or self.lr >= share * self.peak_lr
 
     def forget(self) -> None:
-        """Begin anew, save for the peak of the rate, which is the schedule's."""
+        """Start again, except for the peak of the rate, which belongs to the schedule."""
         self._norms.clear()
         self._blocks = Blocks(size=_BLOCK, limit=128)
         self.phase, self.phase_points = "", 0

@@ -35,7 +35,7 @@ class StreakCounter:
         return self._streaks[name][1]
 
     def forget(self) -> None:
-        """Count anew; what is named stays named until a sample clears it."""
+        """Count again; named layers stay named until a sample clears them."""
         self._streaks.clear()
 
     def verdicts(

@@ -11,7 +11,7 @@ T = TypeVar("T", bound="RuleThresholds")
 
 
 class RuleThresholds(msgspec.Struct, forbid_unknown_fields=True):
-    """The numbers one rule judges by.
+    """The thresholds of one rule.
 
     A rule declares its own in a nested ``class Thresholds(RuleThresholds)``; each field has a type,
     a default and a comment with its reason. Windows are in logged points, and shares are of 1,

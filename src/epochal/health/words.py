@@ -19,7 +19,7 @@ def steps_of(curve: Curve, first: int, last: int) -> tuple[int, int] | None:
 
 
 def times(ratio: float) -> str:
-    """How many times, in as few digits as say it: ``3.4``, ``28``, ``1,200``."""
+    """A factor in few digits: ``3.4``, ``28``, ``1,200``."""
     return f"{ratio:.1f}" if ratio < 10 else f"{ratio:,.0f}" if ratio < 1e6 else f"{ratio:.1e}"
 
 

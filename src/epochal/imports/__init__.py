@@ -1,1 +1,1 @@
-"""Other trackers' files, read as runs: each format is a member, ``foreign`` says what one is."""
+"""Reads other trackers' files as runs: each format is a member, ``foreign`` is the protocol."""

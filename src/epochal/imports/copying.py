@@ -112,7 +112,7 @@ def _staging(place: Path) -> Iterator[RunFolder]:
 
 
 def _move(staged: RunFolder, target: RunFolder) -> None:
-    """Put a finished copy in the place of what is there; run.json last, which completes it."""
+    """Replace the old copy by a finished one; run.json comes last and completes it."""
     for piece in _PIECES:
         new, there = staged.path / piece, target.path / piece
         if there.exists():

@@ -76,7 +76,7 @@ class Identity:
 
 
 class Extent(NamedTuple):
-    """What a run's files come to; ``changed`` in Unix seconds, 0 when none is there."""
+    """Size and time of a run's files; ``changed`` in Unix seconds, 0 if there are none."""
 
     size_bytes: int
     changed: float
@@ -87,7 +87,7 @@ class ForeignRun(Protocol):
 
     @property
     def key(self) -> str:
-        """What tells it from the other runs of its source, at every reading the same."""
+        """A stable key that identifies the run within its source."""
 
     @property
     def path(self) -> Path:
@@ -95,14 +95,14 @@ class ForeignRun(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Who it is, as far as that has been read; the beginning is read when first asked."""
+        """The identity of the run, as far as it is read; the first call reads the beginning."""
 
     @property
     def problems(self) -> Sequence[str]:
         """What could not be read so far: a sentence each, with the file and the place in it."""
 
     def signature(self) -> object:
-        """What its files look like from outside; equal to the last one: nothing new to read."""
+        """Size and time of its files; if unchanged, there is nothing new to read."""
 
     def extent(self) -> Extent:
         """How much there is of its files, and when they were last written to."""
@@ -114,7 +114,7 @@ class ForeignRun(Protocol):
         """Forget what was read: the next ``read_new`` begins at the beginning."""
 
     def blob(self, file: str) -> bytes:
-        """The bytes that a ``blob`` record handed out earlier names; ``KeyError`` for others."""
+        """The bytes of a ``blob`` record that was returned earlier; ``KeyError`` for others."""
 
 
 class Foreign(Protocol):
@@ -151,7 +151,7 @@ def file_signature(*paths: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 def file_extent(*paths: Path) -> Extent:
-    """What some files come to; those that are gone count as nothing."""
+    """Size and time of some files; missing ones do not count."""
     found = file_signature(*paths)
     changed_ns = max((changed for _, _, changed in found), default=0)
     return Extent(sum(size for _, size, _ in found), changed_ns / 1e9)

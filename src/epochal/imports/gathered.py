@@ -1,4 +1,4 @@
-"""What has been read of a foreign run so far, kept so that it can be asked for by name.
+"""The records of another tracker's run read so far, by name.
 
 This is what a store needs to answer about a run in place, without copying it: one ``Gathered`` per
 run, polled like a journal. A point counts as one record, so a position in it is an ordinal.

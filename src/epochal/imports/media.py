@@ -46,7 +46,7 @@ def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
 
 
 def media_type_of_name(name: str) -> str:
-    """The media type that the ending of a file name stands for."""
+    """The media type of a file name's suffix."""
     kind = mimetypes.guess_type(name)[0] or UNKNOWN
     return {"audio/x-wav": "audio/wav"}.get(kind, kind)
 

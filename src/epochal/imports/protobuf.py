@@ -24,7 +24,7 @@ class WireError(ValueError):
 
 
 class Field(NamedTuple):
-    """One field: ``start`` and ``end`` bound its value, ``number`` holds it for varints."""
+    """One field: ``start`` and ``end`` bound its value, ``number`` is the value of a varint."""
 
     tag: int
     wire: int
@@ -77,7 +77,7 @@ def signed(number: int) -> int:
 
 
 def text(data: bytes, field: Field) -> str:
-    """A string field; what is not UTF-8 in it is replaced."""
+    """A string field; invalid UTF-8 is replaced."""
     return data[field.start : field.end].decode("utf-8", "replace")
 
 

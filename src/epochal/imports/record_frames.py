@@ -111,7 +111,7 @@ def _length_checks() -> NDArray[np.uint32]:
 
 
 def _candidates(buffer: Bytes) -> tuple[RecordIndex, RecordIndex]:
-    """Where the header of a short record stands in a buffer, and the length it says."""
+    """The position of the header of a short record in a buffer, and its length field."""
     none = np.zeros(0, dtype=np.int64)
     if len(buffer) < HEADER_BYTES:
         return none, none
@@ -130,7 +130,7 @@ def _candidates(buffer: Bytes) -> tuple[RecordIndex, RecordIndex]:
 
 
 def _length_at(buffer: Bytes, place: int) -> int | None:
-    """The length a header says; None when it is cut or does not agree with its checksum."""
+    """The length in a header; None if it is truncated or its checksum differs."""
     header = buffer[place : place + HEADER_BYTES].tobytes()
     if len(header) < HEADER_BYTES:
         return None

@@ -22,7 +22,7 @@ _MAX_FLOAT_STEP = 2**53
 
 
 class RowReader:
-    """Makes records of rows, one after the other; ``t`` is for rows that tell no time."""
+    """Converts rows to records, one by one; ``t`` is for rows without a time."""
 
     def __init__(self, *, t: float) -> None:
         self._t = t
@@ -100,7 +100,7 @@ def whole(value: Any) -> int | None:
 
 
 def _pop(row: dict[str, Any], names: tuple[str, ...]) -> Any:
-    """Take the first column of these names out of a row, if it holds a whole number."""
+    """Remove the first column of these names from a row, if it is a whole number."""
     lower = {name.lower(): name for name in row}
     for name in names:
         if name in lower and whole(row[lower[name]]) is not None:

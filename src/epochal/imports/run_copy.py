@@ -1,4 +1,4 @@
-"""Writes the records and blobs of a foreign run into a folder, in the form of our own runs."""
+"""Writes the records and blobs of another tracker's run as a run folder."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunCopy:
             raise OSError(" ".join(self._faults) or f"{self._folder.path} cannot be written.")
 
     def identity_record(self) -> dict[str, Any]:
-        """What run.json says, but for where the run was copied from."""
+        """The fields of run.json, without the source of the copy."""
         identity = self._identity
         facts = {key: value for key, value in identity.facts.items() if key != "source"}
         return {
@@ -150,7 +150,7 @@ def others_of(batch: Batch) -> Iterator[Record]:
 
 
 def metrics_of(points: Points) -> Iterator[Record]:
-    """The records that hold these points; times are rounded to the millisecond, as in a journal.
+    """The records of these points; times are rounded to the millisecond, as in a journal.
 
     Points that follow each other with the same step, at the same millisecond and under different
     names are one record.

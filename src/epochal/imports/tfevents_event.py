@@ -35,7 +35,7 @@ class BlobPlace(NamedTuple):
 
 @dataclass(slots=True)
 class Tags:
-    """What earlier events said about tags: only the first value of a tag need say it."""
+    """Metadata of tags from earlier events: only the first value of a tag has it."""
 
     plugins: dict[str, str] = field(default_factory=dict)
     described: set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Tags:
 
 @dataclass(slots=True)
 class Event:
-    """What one event holds, in our words."""
+    """The records of one event."""
 
     t: float = 0.0
     step: int = 0
@@ -171,7 +171,7 @@ def _tensor_record(event: Event, name: str, plugin: str, tensor: Tensor) -> Reco
 
 
 def _plain(values: Iterable[float]) -> list[float | str]:
-    """Numbers as JSON can hold them: nan and infinities as words."""
+    """Numbers as JSON values: nan and infinities as words."""
     return [v if isinstance(v, int) or math.isfinite(v) else str(float(v)) for v in values]
 
 

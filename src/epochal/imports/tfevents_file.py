@@ -117,7 +117,7 @@ _MAX_PROBLEMS = 20
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """What some consecutive records hold: points in a table, and all other events.
+    """The content of consecutive records: points in a table, and all other events.
 
     Both are told apart by the place of their record in the file.
     """

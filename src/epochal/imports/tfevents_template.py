@@ -50,13 +50,13 @@ class Template:
         return agree
 
     def times(self, rows: Bytes) -> NDArray[np.float64]:
-        """Wall times in Unix seconds; 0 where events carry none."""
+        """Wall times in Unix seconds; 0 for events without one."""
         if self.time_start is None:
             return np.zeros(len(rows))
         return _numbers(rows, self.time_start, "<f8")
 
     def steps(self, rows: Bytes) -> NDArray[np.int64]:
-        """Steps; 0 where events carry none, which is how 0 is written."""
+        """Steps; 0 for events without one, which is how 0 is written."""
         steps = np.zeros(len(rows), dtype=np.uint64)
         if self.step is not None:
             for shift, column in enumerate(range(*self.step)):

@@ -43,7 +43,7 @@ class Tensor:
 
 
 def read_tensor(data: bytes, field: Field) -> Tensor | None:
-    """The tensor in a field; None for types that hold neither numbers nor strings."""
+    """The tensor in a field; None for types other than numbers and strings."""
     kind, shape = 0, tuple[int, ...]()
     values: list[Field] = []
     for inner in protobuf.fields(data, field.start, field.end):
@@ -118,7 +118,7 @@ def _widened(kind: int, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _shaped(numbers: NDArray[Any], shape: tuple[int, ...], field: Field) -> NDArray[Any]:
-    """The numbers in their shape; the last stands for all that are left out, none means 0."""
+    """The numbers in their shape; missing ones equal the last, or 0 if there is none."""
     wanted = 1
     for size in shape:
         wanted *= size

@@ -39,7 +39,7 @@ def sort_values(values: Mapping[str, Any], *, type_key: str | None = None) -> So
 
 
 def plain_number(value: Any) -> float | int | None:
-    """A number that a record can hold; a whole number beyond 64 bits as a float."""
+    """A number as a record stores it; a whole number beyond 64 bits is a float."""
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
@@ -100,7 +100,7 @@ def _from_text(text: str) -> float | None:
 
 
 def utc_seconds(text: str) -> float | None:
-    """An ISO time that is in UTC when it does not say otherwise, in Unix seconds."""
+    """An ISO time in Unix seconds; UTC by default."""
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
         if moment.tzinfo is None:

@@ -17,7 +17,7 @@ from epochal.records import Record
 def media_records(
     name: str, value: Mapping[str, Any], folder: Path, *, t: float, step: int
 ) -> Iterator[tuple[Record, Path | None]]:
-    """The records of one typed value, a blob's with the file that holds it."""
+    """The records of one typed value; a blob's with its file."""
     kind = value.get("_type")
     if kind == "histogram":
         yield _histogram(name, value, t=t, step=step), None

@@ -16,7 +16,7 @@ _VALUE_JSON, _KEY, _NESTED_KEY = 16, 1, 2
 
 
 def kind_of(data: bytes) -> Field | None:
-    """The part of a record that says what it is; None for kinds that say nothing to us."""
+    """The payload of a record; None for kinds that are not imported."""
     return next((f for f in protobuf.fields(data) if f.tag in KINDS and f.wire == BYTES), None)
 
 

@@ -80,7 +80,7 @@ class Eta:
         return None if self._units == 0 else self._seconds_per_unit() * left
 
     def _go_back(self, done: float, at: float) -> None:
-        """A lower count is a record out of order, unless the next one goes on from there."""
+        """A lower count is a record out of order, unless the next one continues from there."""
         if self._returned is not None and done > self._returned[0]:
             self._last, self._returned = self._returned, None
             self.observe(done, at)

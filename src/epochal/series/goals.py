@@ -1,4 +1,4 @@
-"""Which way is better for a metric that nobody has said it of, by the words people use."""
+"""The goal of a metric without a declared one, by the words in its name."""
 
 from __future__ import annotations
 

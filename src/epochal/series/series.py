@@ -31,7 +31,7 @@ _OWN_X: dict[str, X] = {"step": "step", "epoch": "epoch", "time": "wall"}
 
 
 class SeriesRun(Protocol):
-    """The run that a series belongs to; ``reindex`` asks it what a step is in other units."""
+    """The run of a series; ``reindex`` reads steps in other units from it."""
 
     @property
     def created(self) -> float | None:
@@ -89,7 +89,7 @@ class Series:
 
     @property
     def has_integers(self) -> bool:
-        """Whether ``values`` are 64-bit integers because floats cannot hold them."""
+        """Whether ``values`` are 64-bit integers because floats cannot represent them."""
         return self.values.dtype.kind in "iu"
 
     @property

@@ -1,4 +1,4 @@
-"""Questions about how one series develops, asked from inside the training loop."""
+"""Trends of one series, for use inside the training loop."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -61,12 +61,12 @@ class Trend:
         return _slope(self._finite(window))
 
     def improving(self, window: int = 0) -> bool:
-        """Tell whether the slope leads towards the goal."""
+        """Return whether the slope points towards the goal."""
         slope = self.slope(window)
         return slope < 0 if self.goal == "min" else slope > 0
 
     def stalled(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether the slope is below `tol` per point, in absolute value.
+        """Return whether the slope is below `tol` per point, in absolute value.
 
         With `relative`, `tol` is a share of the window's mean. False while there are fewer points
         than `window`, or fewer than two finite ones.
@@ -74,7 +74,7 @@ class Trend:
         return self._settled(window, tol, _slope, relative=relative)
 
     def converged(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether the population variance is below `tol`.
+        """Return whether the population variance is below `tol`.
 
         With `relative`, it is the standard deviation as a share of the mean that must be below.
         False while there are fewer points than `window`, or fewer than two finite ones.
@@ -114,7 +114,7 @@ class Trend:
 
 
 class TrendGroup(Mapping[str, Trend]):
-    """Several trends asked together, such as those of a model's heads: a mapping by name.
+    """Several trends together, such as those of a model's heads: a mapping by name.
 
     Every answer about an empty group is False, {} or nan.
     """
@@ -127,27 +127,27 @@ class TrendGroup(Mapping[str, Trend]):
         return list(self._trends)
 
     def all_improving(self, window: int = 0) -> bool:
-        """Tell whether there are trends and every one is improving."""
+        """Return whether there are trends and every one is improving."""
         return self._all(lambda trend: trend.improving(window))
 
     def any_improving(self, window: int = 0) -> bool:
-        """Tell whether at least one trend is improving."""
+        """Return whether at least one trend is improving."""
         return self._any(lambda trend: trend.improving(window))
 
     def all_stalled(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether there are trends and every one is stalled."""
+        """Return whether there are trends and every one is stalled."""
         return self._all(lambda trend: trend.stalled(window, tol, relative=relative))
 
     def any_stalled(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether at least one trend is stalled."""
+        """Return whether at least one trend is stalled."""
         return self._any(lambda trend: trend.stalled(window, tol, relative=relative))
 
     def all_converged(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether there are trends and every one is converged."""
+        """Return whether there are trends and every one is converged."""
         return self._all(lambda trend: trend.converged(window, tol, relative=relative))
 
     def any_converged(self, window: int, tol: float, *, relative: bool = False) -> bool:
-        """Tell whether at least one trend is converged."""
+        """Return whether at least one trend is converged."""
         return self._any(lambda trend: trend.converged(window, tol, relative=relative))
 
     def slopes(self, window: int = 0) -> dict[str, float]:

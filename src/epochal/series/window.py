@@ -36,7 +36,7 @@ class RecentMedian:
 
 
 class SpikeBaseline:
-    """Tells whether a value stands out from those before it, such as a gradient norm.
+    """Detects outliers among values such as gradient norms.
 
     The baseline is the mean of the first 100 values, then an average in which each new value
     weighs 0.1. It never contains the value that is compared with it. A spike enters it only at the
@@ -58,7 +58,7 @@ class SpikeBaseline:
         self._baseline = 0.0
 
     def observe(self, value: float) -> bool:
-        """Judge one value against the earlier ones, then learn it.
+        """Compare one value with the earlier ones, then learn it.
 
         A value that is not finite is always a spike and is never learned.
         """

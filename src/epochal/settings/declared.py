@@ -36,7 +36,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A value and where it stands."""
+    """A value and its source."""
 
     value: Any
     source: Source

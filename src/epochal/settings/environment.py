@@ -67,16 +67,16 @@ def file_environment(settings: Settings) -> dict[str, str]:
 
 
 def no_colours(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether NO_COLOR asks for text without colours."""
+    """Whether NO_COLOR is set: text without colours."""
     return bool((os.environ if environ is None else environ).get("NO_COLOR"))
 
 
 def is_ci(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether CI says that nobody is looking: continuous integration sets it."""
+    """Whether CI is set: continuous integration, no person watches."""
     value = (os.environ if environ is None else environ).get("CI", "")
     return value.strip().lower() not in {*FALSE, ""}
 
 
 def export_verbosity(level: int) -> None:
-    """Hand a verbosity chosen on the command line to child processes."""
+    """Pass a verbosity of the command line to child processes."""
     os.environ["EPOCHAL_VERBOSITY"] = str(level)

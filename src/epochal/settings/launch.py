@@ -1,4 +1,4 @@
-"""What processes tell each other through variables: ranks of a launch, parent and child runs.
+"""Variables between processes: ranks of a launch, parent and child runs.
 
 Launchers' variables (RANK, WORLD_SIZE, SLURM_*, OMPI_*, TORCHELASTIC_*) are read here.
 """
@@ -39,7 +39,7 @@ class ParentRun:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A run that has begun; ``captures`` says that it keeps what it prints itself."""
+    """A run that has started; ``captures``: it records its own output."""
 
     folder: str
     attempt: int
@@ -79,19 +79,19 @@ def announce_run(*, pid: int, folder: str, attempt: int) -> None:
 
 
 def withdraw_run(*, pid: int) -> None:
-    """Take back what ``announce_run`` of this process said."""
+    """Undo ``announce_run`` of this process."""
     announced = read_parent_run()
     if announced is not None and announced.pid == pid:
         del os.environ[_PARENT_RUN]
 
 
 def launch_variable(path: Path) -> dict[str, str]:
-    """What tells a command's runs to announce themselves in this file."""
+    """The variables that make a command's runs announce themselves in this file."""
     return {_LAUNCH_FILE: str(path)}
 
 
 def announce_launched(announcement: Announcement, environ: Mapping[str, str] | None = None) -> None:
-    """Say that a run has begun, where EPOCHAL_LAUNCH_FILE asks for it; raises ``OSError``."""
+    """Announce a new run in EPOCHAL_LAUNCH_FILE, if it is set; raises ``OSError``."""
     path = (os.environ if environ is None else environ).get(_LAUNCH_FILE)
     if path and os.path.isdir(os.path.dirname(path)):
         with open(path, "a", encoding="utf-8") as file:

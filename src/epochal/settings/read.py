@@ -28,7 +28,7 @@ _TABLES = {key.partition(".")[0] for key in _KEYS if "." in key}
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read environment and files; the first mistake raises ``UsageError`` and says where it is."""
+    """Read environment and files; the first mistake raises ``UsageError`` with its place."""
     env = os.environ if environ is None else environ
     files = tuple(_files(env))
     for file in files:
@@ -59,7 +59,7 @@ def read_setting(name: str, environ: Mapping[str, str] | None = None) -> Any:
 
 
 def read_variable(name: str) -> Any:
-    """One setting as its variable says it, else the default: cheap enough for every batch."""
+    """One setting from its variable, else the default: cheap enough for every batch."""
     return _resolved(BY_NAME[name], os.environ, ()).value
 
 
@@ -123,7 +123,7 @@ def _from_file(one: Setting, file: SettingsFile) -> Located | None:
 
 
 def _text(one: Setting, env: Mapping[str, str]) -> str:
-    """What the variable says; an empty one is not set."""
+    """The value of the variable; an empty one counts as not set."""
     text = "" if one.variable is None else env.get(one.variable, "")
     return text if text.strip() else ""
 
@@ -170,7 +170,7 @@ def _check_table(name: str, table: Mapping[str, Any], file: SettingsFile) -> Non
 
 
 def _open_table(name: str, files: tuple[SettingsFile, ...]) -> dict[str, Located]:
-    """What the files say in a table, by dotted key; the project's values over the user's."""
+    """A table of the files, by dotted key; the project's values win over the user's."""
     found: dict[str, Located] = {}
     for file in reversed(files):
         for key, value in _flat(file.table.get(name, {})):

@@ -1,4 +1,4 @@
-"""Finds and parses ``epochal.toml``, and says on which line a key stands.
+"""Finds and parses ``epochal.toml``, and knows the line of each key.
 
 The project's file is the nearest ``epochal.toml``, or ``pyproject.toml`` with ``[tool.epochal]``,
 from the working folder upward. The search ends at the folder that holds ``.git``. The user's file
@@ -30,7 +30,7 @@ Key = tuple[str, ...]
 
 
 class SettingsFile:
-    """A file that was read; ``table`` is what it says to us.
+    """A file that was read; ``table`` is its part for Epochal.
 
     ``base`` is what relative paths in it start from, None for the working folder.
     """
@@ -51,12 +51,12 @@ class SettingsFile:
         return str(self.path) if relative.startswith(os.pardir) else relative
 
     def line(self, key: Key) -> int | None:
-        """The line on which a key or a table stands, counted from 1."""
+        """The line of a key or a table, counted from 1."""
         return self._lines.get((*self._prefix, *key))
 
     @cached_property
     def _lines(self) -> Mapping[Key, int]:
-        """The parser tells no lines. So ever longer beginnings of the file are parsed.
+        """The parser has no line numbers. So longer and longer prefixes of the file are parsed.
 
         A key stands where it first appears: after the last beginning that parses without it.
         """
@@ -127,7 +127,7 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def _is_planted(path: Path) -> bool:
-    """Whether somebody else may have put a file where everybody may write, as in /tmp."""
+    """Whether another user may have put a file into a shared folder such as /tmp."""
     if not hasattr(os, "getuid"):
         return False
     try:

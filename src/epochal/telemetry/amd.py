@@ -69,7 +69,7 @@ class AmdSource:
         return said[-1] if said else None
 
     def probe(self) -> bool:
-        """Tell whether a GPU is visible; looked up once, at the first call."""
+        """Return whether a GPU is visible; looked up once, at the first call."""
         if self._devices is None and not self._closed:
             present = self._present()
             self._devices = self._visible(present)

@@ -71,7 +71,7 @@ class AppleSource:
         self._closed = False
 
     def probe(self) -> bool:
-        """Tell whether there is a GPU; looked up once, at the first call."""
+        """Return whether there is a GPU; looked up once, at the first call."""
         if self._gpus is None and not self._closed:
             self._gpus = self._open()
             if not self._gpus and self.why_absent is None:

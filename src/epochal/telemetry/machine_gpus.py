@@ -56,7 +56,7 @@ class MachineGpus:
         return said[-1] if said else None
 
     def probe(self) -> bool:
-        """Tell whether a GPU is visible; looked up once, at the first call."""
+        """Return whether a GPU is visible; looked up once, at the first call."""
         if not self._is_looked_up and not self._closed:
             self._is_looked_up = True
             self._chosen = next((one for one in self._vendors if one.probe()), None)

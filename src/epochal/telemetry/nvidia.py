@@ -67,7 +67,7 @@ class NvidiaSource:
         return next(reversed([*self._unreachable, *words]), None)
 
     def probe(self) -> bool:
-        """Tell whether a GPU is visible; looked up once, at the first call."""
+        """Return whether a GPU is visible; looked up once, at the first call."""
         if self._devices is None and not self._closed:
             self._devices = self._open()
             if not self._devices and self.why_absent is None:

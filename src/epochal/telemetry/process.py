@@ -73,7 +73,7 @@ class ProcessSource:
         self._closed = False
 
     def probe(self) -> bool:
-        """Tell whether the process runs; once it is gone it stays gone."""
+        """Return whether the process runs; once it is gone it stays gone."""
         import psutil
 
         if self.why_absent is not None:

@@ -68,7 +68,7 @@ class Source(Protocol[SampleT_co]):
         """Why ``probe()`` last returned False, in one sentence; else ``None``."""
 
     def probe(self) -> bool:
-        """Tell whether the source is there."""
+        """Return whether the source is there."""
 
     def sample(self) -> tuple[SampleT_co, ...]:
         """Read it now; empty where it is absent. A closed source raises ``UsageError``."""

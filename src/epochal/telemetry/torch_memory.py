@@ -52,7 +52,7 @@ class TorchMemorySource:
         return None if cuda.is_initialized() else "CUDA is not started in PyTorch"
 
     def probe(self) -> bool:
-        """Tell whether the program has started CUDA; may turn true at any time."""
+        """Return whether the program has started CUDA; may turn true at any time."""
         return self.why_absent is None
 
     def sample(self) -> tuple[TorchMemorySample, ...]:

@@ -18,7 +18,7 @@ class HostCopy:
     _events: tuple[Any, ...]
 
     def has_arrived(self) -> bool:
-        """Tell whether `ready` would return without waiting."""
+        """Return whether `ready` would return without waiting."""
         return all(event.query() for event in self._events)
 
     def ready(self) -> dict[str, Tensor]:

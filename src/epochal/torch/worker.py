@@ -42,7 +42,7 @@ class CpuWorker:
         self._line.add(lambda: task(*args, **kwargs))
 
     def is_idle(self) -> bool:
-        """Tell whether nothing runs and nothing is queued."""
+        """Return whether nothing runs and nothing is queued."""
         self._line.raise_failure()
         return self._line.is_empty()
 

@@ -82,7 +82,7 @@ class AdviceCuts(Rule):
         self._has_helped = False
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Count the cuts; judge so many points after the last, and then with every few more."""
+        """Count the cuts; check some points after the last cut, and then every few points."""
         if observation.kind == "event":
             if (
                 observation.record.get("name") == "lr-cut"

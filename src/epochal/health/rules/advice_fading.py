@@ -61,7 +61,7 @@ class AdviceFading(Rule):
         self.release = limits.points
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge one point."""
+        """Check one point."""
         limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
@@ -88,7 +88,7 @@ class AdviceFading(Rule):
         )
 
     def _fresh(self) -> tuple[int, float] | None:
-        """Where a plateau has just begun, and what is left of the norms of shortly before."""
+        """Where a plateau has just begun, and the remaining share of the norms before it."""
         limits, signals = self.thresholds, self._signals
         # Sooner it may be a bend.
         points = limits.points
@@ -99,7 +99,7 @@ class AdviceFading(Rule):
         return None if left is None else (signals.phase_step, left)
 
     def _lasting(self, observation: Observation, context: Context) -> tuple[int, float] | None:
-        """Where a plateau that was found began, and what is left of the norms before it."""
+        """Where a known plateau began, and the remaining share of the norms before it."""
         plateau = context.open.get(("plateau", context.role_names.get("loss", "loss")))
         if plateau is None or plateau.steps is None or not self._signals.has_converged:
             return None
@@ -108,5 +108,5 @@ class AdviceFading(Rule):
         return None if left is None else (plateau.steps[0], left)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew."""
+        """Start again."""
         self._signals.forget()

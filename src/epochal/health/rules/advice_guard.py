@@ -47,7 +47,7 @@ class AdviceGuard(Rule):
         self._use: tuple[int, float] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge when a cut and a figure of the experts lie close together."""
+        """Check when a cut and a figure of the experts are close together."""
         limits = self.thresholds
         step, subject = observation.step, context.role_names.get(_ROLE, _ROLE)
         if observation.kind == "event":

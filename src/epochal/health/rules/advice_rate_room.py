@@ -60,7 +60,7 @@ class AdviceRateRoom(Rule):
         self._said_at: int | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Follow the warm-up; judge once, when it has ended."""
+        """Follow the warm-up; check once, when it has ended."""
         limits = self.thresholds
         loss, lr = (
             observation.roles.get("loss"),
@@ -91,7 +91,7 @@ class AdviceRateRoom(Rule):
         return (self._described(subject, observation.step),)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew: a resumed run may warm up again."""
+        """Start again: a resumed run may warm up again."""
         self._forget()
 
     def _close(self, subject: str, step: int) -> Iterable[Verdict]:

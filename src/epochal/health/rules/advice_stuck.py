@@ -1,4 +1,4 @@
-"""Advice: the loss stands still while the rate is high and the gradients stay as they are."""
+"""Advice: the loss is constant while the rate is high and the gradients do not change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AdviceStuck(Rule):
         self._first_lr = 0.0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge one point."""
+        """Check one point."""
         limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
@@ -101,13 +101,13 @@ class AdviceStuck(Rule):
         )
 
     def _size(self, left: float | None, change: float) -> str:
-        """What has become of the gradients since, or lately where they were not logged."""
+        """The size of the gradients since, or recently if they were not logged."""
         size = change if left is None else left
         if size < 1 - self.thresholds.flat_share:
             return f"the gradients are still {100 * size:.0f} % of what they were before"
         return "the gradients are as large as before"
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew."""
+        """Start again."""
         self._signals.forget()
         self._points = 0

@@ -46,7 +46,7 @@ class AdviceUnstable(Rule):
         self._signals = Signals(points=2 * thresholds.flat_points)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge one point."""
+        """Check one point."""
         limits, signals = self.thresholds, self._signals
         if not signals.observe(observation, context) or observation.step is None:
             return
@@ -71,5 +71,5 @@ class AdviceUnstable(Rule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew."""
+        """Start again."""
         self._signals.forget()

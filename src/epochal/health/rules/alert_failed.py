@@ -1,4 +1,4 @@
-"""People were to be told of the run, and could not be."""
+"""Alerts of a run could not be sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class AlertFailed(Rule):
-    """An address that alerts cannot be sent to: whoever relies on it would hear nothing."""
+    """An address that does not receive alerts."""
 
     name = "alert-failed"
     group = "operation"
@@ -27,7 +27,7 @@ class AlertFailed(Rule):
     tells_growth = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Repeat what the companion says of it."""
+        """Report the problem that the companion recorded."""
         if observation.record.get("name") != self.name:
             return ()
         reason = str(observation.record.get("reason") or "alerts cannot be sent").rstrip(".")

@@ -55,7 +55,7 @@ class AlwaysClipped(Rule):
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest steps."""
+        """Check the newest steps."""
         norm, clipped = observation.roles.get("norm"), observation.values.get(_CLIPPED)
         if norm is None or clipped is None or not (norm >= 0 and clipped >= 0):
             return ()
@@ -85,5 +85,5 @@ class AlwaysClipped(Rule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew: a resumed run may clip otherwise."""
+        """Start again: a resumed run may clip otherwise."""
         self._ratios.clear()

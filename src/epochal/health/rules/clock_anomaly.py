@@ -58,7 +58,7 @@ class ClockAnomaly(Rule):
         self._gaps: dict[str, Recent] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the time from the writer's last record to this one."""
+        """Check the time from the writer's last record to this one."""
         subject = _SUBJECT if observation.rank <= 0 else f"{_SUBJECT} (rank {observation.rank})"
         back = self._note_stream(observation)
         if back > self.thresholds.back_s:
@@ -98,7 +98,7 @@ class ClockAnomaly(Rule):
         return last - observation.t
 
     def _forget(self, writer: str) -> None:
-        """After the clock was set no older time says anything."""
+        """After the clock was set, older times are not comparable."""
         self._streams = {key: t for key, t in self._streams.items() if key[0] != writer}
 
     def _forward(self, subject: str, gap: float, gaps: Recent, observation: Observation) -> Verdict:

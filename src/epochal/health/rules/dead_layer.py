@@ -57,7 +57,7 @@ class DeadLayer(Rule):
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge a watched step; other records hold none of the series."""
+        """Check a watched step; other records have none of the series."""
         if observation.step is None or not may_hold_layers(observation):
             return
         self._step = observation.step
@@ -70,7 +70,7 @@ class DeadLayer(Rule):
             yield from self._judge_activations(zeros)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count anew."""
+        """Count again."""
         self._without_gradient.forget()
         self._silent.forget()
 

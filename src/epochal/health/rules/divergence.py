@@ -18,7 +18,7 @@ RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the r
 
 
 class Divergence(Rule):
-    """The level of the loss stands far above the best of the run, and is not falling again.
+    """The level of the loss is far above the best of the run, and does not fall.
 
     Far is measured in the loss itself, in what was gained, in its noise, and in the rises that this
     run has recovered from (a game between two networks swings; that is its nature). After a jump of
@@ -72,7 +72,7 @@ class Divergence(Rule):
         self._setback = Setback(thresholds)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest level of the loss."""
+        """Check the newest level of the loss."""
         curve = context.fresh.get("loss")
         if curve is None:
             return ()
@@ -93,7 +93,7 @@ class Divergence(Rule):
         return (self._rose(curve),)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """The best level is looked for again in what is left."""
+        """Search the best level again in the remaining points."""
         self._rise.forget()
         self._setback.forget()
 

@@ -48,7 +48,7 @@ class EvalAtChance(Rule):
         self._in_percent: set[str] = set()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge every accuracy of an evaluation."""
+        """Check every accuracy of an evaluation."""
         names = [
             n for n in observation.values if is_accuracy(n) and is_evaluation(n, observation.kind)
         ]

@@ -19,7 +19,7 @@ from epochal.health.thresholds import RuleThresholds
 
 
 class _Band(NamedTuple):
-    """Where a metric wandered when that was first said, and the evaluations before."""
+    """The range of a metric when it was first reported, and the evaluations before."""
 
     lowest: float
     highest: float
@@ -75,7 +75,7 @@ class EvalFlat(Rule):
         self._bands: dict[str, _Band] = {}  # of what is said to wander
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge every metric of an evaluation."""
+        """Check every metric of an evaluation."""
         verdicts: list[Verdict] = []
         met: list[str] = []
         for name, value in observation.values.items():
@@ -120,7 +120,7 @@ class EvalFlat(Rule):
         return max(last) - min(last) <= share * max(abs(value) for value in last)
 
     def _unless_just_said(self, verdict: Verdict, context: Context) -> Verdict:
-        """A metric of few digits stands still now and then: not said again for a while."""
+        """A metric of few digits is sometimes constant: it is not reported again for a while."""
         name, count = verdict.subject, self._counts[verdict.subject]
         if not verdict.active:
             return verdict
@@ -157,7 +157,7 @@ class EvalFlat(Rule):
         return Verdict(name, False)
 
     def _still_wanders(self, name: str, values: Sequence[float], last: Sequence[float]) -> bool:
-        """Whether it goes nowhere; once said, until the newest values leave what it kept to.
+        """Whether a metric stays in its range; once reported, until the newest values leave it.
 
         A slope beyond its error comes by chance every few evaluations.
         """

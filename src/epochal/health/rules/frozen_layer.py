@@ -63,7 +63,7 @@ class FrozenLayer(Rule):
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge a watched step by its update ratios, else by the norms of the weights."""
+        """Check a watched step by its update ratios, else by the norms of the weights."""
         if observation.step is None or not may_hold_layers(observation):
             return
         moves = UPDATE_RATIOS.of(observation.values) or self._moves(observation.values)
@@ -82,7 +82,7 @@ class FrozenLayer(Rule):
             yield from self._without_gradient.verdicts(WEIGHT_NORMS.name, self._describe_chosen)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count anew."""
+        """Count again."""
         self._unchanged.forget()
         self._without_gradient.forget()
         self._norms.clear()

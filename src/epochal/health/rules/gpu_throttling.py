@@ -1,4 +1,4 @@
-"""A GPU that is held below its clock: by heat, by its power limit, by something else."""
+"""A GPU that throttles: because of temperature, its power limit or another reason."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class GpuThrottling(Rule):
         self._gpus: dict[tuple[int, str], _Gpu] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge a GPU's record; an event only tells when a cap began."""
+        """Check a GPU's record; an event only marks the start of throttling."""
         record = observation.record
         if observation.kind == "event":
             if record.get("name") == "gpu-throttle":

@@ -70,7 +70,7 @@ class GradientAcceleration(Rule):
         self._lowest: float | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the slope of the newest norms."""
+        """Check the slope of the newest norms."""
         thresholds = self.thresholds
         curve = context.fresh.get("norm")
         if curve is None or curve.count % _EVERY or curve.is_shifting:

@@ -64,7 +64,7 @@ class GradientExplosion(Rule):
         self._usual = 0.0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest norm against those before it."""
+        """Check the newest norm against the values before it."""
         curve = context.fresh.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()

@@ -48,7 +48,7 @@ class GradientVanishing(Rule):
         self._usual = 0.0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest level of the norm."""
+        """Check the newest level of the norm."""
         curve = context.fresh.get("norm")
         if curve is None or len(curve.blocks) < _LEAST_BLOCKS:
             return ()

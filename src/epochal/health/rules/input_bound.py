@@ -86,7 +86,7 @@ class InputBound(Rule):
         self._last: tuple[int, float] | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge by phases; by telemetry and steps only while there are no phases."""
+        """Check by phases; by telemetry and steps only if there are no phases."""
         if observation.kind == "phases":
             return self._see_phases(observation)
         if observation.kind == "span":
@@ -100,7 +100,7 @@ class InputBound(Rule):
         return self._see_step(observation, context) if observation.rank <= 0 else ()
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew: the first batches of an attempt wait for workers to start."""
+        """Start again: the first batches of an attempt wait for workers to start."""
         self._num_phases.clear()
         self._first_wait_ms.clear()
         self._pauses.clear()

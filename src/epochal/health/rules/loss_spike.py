@@ -44,7 +44,7 @@ class LossSpike(Rule):
     thresholds: Thresholds
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest loss against those before it."""
+        """Check the newest loss against the values before it."""
         curve = context.fresh.get("loss")
         if curve is None or curve.distance is None:
             return ()

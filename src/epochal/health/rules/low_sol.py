@@ -53,7 +53,7 @@ class LowSol(Rule):
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge by the median of the last steps, so that pauses do not count."""
+        """Check by the median of the last steps, so that pauses do not count."""
         limits = self.thresholds
         sol = observation.values.get(_SOL)
         if sol is None:
@@ -80,6 +80,6 @@ class LowSol(Rule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Measure anew: a new attempt compiles and warms up again."""
+        """Measure again: a new attempt compiles and warms up again."""
         self._recent = RecentMedian(self.thresholds.window)
         self._count = 0

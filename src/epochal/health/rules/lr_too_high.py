@@ -62,7 +62,7 @@ class LearningRateTooHigh(Rule):
         self._rise = Rise(points=thresholds.points)
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest level of the loss."""
+        """Check the newest level of the loss."""
         curve = context.fresh.get("loss")
         if curve is None or not self._rise.follow(curve):
             return ()
@@ -95,7 +95,7 @@ class LearningRateTooHigh(Rule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """The best level is looked for again in what is left."""
+        """Search the best level again in the remaining points."""
         self._rise.forget()
 
     def _is_high(self, curve: Curve) -> bool:

@@ -69,7 +69,7 @@ class MemoryCreep(Rule):
         self._children: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Take in the figures of one record, each judged for itself."""
+        """Check each figure of one record separately."""
         started = context.started if context.started is not None else observation.t
         if observation.t - started < self.thresholds.skip_s:
             return
@@ -78,7 +78,7 @@ class MemoryCreep(Rule):
                 yield self._judge(observation, name, value, context)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew: a new attempt is a new process."""
+        """Start again: a new attempt is a new process."""
         self._watches.clear()
         self._began.clear()
         self._children.clear()
@@ -133,7 +133,7 @@ class MemoryCreep(Rule):
 
 
 class _TwoWindows:
-    """One figure over a short and a long window; what one of them finds stands until it is over."""
+    """One figure over a short and a long window; a finding of one stays until it is over."""
 
     def __init__(self, limits: MemoryCreep.Thresholds) -> None:
         self._short, self._long = (

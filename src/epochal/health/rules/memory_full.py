@@ -76,7 +76,7 @@ class MemoryFull(Rule):
         self._trains_since: float | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the memory that one record tells of."""
+        """Check the memory that one record tells of."""
         store = _store(observation)
         if store is None:
             return ()
@@ -111,7 +111,7 @@ class MemoryFull(Rule):
         return context.started if context.started is not None else observation.t
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Begin anew: a new attempt is a new process."""
+        """Start again: a new attempt is a new process."""
         self._watches.clear()
         self._growing_since.clear()
         self._trains_since = None

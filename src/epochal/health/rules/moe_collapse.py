@@ -56,7 +56,7 @@ class MoeCollapse(Rule):
         self._count = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge by the medians of the last records."""
+        """Check by the medians of the last records."""
         limits = self.thresholds
         if observation.kind == "experts":
             uses = [(load.layer, load.utilization) for load in layer_loads(observation.record)]

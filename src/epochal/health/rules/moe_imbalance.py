@@ -115,7 +115,7 @@ class MoeImbalance(Rule):
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the figures of all layers together, and each layer's load where it is known."""
+        """Check the figures of all layers together, and each layer's load where it is known."""
         if observation.kind == "experts":
             self._routing.learn(observation.values, observation.record, context.config)
             if observation.step is not None:
@@ -132,7 +132,7 @@ class MoeImbalance(Rule):
             yield from self._see_figures({k: v for k, v in found.items() if math.isfinite(v)})
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Learn anew what is usual."""
+        """Learn the usual value again."""
         self._recent.clear()
         self._before.clear()
         self._use.clear()

@@ -20,7 +20,7 @@ _APART = 10  # points between two values, to see noise that changes slowly
 
 
 class NoWarmup(Rule):
-    """No warm-up and a loss that soon stands above its start.
+    """No warm-up and a loss that soon rises above its start.
 
     A rate that starts at its peak is no fault by itself: only the shock it gives is.
     """
@@ -63,7 +63,7 @@ class NoWarmup(Rule):
     thresholds: Thresholds
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the first points of a run."""
+        """Check the first points of a run."""
         curve = context.fresh.get("loss")
         thresholds = self.thresholds
         if curve is None or curve.count > thresholds.points or curve.lowest <= 0:

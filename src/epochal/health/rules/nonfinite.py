@@ -30,7 +30,7 @@ class _Beginning:
 
 
 class NonFinite(Rule):
-    """NaN or infinity in any series, said in the record it first appears in.
+    """NaN or infinity in any series, reported at its first record.
 
     In the loss it is an error. In the gradient norm it may be a loss scaler at work, which skips
     such steps: a note, and a warning when it goes on. A series that never had a number is a note.
@@ -72,7 +72,7 @@ class NonFinite(Rule):
         self._tensors: dict[str, None] = {}  # those known to be bad, in order
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge every value of a record."""
+        """Check every value of a record."""
         if observation.kind == "event":
             self._note_event(observation.record)
             return ()
@@ -160,7 +160,7 @@ class NonFinite(Rule):
         )
 
     def _beginning(self, subject: str, observation: Observation, context: Context) -> _Beginning:
-        """Where what is seen now began; a number in between does not end it at once."""
+        """Where the current problem began; a single number in between does not end it."""
         began = self._began.get(subject)
         if began is None or not context.is_open(self.name, subject):
             began = self._began[subject] = _Beginning(observation.step, self._last.get(subject))

@@ -47,7 +47,7 @@ class OutOfMemory(Rule):
         self._since: dict[str, int] = {}  # records since, of what is open
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Take in an error; judge with what is written after it."""
+        """Store an error; check it with the records after it."""
         if observation.kind == "event":
             if observation.record.get("name") == EVENT:
                 self._take(observation, context)
@@ -107,7 +107,7 @@ class OutOfMemory(Rule):
 
 
 def described(record: Record) -> str:
-    """What failed, in words: on which device, how much was asked for, where."""
+    """The failed allocation in words: device, requested size and place."""
     asked, where = record.get("asked"), record.get("where")
     words = f"Memory ran out on {record.get('device', 'the device')}"
     if isinstance(asked, int):

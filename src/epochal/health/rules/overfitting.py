@@ -70,7 +70,7 @@ class Overfitting(Rule):
         self._curve: Curve | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the newest evaluations beside the training loss."""
+        """Check the newest evaluations beside the training loss."""
         curve, train = context.fresh.get("eval_loss"), context.curves.get("loss")
         if curve is None or train is None or not train.count:
             return ()

@@ -87,7 +87,7 @@ class Plateau(Rule):
         return start is not None and width is not None and start - newer > width
 
     def _least_fall(self, curve: Curve, window: int) -> float:
-        """What noise alone would not do, but no less than a thousandth of what is looked at."""
+        """The change that noise alone does not cause, but at least a thousandth of the level."""
         size = abs(curve.level or 0.0) if curve.lowest > 0 else curve.highest - curve.lowest
         by_noise = 2 * (curve.width or 0.0) * math.sqrt(2 / window)
         return max(by_noise, self.thresholds.share * size)

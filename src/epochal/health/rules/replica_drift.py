@@ -1,4 +1,4 @@
-"""Ranks that should hold the same model and no longer do."""
+"""Ranks that should have the same model and no longer do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ADVICE = (
 
 @dataclass(slots=True)
 class _Equal:
-    """A figure that may be the same on every rank: learned first, then held to it."""
+    """A figure that may be equal on every rank: first learned, then checked."""
 
     table: RankTable = field(default_factory=RankTable)
     learned: int = 0
@@ -99,7 +99,7 @@ class ReplicaDrift(Rule):
         self._has_shares = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Put the record beside those of the other ranks at its step, and judge a complete row."""
+        """Compare the record with those of the other ranks at its step."""
         if observation.step is None or observation.rank < 0 or len(context.ranks) < 2:
             return
         for name, value in self._equals(observation, context):
@@ -115,7 +115,7 @@ class ReplicaDrift(Rule):
                 yield from self._judge_losses(context.role_names["loss"], row)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Learn anew: a new attempt starts from equal weights."""
+        """Learn again: a new attempt starts from equal weights."""
         self._norms.clear()
         self._losses.clear()
         for kept in (self._early, self._recent, self._levels):
@@ -151,7 +151,7 @@ class ReplicaDrift(Rule):
         )
 
     def _judge_losses(self, name: str, row: Mapping[int, float]) -> Iterable[Verdict]:
-        """Hold each rank against where it stood at first; only the one that moved most is named.
+        """Compare each rank with its first level; only the one that moved most is named.
 
         The others seem to move, too, since it is among those they are compared with.
         """
@@ -212,7 +212,7 @@ class ReplicaDrift(Rule):
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """How far a rank stood from the others at first, and stands now."""
+    """The distance of a rank from the others, at first and now."""
 
     early: Collection[float]
     recent: Collection[float]

@@ -68,7 +68,7 @@ class SilentRun(Rule):
         self._use: dict[str, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Learn how often the training speaks; judge by the time of the companion's records."""
+        """Learn the interval of records; check by the time of the companion's records."""
         if observation.writer.startswith(_COMPANION):
             self._note_machine(observation)
             return self._judge(observation.t)
@@ -82,11 +82,11 @@ class SilentRun(Rule):
         return (Verdict("", active=False),) if (self.name, "") in context.open else ()
 
     def tick(self, now: float, context: Context) -> Iterable[Verdict]:
-        """Judge by the clock."""
+        """Check by the clock."""
         return self._judge(now)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Learn anew."""
+        """Learn again."""
         self._begin(has_ended=False)
 
     def _begin(self, *, has_ended: bool) -> None:

@@ -74,7 +74,7 @@ class StepAnomaly(Rule):
         self._returns = _Tally()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the stride from the last step to this one."""
+        """Check the stride from the last step to this one."""
         if observation.step is None or "loss" not in observation.roles:
             return ()
         thresholds = self.thresholds

@@ -59,7 +59,7 @@ class Straggler(Rule):
         self._counts: dict[str, dict[int, int]] = {"phases": {}, "step": {}}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Take in one rank's time; judge when the rank has given several new ones."""
+        """Store one rank's time; check when the rank has several new ones."""
         work_ms = self._work_ms(observation)
         if work_ms is None or observation.rank < 0:
             return ()
@@ -82,7 +82,7 @@ class Straggler(Rule):
         )
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Measure anew: a new attempt may have other machines."""
+        """Measure again: a new attempt may have other machines."""
         for kind in ("phases", "step"):
             self._work[kind].clear()
             self._counts[kind].clear()

@@ -1,4 +1,4 @@
-"""A training that has become slower than it was."""
+"""A training that is slower than before."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ThroughputDrop(Rule):
         self._forget()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge one record against the usual throughput."""
+        """Check one record against the usual throughput."""
         if observation.step is None:
             return
         value = self._speed(observation, observation.step, context)
@@ -95,7 +95,7 @@ class ThroughputDrop(Rule):
             yield self._verdict()
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Learn anew what is usual: a resumed run may have another machine or batch."""
+        """Learn the usual value again: a resumed run may have another machine or batch."""
         self._forget()
 
     def _forget(self) -> None:
@@ -191,7 +191,7 @@ class ThroughputDrop(Rule):
         return self._described(self._since)
 
     def _onset(self) -> int:
-        """The record that best parts what was fast from what is slow; one pause before is none."""
+        """The record that best separates fast from slow records; a single pause does not count."""
         since, least = self._recent[0].step, math.inf
         wrong = 0  # records on the wrong side, against calling all of them slow
         for speed in self._recent:

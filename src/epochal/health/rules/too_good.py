@@ -78,7 +78,7 @@ class TooGood(Rule):
         self._counts: Counter[str] = Counter()
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge the first evaluations."""
+        """Check the first evaluations."""
         verdicts: list[Verdict] = []
         if context.is_resumed:
             return verdicts

@@ -77,7 +77,7 @@ class UpdateRatio(Rule):
         self._step = 0
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge a watched step."""
+        """Check a watched step."""
         lr = context.last.get("lr")
         self._peak_lr = max(self._peak_lr, lr or 0.0)
         if observation.step is None or not may_hold_layers(observation):
@@ -94,7 +94,7 @@ class UpdateRatio(Rule):
         yield from self._judge_small(observation, lr, context)
 
     def forget_from(self, step: int, context: Context) -> None:
-        """Count anew."""
+        """Count again."""
         self._large.forget()
         self._small.forget()
         self._lagging.forget()

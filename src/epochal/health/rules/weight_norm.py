@@ -87,7 +87,7 @@ class WeightNorm(Rule):
         self._largest: dict[int, float] = {}
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
-        """Judge a record that holds norms of weights."""
+        """Check a record that holds norms of weights."""
         if observation.step is None or not may_hold_layers(observation):
             return
         lr = observation.roles.get("lr", context.last.get("lr", 0.0))

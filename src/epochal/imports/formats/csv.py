@@ -56,7 +56,7 @@ def _is_table(path: Path) -> bool:
 
 
 class CsvFiles:
-    """Tables, a run each, or as many as a column tells apart."""
+    """Tables: each is one run, or one run per value of a column."""
 
     label = "CSV"
 
@@ -202,7 +202,7 @@ def layout_of(lines: Sequence[str]) -> Layout:
 
 
 def _run_names(path: Path) -> list[str | None]:
-    """The runs that a table tells apart; one without a name when it tells none apart."""
+    """The runs of a table by a column; one without a name if there is no such column."""
     with open(path, "rb", opener=regular_only) as file:
         layout = layout_of(_lines(file.read(_PEEK_BYTES)))
     if layout.run_column is None or not layout.has_header:
@@ -236,7 +236,7 @@ def _cells(line: str, separator: str) -> list[str]:
 
 
 def _value(cell: str, separator: str) -> float | int | str | None:
-    """What a cell holds: a number where it is one, None where it is empty."""
+    """The value of a cell: a number, a text, or None if it is empty."""
     text = cell.strip()
     if not text or "_" in text:  # which Python would take for a part of a number
         return text or None

@@ -1,4 +1,4 @@
-"""JSON lines: a row an object, in our own words or anybody's; read on as the file grows."""
+"""JSON lines: one object per line, records or free metrics; follows a growing file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PEEK_BYTES = 1024 * 1024
 
 
 def find(path: Path, bounds: SearchBounds | None = None) -> ObjectFiles | None:
-    """The runs of a file or of a folder's files; None when they hold no JSON objects in lines."""
+    """The runs of a file or of a folder's files; None if they have no lines of JSON objects."""
     return ObjectFiles(path, _FORMAT, bounds) if _files(path, bounds) else None
 
 

@@ -98,7 +98,7 @@ class MlflowRun:
         self._identified: object = None
 
     def learn(self, **row: Any) -> None:
-        """Take what the table of runs says now."""
+        """Read the row of the run again."""
         self._row = row
 
     @property

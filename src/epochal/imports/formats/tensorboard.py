@@ -1,4 +1,4 @@
-"""TensorBoard log folders: every folder that holds event files is a run.
+"""TensorBoard log folders: every folder with event files is a run.
 
 Points keep the time and step of their event; nothing is sampled. A session that begins at step S
 (as ``purge_step`` writes it) is a new attempt. ``add_hparams`` makes subfolders named by the time
@@ -80,7 +80,7 @@ class TensorboardFolder:
         return dict(sorted(self.event_folders()))
 
     def event_folders(self) -> Iterator[tuple[Path, list[Path]]]:
-        """Every folder that holds event files, with those files; each folder once."""
+        """Every folder with event files, and those files; each folder once."""
         seen: set[tuple[int, int]] = set()
         left = [str(self.path)]
         while left:

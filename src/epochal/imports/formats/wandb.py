@@ -110,7 +110,7 @@ class WandbRun:
 
     @property
     def identity(self) -> Identity:
-        """What the run said of itself when it began; names of files where the log is empty."""
+        """The run's own header; names of files if the log is empty."""
         if self._identity is not None:
             return self._identity
         try:

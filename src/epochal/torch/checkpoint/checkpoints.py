@@ -221,7 +221,7 @@ class Checkpoints:
         return path
 
     def is_best(self, metric: float | None) -> bool:
-        """Tell whether a metric beats that of every checkpoint so far; NaN and None never do."""
+        """Return whether a metric beats that of every checkpoint so far; NaN and None never do."""
         if metric is None or not math.isfinite(metric):
             return False
         if not self._knows_best:
