@@ -1,5 +1,6 @@
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,15 @@ from epochal.imports.record_frames import find_frames
 from epochal.sinks.event_file import EventFile, framed
 
 
-@pytest.fixture
-def few_bytes() -> Iterator[Callable[[int], None]]:
-    """Lets files grow to a few bytes only, as a full disk would."""
+@contextmanager
+def few_bytes(size: int) -> Iterator[None]:
+    """Let files grow to a few bytes only, as a full disk would; pytest's own output too."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_record_is_framed_as_the_format_says() -> None:
@@ -54,11 +58,10 @@ def test_file_is_cut_back_to_what_is_to_be_kept(tmp_path: Path) -> None:
     assert file.path.read_bytes() == framed([b"first", b"third"])
 
 
-def test_full_disk_leaves_whole_records(tmp_path: Path, few_bytes: Callable[[int], None]) -> None:
+def test_full_disk_leaves_whole_records(tmp_path: Path) -> None:
     file = EventFile(tmp_path / "events")
     file.append([b"first"])
-    few_bytes(file.num_bytes + 5)
-    with pytest.raises(OSError, match="large"):
+    with few_bytes(file.num_bytes + 5), pytest.raises(OSError, match="large"):
         file.append([b"second"])
     file.close()
     assert file.path.read_bytes() == framed([b"first"])
