@@ -47,7 +47,7 @@ _SLOW = (
     *("health/test_real_models.py", "health/test_rate_limiter.py", "members/test_rules.py"),
     "run/test_exit_hooks.py",
     *("run/test_notebook.py", "run/test_several_runs.py", "segments/test_round_trip.py"),
-    *("server/test_cursor.py", "store/local/test_damaged_files.py"),
+    *("server/test_cursor.py", "sinks/test_wandb.py", "store/local/test_damaged_files.py"),
     *("store/local/test_sealed.py", "test_monitor_models.py", "tui/test_app.py"),
     "tui/test_app_keys.py",
 )
