@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -28,21 +26,12 @@ from epochal.torch import (
     set_lr,
     trunc_normal,
 )
+from tests.torch.waiting import no_waiting
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def params_on_gpu(dtype: torch.dtype = torch.float32) -> list[nn.Parameter]:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from epochal.imports.problems import Problems
 from epochal.journal.regular_file import regular_only
 
 MAGIC = b":W&B"
@@ -21,7 +22,6 @@ _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _READ_BYTES = 128 * _BLOCK
-_MAX_PROBLEMS = 20
 
 
 class LogFile:
@@ -30,8 +30,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offset = FILE_HEADER_BYTES
-        self.problems: list[str] = []
-        self._num_damaged = 0
+        self.problems = Problems(path)
         # After damage, chunks of the record that was lost are passed over in silence.
         self._is_lost = False
 
@@ -43,7 +42,7 @@ class LogFile:
         with open(self.path, "rb", opener=regular_only) as file:
             size = os.fstat(file.fileno()).st_size
             if size < self.offset and size >= FILE_HEADER_BYTES:
-                self._say(f"{self.path} became shorter than the {self.offset} bytes read of it.")
+                self.problems.say_shorter(self.offset)
                 self.offset = size
             place, begun, parts = self.offset, self.offset, list[bytes]()
             buffer, base = b"", place
@@ -59,7 +58,7 @@ class LogFile:
                 if chunk is None:
                     if place + room > size:
                         return  # being written, or cut by the end of the process
-                    self._say_damage(place)
+                    self._lose(place)
                     parts, place = [], place + room
                     self.offset = place
                     continue
@@ -68,7 +67,7 @@ class LogFile:
                     begun, parts, self._is_lost = place, [], False
                 elif not parts:
                     if not self._is_lost:
-                        self._say_damage(place)
+                        self._lose(place)
                     place += _HEADER.size + len(data)
                     self.offset = place
                     continue
@@ -93,14 +92,6 @@ class LogFile:
         checked = buffer[start - 1 : start + length]  # the type is part of it
         return (kind, checked[1:]) if zlib.crc32(checked) == check else None
 
-    def _say_damage(self, place: int) -> None:
+    def _lose(self, place: int) -> None:
         self._is_lost = True
-        self._say(f"{self.path} is damaged at byte {place}: a chunk does not agree with itself.")
-
-    def _say(self, sentence: str) -> None:
-        self._num_damaged += 1
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(sentence)
-        else:
-            more = self._num_damaged - _MAX_PROBLEMS
-            self.problems[_MAX_PROBLEMS:] = [f"{self.path} is damaged in {more} more places."]
+        self.problems.say_damage(place, "a chunk does not agree with itself")

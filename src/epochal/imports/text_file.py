@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from epochal.imports.foreign import Identity, stable_id
+from epochal.imports.problems import Problems
 from epochal.journal.regular_file import regular_only
 from epochal.journal.search_bounds import SearchBounds
 
 # A last line without a newline is taken as complete when nothing was written for so long.
 _SETTLED_S = 5.0
-_MAX_PROBLEMS = 20
 # Names that say nothing about a run: its folder's name is taken instead.
 _GENERIC = frozenset({"training", "metrics", "log", "logs", "history", "results", "train", "data"})
 
@@ -25,8 +25,10 @@ class TextFile:
 
     path: Path
     offset: int = 0
-    problems: list[str] = field(default_factory=list)
-    _num_problems: int = 0
+    problems: Problems = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.problems = Problems(self.path)
 
     def read_rest(self) -> bytes:
         """What follows the offset; nothing, and a problem, when the file cannot be read."""
@@ -34,12 +36,12 @@ class TextFile:
             with open(self.path, "rb", opener=regular_only) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < self.offset:
-                    self.say(f"{self.path} became shorter than the {self.offset} bytes read of it.")
+                    self.problems.say_shorter(self.offset)
                     self.offset = size
                 file.seek(self.offset)
                 return file.read()
         except OSError as error:
-            self.say(f"{self.path} cannot be read: {error.strerror or error}.")
+            self.problems.say_once(f"{self.path} cannot be read: {error.strerror or error}.")
             return b""
 
     @property
@@ -57,18 +59,7 @@ class TextFile:
 
     def say_damage(self, place: int, what: str) -> None:
         """Note that the bytes at a place of the file cannot be read."""
-        self.say(f"{self.path} is damaged at byte {place}: {what}.")
-
-    def say(self, sentence: str) -> None:
-        """Note a problem; after many of them only how many more."""
-        if sentence in self.problems:
-            return
-        self._num_problems += 1
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(sentence)
-        else:
-            more = self._num_problems - _MAX_PROBLEMS
-            self.problems[_MAX_PROBLEMS:] = [f"{self.path} is damaged in {more} more places."]
+        self.problems.say_damage(place, what, once=True)
 
 
 def identity_of(path: Path, kind: str, *, key: str = "", created: float | None = None) -> Identity:

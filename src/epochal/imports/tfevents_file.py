@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from epochal.imports import crc32c
 from epochal.imports.foreign import Points, empty_points
+from epochal.imports.problems import Problems
 from epochal.imports.protobuf import WireError
 from epochal.imports.record_frames import (
     FOOTER_BYTES,
@@ -112,7 +113,6 @@ _CHUNK_BYTES = 2 * 1024 * 1024
 # Fewer events of one length than this are parsed one by one.
 _WORTH_A_TEMPLATE = 4
 _MAX_TEMPLATES = 64
-_MAX_PROBLEMS = 20
 
 
 @dataclass(slots=True, eq=False)
@@ -132,8 +132,7 @@ class EventFile:
     def __init__(self, path: Path, *, tags: Tags) -> None:
         self.path = path
         self.offset = 0
-        self.problems: list[str] = []
-        self._num_damaged = 0
+        self.problems = Problems(path)
         self._tags = tags
         self._stuck_at: tuple[int, int] | None = None
 
@@ -144,9 +143,7 @@ class EventFile:
             seen = (status.st_size, status.st_mtime_ns)
             if status.st_size <= self.offset or seen == self._stuck_at:
                 if status.st_size < self.offset:
-                    self._say(
-                        f"{self.path} became shorter than the {self.offset} bytes read of it."
-                    )
+                    self.problems.say_shorter(self.offset)
                     self.offset = status.st_size
                 return
             self._stuck_at = None
@@ -183,11 +180,11 @@ class EventFile:
             buffer = np.frombuffer(file.read(_CHUNK_BYTES), dtype=np.uint8)
             found = next_frame(buffer, 0 if place == start else -1)
             if found is not None:
-                self._say_damage(start, f"{place + found - start} bytes are no records")
+                self.problems.say_damage(start, f"{place + found - start} bytes are no records")
                 self.offset = place + found
                 return True
             if len(buffer) < _CHUNK_BYTES:
-                self._say_damage(start, "no record begins there, nor after it", once=True)
+                self.problems.say_damage(start, "no record begins there, nor after it", once=True)
                 return False
             # The next chunk overlaps this one: a record may lie across the border.
             place += _CHUNK_BYTES // 2
@@ -254,7 +251,7 @@ class EventFile:
         try:
             event = read_event(data, self._tags)
         except WireError as error:
-            self._say_damage(self.offset + start, str(error))
+            self.problems.say_damage(self.offset + start, str(error))
             return
         place = self.offset + start
         if event.points:
@@ -266,17 +263,5 @@ class EventFile:
 
     def _say_broken(self, starts: RecordIndex) -> None:
         for start in starts.tolist():
-            self._say_damage(self.offset + start, "a record does not agree with its checksum")
-
-    def _say_damage(self, place: int, what: str, *, once: bool = False) -> None:
-        sentence = f"{self.path} is damaged at byte {place}: {what}."
-        if not (once and sentence in self.problems):
-            self._say(sentence)
-
-    def _say(self, sentence: str) -> None:
-        self._num_damaged += 1
-        if len(self.problems) < _MAX_PROBLEMS:
-            self.problems.append(sentence)
-        else:
-            more = self._num_damaged - _MAX_PROBLEMS
-            self.problems[_MAX_PROBLEMS:] = [f"{self.path} is damaged in {more} more places."]
+            place = self.offset + start
+            self.problems.say_damage(place, "a record does not agree with its checksum")

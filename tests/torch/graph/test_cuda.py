@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
 from torch import nn
@@ -12,21 +9,12 @@ from torch import nn
 from epochal import FlowBuilder, Graph
 from epochal.torch import picture_of, profile_module
 from epochal.torch.draw.module_picture import from_forward
+from tests.torch.waiting import no_waiting
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"),
 ]
-
-
-@contextmanager
-def no_waiting() -> Iterator[None]:
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 def network() -> Graph:

@@ -15,6 +15,7 @@ import numpy as np
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_points, file_extent
+from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
@@ -92,7 +93,7 @@ class MlflowRun:
         """Begin at the first row again."""
         self._last_row = 0
         self._has_finished = False
-        self._problems: list[str] = []
+        self.problems = Problems(self.path)
         # Parameters and tags may be added while a run goes on.
         self._identity: Identity | None = None
         self._identified: object = None
@@ -100,11 +101,6 @@ class MlflowRun:
     def learn(self, **row: Any) -> None:
         """Read the row of the run again."""
         self._row = row
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Why the database could not be read."""
-        return self._problems
 
     def signature(self) -> object:
         """Size and time of the database, and the run's status."""
@@ -130,7 +126,7 @@ class MlflowRun:
                 parameters = _pairs(connection, "params", self.key)
                 tags = _pairs(connection, "tags", self.key)
         except (FormatError, OSError) as error:
-            self._say(str(error))
+            self.problems.say_once(str(error))
         own = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
         return Identity(
             id=self.key,
@@ -155,7 +151,9 @@ class MlflowRun:
                     latest = max(latest, float(points.times.max()))
                     yield Batch(points)
         except (FormatError, OSError, TypeError, ValueError, OverflowError) as error:
-            self._say(f"{self.path} is damaged after row {self._last_row} of its metrics: {error}")
+            self.problems.say_once(
+                f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
+            )
             return
         finish = _FINISH.get(str(self._row.get("status")))
         if finish is not None and not self._has_finished:
@@ -167,10 +165,6 @@ class MlflowRun:
     def blob(self, file: str) -> bytes:
         """There are none: artifacts lie outside the database."""
         raise KeyError(file)
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._problems:
-            self._problems.append(sentence)
 
 
 def _points(rows: Sequence[Sequence[Any]]) -> Points:

@@ -12,6 +12,7 @@ from typing import Any
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Extent, Identity, empty_points, file_extent, stable_id
+from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import json_value, sort_values, utc_seconds
 from epochal.imports.wandb_media import media_records
@@ -98,14 +99,9 @@ class TrackioRun:
     def rewind(self) -> None:
         """Begin at the first rows again."""
         self._last = dict.fromkeys(("metrics", "system_metrics", "alerts"), 0)
-        self._problems: list[str] = []
+        self.problems = Problems(self.path)
         self._blobs: dict[str, Path] = {}
         self._identity: Identity | None = None
-
-    @property
-    def problems(self) -> Sequence[str]:
-        """Why the database, or rows of it, could not be read."""
-        return self._problems
 
     def signature(self) -> object:
         """Size and time of the database."""
@@ -147,7 +143,7 @@ class TrackioRun:
                 if {self._column, "id", "timestamp"} <= present.get(table, set()):
                     yield from self._read_table(table, take)
         except (FormatError, OSError) as error:
-            self._say(str(error))
+            self.problems.say_once(str(error))
 
     def blob(self, file: str) -> bytes:
         """The bytes of a media file."""
@@ -164,7 +160,9 @@ class TrackioRun:
                     try:
                         records += take(self, row)
                     except (ValueError, TypeError, RecursionError) as error:
-                        self._say(f"{self.path}: row {row['id']} of {table} is damaged: {error}.")
+                        self.problems.say_once(
+                            f"{self.path}: row {row['id']} of {table} is damaged: {error}."
+                        )
                 self._last[table] = int(rows[-1]["id"])
                 if records:
                     yield Batch(empty_points(), records)
@@ -210,12 +208,10 @@ class TrackioRun:
                 row = connection.execute(statement, (self._run_id,)).fetchone()
             return {} if row is None else dict(_object(row[0]))
         except (FormatError, OSError, ValueError, RecursionError) as error:
-            self._say(f"{self.path}: the configuration of {self._name!r} is damaged: {error}")
+            self.problems.say_once(
+                f"{self.path}: the configuration of {self._name!r} is damaged: {error}"
+            )
             return {}
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._problems:
-            self._problems.append(sentence)
 
 
 def _object(source: Any) -> Mapping[str, Any]:

@@ -20,7 +20,8 @@ from epochal.torch.checkpoint.tensor_bytes import (
     Entry,
     chunks_of,
     on_host,
-    writable_bytes,
+    read_values,
+    skip_values,
 )
 
 MAGIC = b"FDLC"
@@ -82,14 +83,8 @@ class FdlReader:
             if entry.name in seen:
                 raise self._bad(f"it holds {entry.name!r} twice")
             seen.add(entry.name)
-            what = f"the values of {entry.name!r}"
-            if choose(entry):
-                tensor = torch.empty(entry.shape, dtype=entry.dtype)
-                self._source.into(writable_bytes(tensor), what=what)
-                yield entry, tensor
-            else:
-                self._source.skip(entry.size_bytes, what=what)
-                yield entry, None
+            take = read_values if choose(entry) else skip_values
+            yield entry, take(self._source, entry)
 
     def _entry(self, what: str) -> Entry:
         name = self._name(what)

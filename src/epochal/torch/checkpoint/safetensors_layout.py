@@ -14,7 +14,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from epochal.errors import FormatError, UsageError
@@ -26,7 +25,8 @@ from epochal.torch.checkpoint.tensor_bytes import (
     Entry,
     chunks_of,
     on_host,
-    writable_bytes,
+    read_values,
+    skip_values,
 )
 
 # The limit of the safetensors package.
@@ -78,14 +78,8 @@ class SafetensorsReader:
         Values are to be trusted only when the iterator has ended without an error.
         """
         for entry in self.entries:
-            what = f"the values of {entry.name!r}"
-            if choose(entry):
-                tensor = torch.empty(entry.shape, dtype=entry.dtype)
-                self._source.into(writable_bytes(tensor), what=what)
-                yield entry, tensor
-            else:
-                self._source.skip(entry.size_bytes, what=what)
-                yield entry, None
+            take = read_values if choose(entry) else skip_values
+            yield entry, take(self._source, entry)
         if self._checksum is not None and self._checksum != self._source.hexdigest():
             raise self._bad("its checksum does not fit its contents: the file was damaged")
 

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from epochal.torch.checkpoint.byte_stream import ByteReader
+
 # As the safetensors format spells them.
 DTYPE_NAMES: Mapping[torch.dtype, str] = {
     torch.float64: "F64",
@@ -66,3 +68,19 @@ def writable_bytes(tensor: Tensor) -> memoryview:
         return memoryview(bytearray())
     flat: Any = tensor.reshape(-1).view(torch.uint8).numpy()
     return memoryview(flat)
+
+
+def read_values(source: ByteReader, entry: Entry) -> Tensor:
+    """Read the values of an entry, which come next."""
+    tensor = torch.empty(entry.shape, dtype=entry.dtype)
+    source.into(writable_bytes(tensor), what=_values_of(entry))
+    return tensor
+
+
+def skip_values(source: ByteReader, entry: Entry) -> None:
+    """Pass over the values of an entry, which come next."""
+    source.skip(entry.size_bytes, what=_values_of(entry))
+
+
+def _values_of(entry: Entry) -> str:
+    return f"the values of {entry.name!r}"
