@@ -43,7 +43,7 @@ def test_without_descriptors_the_number_and_start_time_tell(
 
 def test_a_knock_ends_the_sleep_and_a_closed_line_is_silent() -> None:
     read, write = os.pipe()
-    waker = Waker(None, knocks=read)
+    waker = Waker(None, wake_fd=read)
     assert not waker.wait(0)
     os.write(write, b"\n")
     assert waker.wait(30)

@@ -19,7 +19,7 @@ def places_of(view: LocalRun) -> list[Path]:
     """The folders to look in, each once: the run's own, then those that it named itself."""
     own = view.path / FOLDER
     places = {own.absolute(): own}
-    for place in (*_recorded(view), *_told(view)):
+    for place in (*_recorded(view), *_configured(view)):
         places.setdefault(place, place)
     return list(places.values())
 
@@ -65,7 +65,7 @@ def _recorded(view: LocalRun) -> Iterator[Path]:
             yield _absolute(view, path).parent
 
 
-def _told(view: LocalRun) -> Iterator[Path]:
+def _configured(view: LocalRun) -> Iterator[Path]:
     """What settings and arguments say that sound like it."""
     command = view.facts.get("command")
     words = [str(word) for word in command] if isinstance(command, list) else []

@@ -82,9 +82,9 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
     command = _command_of(facts, name)
     checkpoint, manifest, remarks = _checkpoint_of(view)
     given = [*more, *_resume_arguments(view.config, manifest, more, checkpoint)]
-    launched, said = _launched(_with_arguments(command, given), view)
+    launched, launch_remarks = _launched(_with_arguments(command, given), view)
     if is_redacted(launched):
-        said = [*said, _REDACTED]
+        launch_remarks = [*launch_remarks, _REDACTED]
     cwd = facts.get("cwd")
     return Continuation(
         command=tuple(launched),
@@ -93,7 +93,7 @@ def continuation_of(view: LocalRun, more: Sequence[str] = ()) -> Continuation:
         checkpoint=checkpoint,
         next_step=None if manifest is None else manifest.step + 1,
         drift=_drift(view, manifest, more),
-        remarks=(*remarks, *said, *_changed(facts)),
+        remarks=(*remarks, *launch_remarks, *_changed(facts)),
     )
 
 
@@ -151,9 +151,9 @@ def _resume_arguments(
         return []
     # The program starts in a folder of its own.
     where = str(path.absolute())
-    said = manifest.external.get(RESUME_WITH)
-    if said is not None:
-        words = [word.replace("{checkpoint}", where) for word in shlex.split(said)]
+    resume_with = manifest.external.get(RESUME_WITH)
+    if resume_with is not None:
+        words = [word.replace("{checkpoint}", where) for word in shlex.split(resume_with)]
     elif isinstance(config.get(_RESUME), bool):
         words = [f"--{_RESUME}"]
     elif _RESUME in config:

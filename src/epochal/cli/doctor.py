@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
 def newest_of_each(view: RunView) -> list[Finding]:
     """The latest version of every finding, the most severe first, then by step."""
-    told = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
-    return sorted(latest_findings(told, attempts=view.info.attempts), key=_order)
+    records = ((entry.position.attempt, entry.record) for entry in view.findings(most=None))
+    return sorted(latest_findings(records, attempts=view.info.attempts), key=_order)
 
 
 def _order(finding: Finding) -> tuple[int, bool, float]:
@@ -62,9 +62,9 @@ def _is_wanted(finding: Finding, args: argparse.Namespace) -> bool:
 
 def _report(view: RunView, found: Sequence[Finding]) -> Iterator[str]:
     info = view.info
-    is_told = any(finding.rule == info.status.state for finding in found)
-    said = (info.status.reason or "").rstrip(".")
-    reason = f": {said}" if said and not is_told else ""
+    is_reported = any(finding.rule == info.status.state for finding in found)
+    status_reason = (info.status.reason or "").rstrip(".")
+    reason = f": {status_reason}" if status_reason and not is_reported else ""
     place = format_reached(info.step, info.epoch)
     at = f", {place}" if place else ""
     yield one_line(f"{info.project}/{info.name}  ({info.status.text}{reason}{at})")

@@ -105,11 +105,11 @@ class Launch:
 
     def _started(self, announcements: Path) -> subprocess.Popen[bytes]:
         # Python holds back what it prints into a pipe; the last lines would be lost with a crash.
-        told = {**self._environment, "PYTHONUNBUFFERED": "1", **launch_variable(announcements)}
+        variables = {**self._environment, "PYTHONUNBUFFERED": "1", **launch_variable(announcements)}
         try:
             return subprocess.Popen(
                 self._command,
-                env={**os.environ, **told},
+                env={**os.environ, **variables},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
             )

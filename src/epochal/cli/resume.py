@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.start:
             return 0
     else:
-        for line in _told(view.info, plan):
+        for line in _description(view.info, plan):
             remark(one_line(line))
         say(plan.shell)
     if args.start:
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _told(info: RunInfo, plan: Continuation) -> Iterator[str]:
+def _description(info: RunInfo, plan: Continuation) -> Iterator[str]:
     reason = f": {info.status.reason}" if info.status.reason else ""
     at = "" if info.step is None else f", step {info.step}"
     yield f"{info.project}/{info.name}  ({info.status.text}{reason}{at})"

@@ -73,10 +73,10 @@ def _heading(info: RunInfo) -> Iterator[str]:
     }
     for name, value in facts.items():
         if value is not None:
-            yield f"  {name:<13} {_told(value)}"
+            yield f"  {name:<13} {_fact_text(value)}"
 
 
-def _told(value: Any) -> str:
+def _fact_text(value: Any) -> str:
     """A fact beside its name; further lines of a text are below its first."""
     return ("\n" + " " * 16).join(map(one_line, str(value).rstrip("\n").split("\n")))
 
@@ -88,7 +88,7 @@ def _beside(view: RunView) -> Iterator[str]:
         yield f"  {'hardware':<13} {one_line(text)}"
     for event in _events(view, "vanished"):
         if event.record.get("sentence") != view.status.reason:  # of an attempt before
-            yield f"  {'vanished':<13} {_told(event.record.get('sentence'))}"
+            yield f"  {'vanished':<13} {_fact_text(event.record.get('sentence'))}"
     cost = _own_cost(view)
     if cost is not None:
         yield f"  {'cost':<13} epochal itself: {cost:.1f} % of one core"

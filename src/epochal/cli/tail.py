@@ -31,7 +31,7 @@ _FAILURES = frozenset(
 _NOT_WORDS = frozenset("log t step epoch name rank traceback node m nonfinite".split())
 
 
-def is_told(position: Position, record: Record) -> bool:
+def is_shown(position: Position, record: Record) -> bool:
     """Whether people mean this record when they ask what a run did last."""
     kind = record["log"]
     if kind == "finish":
@@ -42,7 +42,7 @@ def is_told(position: Position, record: Record) -> bool:
 def record_line(position: Position, record: Record) -> str:
     """The line of a record; who wrote it is named unless it is rank 0 or the run's companion."""
     words = [_clock(time_of(record)), str(record["log"])]
-    if not is_told(position, record) or not _is_of_the_run(position.writer):
+    if not is_shown(position, record) or not _is_of_the_run(position.writer):
         words[1:1] = [f"[{position.writer}]"] if position.writer != LOOP else []
     words += [f"{axis} {record[axis]}" for axis in ("step", "epoch") if _is_place(record, axis)]
     words += [f"{name}={format_figure(name, value)}" for name, value in scalars_of(record)]
@@ -188,7 +188,7 @@ def _latest(view: RunView, count: int, *, all_kinds: bool) -> list[_Item]:
 
 
 def _wanted(items: list[_Item], *, all_kinds: bool) -> list[_Item]:
-    return [item for item in items if all_kinds or is_told(*item)]
+    return [item for item in items if all_kinds or is_shown(*item)]
 
 
 def _by_time(items: Iterable[_Item]) -> list[_Item]:

@@ -68,7 +68,7 @@ class Alerts:
         self._least = _GRAVITY[least]
         self._on_failure = on_failure
         self._clock = clock
-        self._told: set[str] = set()
+        self._sent_ids: set[str] = set()
         self._waiting: list[tuple[Severity, str]] = []
         self._is_checked = send is None
         self._sent_at: float | None = None
@@ -89,8 +89,8 @@ class Alerts:
             return
         if finding.rule == AlertFailed.name:
             return  # it would go the way that is blocked
-        if finding.id not in self._told:
-            self._told.add(finding.id)
+        if finding.id not in self._sent_ids:
+            self._sent_ids.add(finding.id)
             words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
             self.say(words, severity=finding.severity)
 

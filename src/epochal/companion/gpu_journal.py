@@ -37,7 +37,7 @@ class ThrottleWatch:
     """One GPU's throttling; a worse cause is recorded at once, a milder one when it lasts."""
 
     def __init__(self) -> None:
-        self._said = NO_CAP
+        self._recorded_cap = NO_CAP
         self._worst = NO_CAP
         self._worst_s = 0.0
 
@@ -46,11 +46,11 @@ class ThrottleWatch:
         if throttle is None:
             return None
         word = NO_CAP if throttle in _FREE else throttle
-        if gravity(word) <= gravity(self._said):
+        if gravity(word) <= gravity(self._recorded_cap):
             self._worst, self._worst_s = word, now_s
             return self._change(word)
         # Less grave: of what was seen since the last grave reading, the gravest counts.
-        since = self._worst if self._worst != self._said else NO_CAP
+        since = self._worst if self._worst != self._recorded_cap else NO_CAP
         self._worst = min(word, since, key=gravity)
         if now_s - self._worst_s < RELEASE_S:
             return None
@@ -58,7 +58,7 @@ class ThrottleWatch:
         return self._change(self._worst)
 
     def _change(self, word: str) -> ThrottleChange | None:
-        was, self._said = self._said, word
+        was, self._recorded_cap = self._recorded_cap, word
         return None if was == word else ThrottleChange(word, was)
 
 
@@ -215,7 +215,7 @@ class _GpuInterval:
         self.samples = Interval(GPU_METRICS)
         self.full_at_s = since_s
         self._since_s = since_s
-        self._said = ""
+        self._recorded_cap = ""
         self._worst = ""
 
     def add(self, sample: GpuSample, *, full_at_s: float | None = None) -> None:
@@ -228,7 +228,7 @@ class _GpuInterval:
     @property
     def is_alarming(self) -> bool:
         """Whether the GPU is throttled more severely than in its last record."""
-        return self._worst not in _FULL_SPEED and gravity(self._worst) < gravity(self._said)
+        return self._worst not in _FULL_SPEED and gravity(self._worst) < gravity(self._recorded_cap)
 
     def is_due(self, now_s: float, every_s: float) -> bool:
         """Whether it is time for a record."""
@@ -240,5 +240,5 @@ class _GpuInterval:
     def take(self, now_s: float) -> Mapping[str, Any]:
         """The fields of the record; a new interval begins."""
         elapsed_s, self._since_s = now_s - self._since_s, now_s
-        self._said, self._worst = self._worst, ""
+        self._recorded_cap, self._worst = self._worst, ""
         return {"interval_s": whole_seconds(elapsed_s), **self.samples.summary()}

@@ -40,8 +40,8 @@ class LiveFile:
     def write(self) -> None:
         """Put everything known into the file; raises ``OSError``."""
         gpus = [{"id": gpu, **fields} for gpu, fields in sorted(self._gpus.items())]
-        said = {"t": round(self._wall(), 3), **self._who, "gpus": gpus, "system": self._host}
-        text = encode_json(said)
+        readings = {"t": round(self._wall(), 3), **self._who, "gpus": gpus, "system": self._host}
+        text = encode_json(readings)
         # A run that was deleted is not brought back.
         self._path.parent.mkdir(exist_ok=True)
         file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)

@@ -55,11 +55,11 @@ _CHUNK_BYTES = 4096
 class Waker:
     """Waits on descriptors; a knock carries no meaning but "look now"."""
 
-    def __init__(self, parent: int | None, *, knocks: int | None = None) -> None:
+    def __init__(self, parent: int | None, *, wake_fd: int | None = None) -> None:
         self._selector = selectors.DefaultSelector()
-        self._knocks = _readable_stdin() if knocks is None else knocks
+        self._wake_fd = _readable_stdin() if wake_fd is None else wake_fd
         self._parent = parent
-        for descriptor in (self._knocks, parent):
+        for descriptor in (self._wake_fd, parent):
             if descriptor is not None:
                 self._selector.register(descriptor, selectors.EVENT_READ)
 
@@ -70,7 +70,7 @@ class Waker:
             return False
         ready = self._selector.select(seconds)
         for key, _ in ready:
-            if key.fd == self._knocks and not _drain(key.fd):
+            if key.fd == self._wake_fd and not _drain(key.fd):
                 self._selector.unregister(key.fd)  # the other end is closed: it would ring for ever
             elif key.fd == self._parent:
                 self._selector.unregister(key.fd)

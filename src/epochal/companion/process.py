@@ -82,11 +82,11 @@ class Companion:
             guard=self.guard,
         )
         self.loop = self._scheduled()
-        self._is_told_to_stop = False
+        self._is_stopping = False
 
     def stop(self) -> None:
         """End the watch at the next look."""
-        self._is_told_to_stop = True
+        self._is_stopping = True
 
     def run(self) -> None:
         """Watch until there is nothing more to watch, then wind up."""
@@ -134,7 +134,7 @@ class Companion:
             return outcome.value
         if not is_alive:
             return "vanished"
-        return "stopped" if self._is_told_to_stop else None
+        return "stopped" if self._is_stopping else None
 
     def _how_it_ended(self) -> Ending | None:
         config = self._config
@@ -163,9 +163,9 @@ class Companion:
     def _tell_of_vanishing(self) -> None:
         if self._crash_evidence is None:
             return
-        testimony = self._crash_evidence.collect(self._telemetry.last_seen)
-        self.journal.event("vanished", **testimony)
-        self._alerts.say(str(testimony["sentence"]))
+        evidence = self._crash_evidence.collect(self._telemetry.last_seen)
+        self.journal.event("vanished", **evidence)
+        self._alerts.say(str(evidence["sentence"]))
 
     def _do_last_jobs(self, how: Ending, deadline_s: float) -> None:
         # The sinks work on while other jobs are done; they are waited for last.

@@ -235,7 +235,7 @@ def _dots(course: _Course, frame: _Frame) -> Iterator[Shape]:
 def _legend(courses: Sequence[_Course]) -> Iterator[Shape]:
     x = float(LEFT)
     for course in courses:
-        text = f"{course.name}{_told(course)}"
+        text = f"{course.name}{_final_text(course)}"
         length = 24.0 + 6.4 * len(text) + 14
         if x > LEFT and x + length > WIDTH - RIGHT:
             yield Words(x, TOP - 16, f"+{len(courses) - courses.index(course)} more")
@@ -246,7 +246,7 @@ def _legend(courses: Sequence[_Course]) -> Iterator[Shape]:
         x += length
 
 
-def _told(course: _Course) -> str:
+def _final_text(course: _Course) -> str:
     """What the lines cannot show: where they end, and values that are no numbers."""
     words = []
     for label, series in (("", course.loss), ("eval ", course.evaluated)):

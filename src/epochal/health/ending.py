@@ -65,7 +65,7 @@ def ending_finding(
     ``memory`` those of the last time that memory ran out, ``has_checkpoint`` whether anything was
     saved to go on from; ``t`` in Unix seconds.
     """
-    told = dict(facts or {})
+    known = dict(facts or {})
     ran_out = dict(memory or {}) if reason is not None and is_of_memory(reason) else {}
     words = _lowered(described(ran_out)) if ran_out else reason
     return Finding(
@@ -75,8 +75,8 @@ def ending_finding(
         sentence=_sentence(how, format_reached(step, epoch), words),
         series=None,
         steps=None if step is None else (step, step),
-        evidence={**_evidence(told), **evidence_of(ran_out)},
-        advice=_advice(run, reason or "", told, has_checkpoint=has_checkpoint),
+        evidence={**_evidence(known), **evidence_of(ran_out)},
+        advice=_advice(run, reason or "", known, has_checkpoint=has_checkpoint),
         state="open",
         t=t,
     )
@@ -84,8 +84,8 @@ def ending_finding(
 
 def _sentence(how: BadEnding, place: str, reason: str | None) -> str:
     where = f"after {place}" if place else "before its first step"
-    said = (reason or "").strip().splitlines()
-    words = said[0].rstrip(".") if said else ""
+    reason_lines = (reason or "").strip().splitlines()
+    words = reason_lines[0].rstrip(".") if reason_lines else ""
     if words.startswith("the training process vanished"):
         return f"T{words[1:]}."  # it says where by itself
     if how == "interrupted" and words == "KeyboardInterrupt":
@@ -114,7 +114,7 @@ def _evidence(facts: Mapping[str, Any]) -> dict[str, float | int | str]:
 def is_of_memory(reason: str) -> bool:
     """Whether the text of an error means that memory ran out."""
     words = reason.lower()
-    return any(said in words for said in _OF_MEMORY)
+    return any(text in words for text in _OF_MEMORY)
 
 
 def _lowered(words: str) -> str:

@@ -62,8 +62,8 @@ def copy_run(
     origin = {"format": source.label, "path": str(source.path), "key": run.key}
     signature = plain_json(run.signature())
     earlier = _earlier_copy(place, origin)
-    if earlier is not None and _said(earlier)["source"].get("signature") == signature:
-        final = str(_said(earlier).get("name"))
+    if earlier is not None and _identity_of(earlier)["source"].get("signature") == signature:
+        final = str(_identity_of(earlier).get("name"))
         return Copied(identity.id, final, identity.project, earlier.path, "unchanged")
     with _staging(place) as staged:
         copy = RunCopy(staged, identity)
@@ -87,13 +87,13 @@ def copy_run(
 
 def _earlier_copy(place: Path, origin: Mapping[str, str]) -> RunFolder | None:
     for folder in run_folders(place) if place.is_dir() else ():
-        source = _said(folder).get("source")
+        source = _identity_of(folder).get("source")
         if isinstance(source, dict) and origin.items() <= source.items():
             return folder
     return None
 
 
-def _said(folder: RunFolder) -> dict[str, Any]:
+def _identity_of(folder: RunFolder) -> dict[str, Any]:
     try:
         return read_json(folder.identity)
     except (FileNotFoundError, FormatError):

@@ -49,12 +49,12 @@ class LostTime:
         return sorted(named, key=lambda pair: -pair[1])
 
     def __str__(self) -> str:
-        told = [
+        causes = [
             f"{title} {share:.1f} %{f' ({self.limit})' if title == 'clocks' and self.limit else ''}"
             for title, share in self.losses()
             if share >= 0.05
         ]
-        return f"{self.useful:.1f} % useful; lost to {', '.join(told) or 'nothing'}"
+        return f"{self.useful:.1f} % useful; lost to {', '.join(causes) or 'nothing'}"
 
 
 def explain_phases(

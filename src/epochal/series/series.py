@@ -156,9 +156,9 @@ class Series:
         if x == "relative":
             return replace(self, reindexed=("relative", self.times - self._start(run)))
         if self.axis == "step" and x in ("epoch", "tokens"):
-            told = _points_of(run, EPOCH_OF_STEP if x == "epoch" else TOKENS_OF_STEP, self.rank)
-            if told is not None:
-                steps, values = told
+            mapping = _points_of(run, EPOCH_OF_STEP if x == "epoch" else TOKENS_OF_STEP, self.rank)
+            if mapping is not None:
+                steps, values = mapping
                 along = values if x == "epoch" else values.cumsum()
                 return replace(self, reindexed=(x, np.interp(self.steps, steps, along)))
         return self

@@ -100,9 +100,9 @@ class WriterRanks:
     def rank(self, run: RunView, run_id: str, position: Position) -> int:
         """The rank of a record's writer."""
         writer = position.writer
-        said = 0 if writer.startswith(_CHILD) else rank_of_writer(writer)
-        if said is not None:
-            return said
+        named_rank = 0 if writer.startswith(_CHILD) else rank_of_writer(writer)
+        if named_rank is not None:
+            return named_rank
         key = (run_id, writer, position.attempt)
         if key not in self._ranks:
             self._ranks[key] = _rank_in_header(run, position)

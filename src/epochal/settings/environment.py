@@ -48,12 +48,12 @@ def settings_environment(settings: Settings) -> dict[str, str]:
 
     It reads no file: it works with what this process was started with, whatever becomes of them.
     """
-    told = {
+    variables = {
         one.variable: _told(one.kind.to_text, getattr(settings, one.name), one.default)
         for one in DECLARED
         if one.variable is not None
     }
-    return {**told, CONFIG: "off"}
+    return {**variables, CONFIG: "off"}
 
 
 def _told(to_text: Callable[[Any], str], value: Any, default: Any) -> str:

@@ -15,7 +15,7 @@ from epochal.recipes.gpt2.resuming import (
     borrowed_weights,
     describe_checkpoints,
     find_origin,
-    told_to_go_on,
+    with_environment,
 )
 from epochal.run.start import init
 from epochal.torch.checkpoint.checkpoints import Checkpoints
@@ -129,12 +129,12 @@ def asked(**more: Any) -> Asked:
 
 
 def test_the_environment_can_say_which_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_to_go_on(asked()) == asked()
+    assert with_environment(asked()) == asked()
     monkeypatch.setenv("EPOCHAL_NAME", "one")
-    assert told_to_go_on(asked()) == asked()
+    assert with_environment(asked()) == asked()
     monkeypatch.setenv("EPOCHAL_RESUME", "must")
-    assert told_to_go_on(asked()) == asked(given={"run_name": "one"}, resume="auto")
-    assert told_to_go_on(asked(resume="some/path")) == asked(resume="some/path")
+    assert with_environment(asked()) == asked(given={"run_name": "one"}, resume="auto")
+    assert with_environment(asked(resume="some/path")) == asked(resume="some/path")
 
 
 def test_a_run_that_was_begun_says_how(tmp_path: Path) -> None:

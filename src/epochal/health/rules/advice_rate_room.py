@@ -57,7 +57,7 @@ class AdviceRateRoom(Rule):
         self._lr: float | None = None
         self._rising = self._level = 0
         self._is_over = False
-        self._said_at: int | None = None
+        self._reported_at: int | None = None
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Follow the warm-up; check once, when it has ended."""
@@ -69,7 +69,7 @@ class AdviceRateRoom(Rule):
         if observation.step is None or loss is None or lr is None or not math.isfinite(loss):
             return ()
         subject = context.role_names.get(_ROLE, _ROLE)
-        if self._said_at is not None:
+        if self._reported_at is not None:
             return self._close(subject, observation.step)
         if self._is_over:
             return ()
@@ -87,7 +87,7 @@ class AdviceRateRoom(Rule):
         self._is_over = True
         if self._rising < 2 * limits.points or not self._has_room():
             return ()
-        self._said_at = observation.step
+        self._reported_at = observation.step
         return (self._described(subject, observation.step),)
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -95,9 +95,9 @@ class AdviceRateRoom(Rule):
         self._forget()
 
     def _close(self, subject: str, step: int) -> Iterable[Verdict]:
-        if self._said_at is None or step < self._said_at + self.thresholds.cooldown:
+        if self._reported_at is None or step < self._reported_at + self.thresholds.cooldown:
             return ()
-        self._said_at = None
+        self._reported_at = None
         return (Verdict(subject, active=False),)
 
     def _has_room(self) -> bool:

@@ -96,7 +96,7 @@ class EvalFlat(Rule):
             is_right = self._moves(met) or self._is_at_rest(context.rate)
             verdict = self._judge(name, self._values[name], is_right=is_right)
             if verdict is not None:
-                verdicts.append(self._unless_just_said(verdict, context))
+                verdicts.append(self._unless_just_reported(verdict, context))
         return verdicts
 
     def forget_from(self, step: int, context: Context) -> None:
@@ -119,7 +119,7 @@ class EvalFlat(Rule):
     def _is_equal(self, last: Sequence[float], share: float) -> bool:
         return max(last) - min(last) <= share * max(abs(value) for value in last)
 
-    def _unless_just_said(self, verdict: Verdict, context: Context) -> Verdict:
+    def _unless_just_reported(self, verdict: Verdict, context: Context) -> Verdict:
         """A metric of few digits is sometimes constant: it is not reported again for a while."""
         name, count = verdict.subject, self._counts[verdict.subject]
         if not verdict.active:

@@ -69,8 +69,8 @@ class LearningRateTooHigh(Rule):
         thresholds, rate = self.thresholds, context.rate
         # A loss that was lost by a jump of the rate is told of as such.
         lost = context.open.get(("divergence", curve.name))
-        is_told = lost is not None and RATE_AFTER in lost.evidence
-        if is_told or rate.began_at_peak(thresholds.start_share):
+        is_reported = lost is not None and RATE_AFTER in lost.evidence
+        if is_reported or rate.began_at_peak(thresholds.start_share):
             return ()
         is_high = rate.is_near_peak(thresholds.share) and self._is_high(curve)
         begins = self._rise.lasts(is_high) >= thresholds.wait

@@ -156,8 +156,8 @@ class MoeImbalance(Rule):
         if _UTILIZATION in found and use is not None:
             verdicts.append(self._judge_use(use))
         if _AUX_LOSS in found:
-            is_told = any(verdict.active for verdict in verdicts)
-            verdicts.append(self._see_aux(found[_AUX_LOSS], is_told=is_told))
+            is_reported = any(verdict.active for verdict in verdicts)
+            verdicts.append(self._see_aux(found[_AUX_LOSS], is_reported=is_reported))
         self._has_collapsed = use is not None and is_collapsed(
             use,
             imbalance=_level(self._recent),
@@ -168,7 +168,7 @@ class MoeImbalance(Rule):
             return [Verdict(verdict.subject, active=False) for verdict in verdicts]
         return verdicts
 
-    def _see_aux(self, aux: float, *, is_told: bool) -> Verdict:
+    def _see_aux(self, aux: float, *, is_reported: bool) -> Verdict:
         limits = self.thresholds
         self._aux.append(aux)
         least = self._least_aux
@@ -176,7 +176,7 @@ class MoeImbalance(Rule):
             usual = median(self._aux)
             self._least_aux = usual if least is None else min(least, usual)
         level = median(list(self._aux)[-limits.recent :])
-        if is_told or least is None or not 0 < limits.aux_factor * least <= level:
+        if is_reported or least is None or not 0 < limits.aux_factor * least <= level:
             return Verdict(_AUX_LOSS, active=False)
         return Verdict(
             _AUX_LOSS,

@@ -18,7 +18,7 @@ from epochal.recipes.gpt2.resuming import (
     borrowed_weights,
     describe_checkpoints,
     find_origin,
-    told_to_go_on,
+    with_environment,
 )
 from epochal.recipes.gpt2.setup import set_up
 from epochal.recipes.gpt2.train import owes_evaluation, train
@@ -31,7 +31,7 @@ _LONGER = "num_epochs makes the run longer, and its learning rate fall more slow
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, estimate or list; gives the exit code: 2 when what was asked for cannot be done."""
     try:
-        asked = told_to_go_on(read_command(arguments))
+        asked = with_environment(read_command(arguments))
         if asked.list_checkpoints:
             lines = list(describe_checkpoints(asked.flags()))
             msg("%s", "\n".join(lines) or "There are no checkpoints yet.")

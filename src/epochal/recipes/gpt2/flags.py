@@ -251,27 +251,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     kinds = get_type_hints(Flags)
     for entry in fields(Flags):
-        said = str(entry.metadata["help"])
+        help_text = str(entry.metadata["help"])
         shown = "" if entry.default in (None, False) else f" ({entry.default})"
         if kinds[entry.name] is bool:
             action = argparse.BooleanOptionalAction
-            parser.add_argument(f"--{entry.name}", action=action, help=said)
+            parser.add_argument(f"--{entry.name}", action=action, help=help_text)
         elif entry.name == "report_to":
-            parser.add_argument("--report_to", nargs="+", metavar="TRACKER", help=said)
+            parser.add_argument("--report_to", nargs="+", metavar="TRACKER", help=help_text)
         else:
             kind = _kind_of(kinds[entry.name])
             name = kind.__name__.upper()
-            parser.add_argument(f"--{entry.name}", type=kind, metavar=name, help=said + shown)
+            parser.add_argument(f"--{entry.name}", type=kind, metavar=name, help=help_text + shown)
     parser.add_argument("--preset", choices=PRESETS, help="sizes of the model")
     parser.add_argument("--config", metavar="FILE", help="flags in a YAML or JSON file")
     parser.add_argument(
         "--resume", metavar="WHICH", help="resume from: auto, latest, best, or a path"
     )
-    for name, said in (
+    for name, help_text in (
         ("list_checkpoints", "list the checkpoints and exit"),
         ("estimate", "measure a few steps, print the cost of the run and exit"),
     ):
-        parser.add_argument(f"--{name}", action="store_true", help=said)
+        parser.add_argument(f"--{name}", action="store_true", help=help_text)
     return parser
 
 

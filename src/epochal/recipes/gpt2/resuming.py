@@ -67,8 +67,8 @@ class Origin:
         }
 
 
-def told_to_go_on(asked: Asked) -> Asked:
-    """What is asked for where the environment names a run, and perhaps that it is to go on."""
+def with_environment(asked: Asked) -> Asked:
+    """The command with the run name and the resume mode of the environment, if they are set."""
     settings, given = read_settings(), dict(asked.given)
     name = given.get("run_name") or settings.name
     is_path = asked.resume not in (None, *_WORDS)
