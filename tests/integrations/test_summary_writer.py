@@ -368,6 +368,48 @@ def test_flush_and_time_of_day(tmp_path: Path) -> None:
     assert before - 1 <= at <= time.time() + 1
 
 
+_RANK = """
+import sys
+from epochal import SummaryWriter
+writer = SummaryWriter(sys.argv[1])
+writer.add_scalar("loss", float(sys.argv[2]), 0)
+print("open", flush=True)
+sys.stdin.read()
+writer.close()
+"""
+
+
+def _start_rank(rank: int, folder: Path) -> subprocess.Popen[str]:
+    ranks = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", _RANK, str(folder), str(10.0 + rank)],
+        env={**os.environ, **ranks, "TORCHELASTIC_RUN_ID": "launch"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+@pytest.mark.parametrize("folders", [("same", "same"), ("zero", "one")], ids=["one", "two"])
+def test_ranks_of_one_folder_write_one_run(tmp_path: Path, folders: tuple[str, str]) -> None:
+    processes = [_start_rank(rank, tmp_path / folders[rank]) for rank in range(2)]
+    for process in processes:
+        process.communicate()
+    if folders[0] == folders[1]:
+        run = epochal.load(tmp_path / "same")
+        assert [run.series("loss", rank=rank).values.tolist() for rank in range(2)] == [
+            [10.0],
+            [11.0],
+        ]
+        assert run.info.status.text == "finished"
+    else:
+        assert points(tmp_path / "zero", "loss") == [(0, 10.0)]
+        assert points(tmp_path / "one", "loss") == [(0, 11.0)]
+
+
 def test_writers_in_a_forked_child(tmp_path: Path) -> None:
     writer = SummaryWriter(tmp_path / "a")
     writer.add_scalar("parent", 1.0, 0)

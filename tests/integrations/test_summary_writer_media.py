@@ -330,6 +330,15 @@ def test_other_hyperparameters_are_a_run_beside(tmp_path: Path) -> None:
     assert list(zip(series.steps, series.values, strict=True)) == [(0, 0), (5, 9)]
 
 
+def test_a_run_name_may_lead_to_the_folder_itself_or_elsewhere(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "runs" / "exp") as writer:
+        writer.add_hparams({"lr": 0.1}, {"acc": 1}, run_name=".")
+        writer.add_hparams({"lr": 0.2}, {"acc": 2}, run_name=".")
+        writer.add_hparams({"lr": 0.3}, {"acc": 3}, run_name=str(tmp_path / "runs" / "other"))
+    with epochal.open(tmp_path / "runs") as runs:
+        assert {run.name: run.config["lr"] for run in runs} == {"exp": 0.2, "other": 0.3}
+
+
 @pytest.mark.parametrize(
     ("hparams", "metrics", "domains", "error"),
     [

@@ -45,10 +45,15 @@ def write_hparams(
 
 
 def hparams_folder(folder: Path, run_name: str | None) -> Path:
-    """Where the run of another set of hyperparameters lies: beside the writer's own."""
-    inner = os.path.normpath(os.path.join(folder, run_name or str(time.time())))
-    name = os.path.relpath(inner, folder).replace(os.sep, "_")
-    return folder.with_name(f"{folder.name}_{name}")
+    """Where another set of hyperparameters is recorded.
+
+    TensorBoard puts it into a folder within the writer's. Readers of runs do not look into runs, so
+    a folder of ours lies beside the writer's; a ``run_name`` that leads elsewhere is followed.
+    """
+    inner = Path(os.path.normpath(folder / (run_name or str(time.time()))))
+    if inner == folder or folder not in inner.parents:
+        return inner
+    return folder.with_name(f"{folder.name}_{'_'.join(inner.relative_to(folder).parts)}")
 
 
 def _plain(name: str, value: Any) -> Any:

@@ -463,11 +463,12 @@ class SummaryWriter:
         hparams = checked_hparams(hparam_dict, metric_dict, hparam_domain_discrete)
         metrics = {name_of(tag): one_number(value) for tag, value in metric_dict.items()}
         step = 0 if global_step is None else int(global_step)
-        if self._hparams in (None, hparams):
+        folder = hparams_folder(self._writer.folder, run_name)
+        if self._hparams in (None, hparams) or folder == self._writer.folder:
             run, self._hparams = self._to.run, hparams
             write_hparams(run, hparams, metrics, hparam_domain_discrete, step)
             return
-        with init_in(hparams_folder(self._writer.folder, run_name), companion=False) as beside:
+        with init_in(folder, companion=False) as beside:
             write_hparams(beside, hparams, metrics, hparam_domain_discrete, step)
 
     @cached_property

@@ -99,6 +99,18 @@ EVENTS = (
         ),
     ),
     Event(
+        "custom-scalars",
+        "training",
+        "charts that `SummaryWriter.add_custom_scalars` asks for",
+        (Field("layout", "object", meaning="category to title to kind and tags"),),
+    ),
+    Event(
+        "hparams-domains",
+        "training",
+        "values that hyperparameters of `SummaryWriter.add_hparams` may have",
+        (Field("domains", "object", meaning="name to list of values"),),
+    ),
+    Event(
         "companion-restarted",
         "training",
         "the companion died and was replaced",
