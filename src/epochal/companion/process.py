@@ -53,8 +53,8 @@ Ending = Literal["finished", "vanished", "stopped", "removed"]
 class Companion:
     """Watches one attempt of one run on one node.
 
-    Every task, job and callback is a member of the fault boundary: what one of them raises, or that
-    it hangs, is an ``internal-error`` event of the run, and the others go on.
+    Every task, job and callback is a member of the fault boundary. If one raises or hangs, the run
+    gets an ``internal-error`` event, and the others continue.
     """
 
     def __init__(

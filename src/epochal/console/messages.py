@@ -77,8 +77,8 @@ _MOST_FAULTS = 100
 class _ProcessLevel:
     """The level of this process.
 
-    Module state, against the rule of the house: verbosity belongs to the process as its streams do,
-    and code that may speak at any depth cannot be handed an object for it.
+    This is module state, an exception in this package. Verbosity belongs to the process, like its
+    streams, and messages come from code at any depth.
     """
 
     __slots__ = ("faults", "level")

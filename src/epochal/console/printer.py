@@ -40,9 +40,9 @@ class Console:
     how often step lines appear; the newest one held back is printed before anything else is, and on
     ``close``.
 
-    Nothing here raises: a line whose text cannot be made and a stream that has gone (a hang-up, a
-    closed pipe) are faults of ``guard``, and ``lost_lines`` counts. ``label`` is put before each
-    line of a run that is one of several.
+    Nothing here raises. A line that cannot be formatted and a closed stream (a hang-up, a closed
+    pipe) are faults that ``guard`` handles; ``lost_lines`` counts them. With several open runs,
+    ``label`` comes before each line.
     """
 
     def __init__(

@@ -137,8 +137,8 @@ class Curve:
     def of_gain(self, share: float, best: float, *, most: float) -> float:
         """A share of what was gained from the start to the best level.
 
-        Where a loss above zero fell by orders of magnitude, nothing of that gain matters to it any
-        more: ``most`` is the share of the best level that is enough.
+        If a loss above zero fell by orders of magnitude, its gain is far larger than its level.
+        Then ``most``, a share of the best level, is enough.
         """
         bar = share * self.gained(best)
         return min(bar, most * best) if self.lowest > 0 else bar

@@ -60,10 +60,10 @@ def ending_finding(
 ) -> Finding:
     """The finding of an attempt's end; its rule is named like the run's status.
 
-    ``epoch`` is told where the run counts no steps. ``reason`` is what is known of it in words,
-    ``facts`` the fields of the event that told it (``traceback``, ``oom_kills``, ``rss``),
-    ``memory`` those of the last time that memory ran out, ``has_checkpoint`` whether anything was
-    saved to go on from; ``t`` in Unix seconds.
+    ``epoch`` is for runs that count no steps. ``reason`` is the reason in words. ``facts`` are the
+    fields of its event (``traceback``, ``oom_kills``, ``rss``), ``memory`` those of the last
+    out-of-memory event. ``has_checkpoint``: whether the run can be resumed. ``t`` is in Unix
+    seconds.
     """
     known = dict(facts or {})
     ran_out = dict(memory or {}) if reason is not None and is_of_memory(reason) else {}

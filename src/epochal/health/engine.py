@@ -124,8 +124,8 @@ class Health:
     def renotify(self, *, is_over: bool = False) -> list[Finding]:
         """Open findings that go on, with their steps and figures by now; ask now and then.
 
-        Each is given when it has lasted several times as long as was said last; with ``is_over``,
-        when nothing more will be read, wherever it has grown at all.
+        A finding is returned when it has lasted several times as long as last reported. With
+        ``is_over``, at the end of the records, any growth is enough.
         """
         return self.guard.run(_FINDINGS, lambda: self._trackers.renotify(is_over=is_over)) or []
 

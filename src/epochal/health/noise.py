@@ -12,11 +12,11 @@ _DEVIATION_PER_MIDDLE = 1 / (2 * 0.6745)
 class Noise:
     """Distances from a level that may itself fall by orders of magnitude.
 
-    The noise of a loss shrinks with the loss, so distances are remembered as shares of their level:
-    for long, to know their tail, and the newest apart, since not all noise shrinks; the larger
-    answer counts. The width is that of the middle half: where a curve falls all points lie below a
-    level of older ones, and that is no noise. Where there is no level to take shares of (a curve
-    that reaches zero, or one of logarithms) distances are remembered as they are.
+    The noise of a loss shrinks with the loss, so distances are stored as shares of their level. Old
+    and new distances are stored separately, because not all noise shrinks; the larger result
+    counts. The width is that of the middle half, because all points of a falling curve are below
+    the level of older ones. Without a level to take shares of (a curve that reaches zero, or one of
+    logarithms), distances are stored in plain units.
     """
 
     __slots__ = ("_distances", "_late", "_unit")

@@ -45,11 +45,11 @@ class PhaseDetector:
     """Compares the two halves of a window of losses with each other and with the run's noise.
 
     A fast change shows in a short window, a slow one under noise only in a longer one, which grows
-    with the run. A rise is measured from the lowest level of the run, and lasts for as long as the
-    loss stays far up and does not fall. Single losses that stand out are left out of every mean.
-    Only what the run itself has shown is held against a loss: its scale and sign do not matter.
+    with the run. A rise is measured from the lowest level of the run. It lasts while the loss stays
+    far above it and does not fall. Outliers are not part of any mean. A loss is compared only with
+    earlier losses of the run: its scale and sign do not matter.
 
-    ``total`` is how many steps the run will have, where that is known.
+    ``total`` is the number of steps of the run, if known.
     """
 
     def __init__(

@@ -53,9 +53,9 @@ class Verdict(NamedTuple):
 class Rule(ABC):
     """One kind of fault.
 
-    A rule keeps its own history and gives a verdict whenever it can tell; no verdict means that
-    nothing is known, and leaves open what is open. It must give the same verdicts for the same
-    records: no clock, no chance.
+    A rule keeps its own history and returns a verdict when it has enough data. Without a verdict,
+    an open finding stays open. The same records must give the same verdicts: a rule uses neither
+    the clock nor random numbers.
     """
 
     name: ClassVar[str]

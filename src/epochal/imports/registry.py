@@ -1,14 +1,14 @@
-"""Every importer there is, those in ``imports/formats/`` and of other packages, and what they find.
+"""The list of importers, from ``imports/formats/`` and other packages, and the runs they find.
 
 An importer is a module. Its file in ``formats/`` has the name of the format. A package adds
 importers with entry points of the group ``epochal.importers``, each the name of such a module::
 
     def find(path: Path, bounds: SearchBounds | None = None) -> Foreign | None
 
-``find`` gives the runs in a file or folder, None if it is not of this format. ``bounds`` say which
-links are followed below a folder: without them those that stay within it. Two more names may stand
-in the module: ``ORDER``, a number (the smallest is tried first), and ``IS_GENERAL``, True for files
-that any program writes for any purpose. Beside a tracker's own files those are not runs.
+``find`` returns the runs in a file or folder, or None if it has another format. ``bounds`` set
+which links are followed below a folder; by default those that stay within it. The module may have
+two more names. ``ORDER`` is a number; the smallest is tried first. ``IS_GENERAL`` is True for
+general formats. Beside a tracker's own files those are not runs.
 """
 
 from __future__ import annotations
@@ -88,9 +88,9 @@ def importer_member(name: str) -> str:
 def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | None:
     """The runs that another tracker left in a file or folder; None when there are none of any.
 
-    Links that lead out of the folder are followed with ``follow_links`` only. Raises
-    ``UsageError`` where there is neither, ``FormatError`` for a file that is clearly a tracker's
-    and cannot be read, ``InternalError`` where an importer failed and no other knows the file.
+    Links that lead out of the folder are followed only with ``follow_links``. Raises
+    ``UsageError`` if there is no such file or folder, and ``FormatError`` for a tracker's file that
+    cannot be read. Raises ``InternalError`` if an importer failed and no other knows the file.
     """
     place = Path(path).expanduser().absolute()
     if not place.exists():

@@ -39,8 +39,8 @@ def write_whole(descriptor: int, text: bytes) -> None:
 def read_from(descriptor: int, start: int) -> bytes:
     """Everything from a position on.
 
-    The descriptor's own position is left alone: every write of another thread moves it to the end,
-    and reading from there would skip what is in between.
+    The descriptor's own position is not used. Every write of another thread moves it to the end,
+    and reading from there would skip data.
     """
     chunks = []
     while chunk := os.pread(descriptor, _CHUNK_BYTES, start):

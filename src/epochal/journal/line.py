@@ -94,8 +94,8 @@ def nests_too_deeply(value: Any) -> bool:
 def decode(line: bytes) -> Record | None:
     """The record of a line, or None when the line is damaged.
 
-    A torn write that a later record was appended to leaves two records' bytes in one line: the
-    later one is whole, so it is found again by its start.
+    If a record was appended to a torn write, one line has the bytes of two records. The later one
+    is complete, so it is found by its start.
     """
     record = _parse(line)
     if record is not None:

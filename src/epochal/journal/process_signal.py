@@ -20,10 +20,9 @@ class ProcessOutOfReachError(EpochalError):
 def send_signal(identity: Mapping[str, Any], name: str) -> None:
     """Send a signal, by name, to a living process of this machine and user.
 
-    Raises ``ProcessOutOfReachError`` for one that has ended, is elsewhere or is somebody else's,
-    ``UsageError`` for a signal that this system does not have. Where the kernel offers it, the
-    process is held by a descriptor while it is checked: a pid that is given anew in between is
-    never hit.
+    Raises ``ProcessOutOfReachError`` for one that has ended, is on another machine or belongs to
+    another user, ``UsageError`` for a signal that this system does not have. If the kernel supports
+    it, a descriptor refers to the process during the check, so a reused pid never gets the signal.
     """
     number = getattr(signal, name, None)
     if number is None:

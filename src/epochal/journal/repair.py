@@ -44,8 +44,8 @@ _CHUNK_BYTES = 1024 * 1024
 class PartDamage:
     """What is wrong with one part: damaged lines, and the bytes after the last whole record.
 
-    ``tail`` says whether those are a record cut short ("torn") or begin a stretch that the file
-    system lost ("nul"); ``problem`` is a part that cannot be read at all.
+    ``tail`` is "torn" for an incomplete record, "nul" for data that the file system lost.
+    ``problem`` is set for a part that cannot be read.
     """
 
     name: PartName

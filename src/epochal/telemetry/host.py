@@ -47,9 +47,9 @@ class _CpuReading(NamedTuple):
 class HostSource:
     """Reads CPU and memory through psutil, on any system it knows.
 
-    Under a CPU quota the CPU share is the control group's own use of that quota; otherwise it is
-    how busy the CPUs are that this process may run on. A memory limit below the machine's memory
-    replaces it, and what the group holds replaces what the machine holds.
+    Under a CPU quota the CPU share is the control group's use of that quota. Otherwise it is the
+    load of the CPUs that this process may run on. A memory limit below the machine's memory
+    replaces it, and the group's usage replaces the machine's.
     """
 
     kind: ClassVar[str] = "system"

@@ -79,8 +79,8 @@ class NvidiaSource:
     ) -> tuple[GpuSample, ...]:
         """Read every visible GPU, or those of some ids; use and power are since the last call.
 
-        A ``light`` reading costs a third: use and power are the moment's, and it does not count as
-        a call that the next one is measured from.
+        A ``light`` reading costs a third. Utilisation and power are current values, and the
+        interval of the next full reading does not start with it.
         """
         if self._closed:
             raise closed_error(self)

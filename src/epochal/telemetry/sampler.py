@@ -30,9 +30,10 @@ _MAX_SHARE = 0.005
 class ResourceSample:
     """Machine and GPUs at one moment: percent and bytes, ``None`` for what is not there.
 
-    GPU use is the mean over the visible GPUs. The VRAM figures are this process's, over the devices
-    it uses: in live tensors (active), held by the allocator (allocated), and held beyond what is
-    physically there (spill). Without an allocator ``vram_total`` is that of the visible GPUs.
+    GPU utilisation is the mean over the visible GPUs. The VRAM figures are those of this process
+    over its devices: in live tensors (active), reserved by the allocator (allocated), and reserved
+    beyond the physical memory (spill). Without an allocator ``vram_total`` is that of the visible
+    GPUs.
     """
 
     cpu_pct: float | None = None

@@ -20,10 +20,10 @@ RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the r
 class Divergence(Rule):
     """The level of the loss is far above the best of the run, and does not fall.
 
-    Far is measured in the loss itself, in what was gained, in its noise, and in the rises that this
-    run has recovered from (a game between two networks swings; that is its nature). After a jump of
-    the learning rate it is measured from the best level since, and from that of the whole run once
-    the loss has had time to come back to it.
+    Far is relative to the loss, its gain, its noise, and the rises from which this run has
+    recovered: the losses of adversarial networks oscillate normally. After a jump of the learning
+    rate it is measured from the best level since. Once the loss has had time to return, it is
+    measured from the best level of the whole run.
     """
 
     name = "divergence"

@@ -29,9 +29,9 @@ class _Band(NamedTuple):
 class EvalFlat(Rule):
     """The same value to the last digits at several evaluations: a warning, for nothing is measured.
 
-    A share of few samples may stand still while the loss of the same evaluation moves, and all of
-    them when the rate has gone to nothing: no warning.
-    A metric that only wanders within its noise, over many evaluations, is a note.
+    There is no warning in two cases: a share of few samples is constant while the loss of the same
+    evaluation changes, or the learning rate is almost zero. A metric that stays within its noise
+    over many evaluations is an info.
     """
 
     name = "eval-flat"

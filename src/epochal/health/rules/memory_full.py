@@ -99,8 +99,8 @@ class MemoryFull(Rule):
         )
 
     def _begun(self, observation: Observation, context: Context) -> float:
-        """Since when memory is judged: what fills while data, model and first batches come does not
-        go on to, so it begins anew with the first step.
+        """Since when memory is checked: it starts again with the first step, because the memory of
+        data, model and first batches does not keep growing.
         """
         if self._trains_since is None and context.first_step is not None:
             self._trains_since = observation.t

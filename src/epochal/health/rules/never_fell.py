@@ -38,8 +38,8 @@ class _Fall:
 class NeverFell(Rule):
     """After hundreds of points the loss has not come below its first level.
 
-    A warning where the points leave no room for even a small fall; a note where noise could hide
-    one, as in rewards and games, whose losses need not fall.
+    It is a warning if the points exclude even a small fall. It is an info if noise could hide one,
+    as in reinforcement or adversarial learning, where losses need not fall.
     """
 
     name = "never-fell"

@@ -32,9 +32,9 @@ class _Speed:
 class ThroughputDrop(Rule):
     """Throughput well below the run's own usual one, for half a minute or several records.
 
-    Without a throughput the duration of the steps is taken, and without that the time between
-    records. What is usual is a median of records that were not slow, so that pauses for evaluation
-    and saving neither count as a drop nor teach one.
+    Without a throughput the rule uses the duration of the steps, else the time between records. The
+    usual value is the median of records that were not slow. So pauses for evaluation and saving
+    neither count as a drop nor change the usual value.
     """
 
     name = "throughput-drop"

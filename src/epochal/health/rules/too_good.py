@@ -32,11 +32,10 @@ _LEAST_BLOCKS = 4
 class TooGood(Rule):
     """The first evaluations, a few hundred steps in: an accuracy next to 1, or next to no loss.
 
-    An accuracy must be so at the first one, or within fewer steps: what an earlier evaluation did
-    not know yet was learned in between. Next to nothing is measured by the loss that training
-    started from, before a too high rate may have blown it up; nothing is too good while the
-    training loss is above its own beginning. A loss that may be the error of a regression can be
-    learned away to nothing in a few steps; it is suspicious only far below the training loss.
+    An accuracy counts at the first evaluation, or within fewer steps, because later ones may have
+    been learned in between. A loss is compared with the loss at the start of training. Nothing is
+    too good while the training loss is above its start. The error of a regression can become
+    almost zero in a few steps; it is suspicious only far below the training loss.
     """
 
     name = "too-good"

@@ -28,9 +28,9 @@ _ALL = "update_ratio"
 class UpdateRatio(Rule):
     """The norm of an update over the norm of its weights, out of range for several watched steps.
 
-    Too large is judged layer by layer. Too small is judged by the median of all while the rate is
-    near its peak, since updates at the end of a schedule are small on purpose; and layer by layer
-    where the others move. A layer without any gradient is left to the rule on dead layers.
+    Too large is checked for each layer. Too small is checked for the median of all layers while the
+    rate is near its peak, because updates at the end of a schedule are small on purpose. A single
+    layer is too small if the others change. ``dead-layer`` covers layers without a gradient.
     """
 
     name = "update-ratio"
