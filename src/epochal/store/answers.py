@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,6 +40,11 @@ class Status:
     text: str
     reason: str | None = None
     since: float | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the run has not ended, as far as can be told."""
+        return self.state in LIVE_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +168,8 @@ class Entry:
         """Its name; None where its kind has no names."""
         name = self.record.get("name")
         return name if isinstance(name, str) else None
+
+
+def by_time(entries: Iterable[Entry]) -> list[Entry]:
+    """The same entries, the oldest first."""
+    return sorted(entries, key=lambda entry: entry.t or 0.0)

@@ -55,15 +55,14 @@ from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
+from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status, by_time
 
 
 class RunView(Protocol):
-    """One run, as of the last look at its files."""
+    """One run, as of the last look at its files; engines derive their class of runs from it."""
 
-    @property
-    def lock(self) -> threading.RLock:
-        """Held by each query of this run; hold it where several results must fit together."""
+    # Held by each query of this run; hold it where several results must fit together.
+    lock: threading.RLock
 
     @property
     def id(self) -> str:
@@ -127,21 +126,26 @@ class RunView(Protocol):
 
     def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Histograms, of one name or of all."""
+        return self.entries("histogram", name=name, rank=rank)
 
     def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Text samples, of one name or of all."""
+        return self.entries("text", name=name, rank=rank)
 
     def blobs(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
         """Images and other blobs, of one name or of all."""
+        return self.entries("blob", name=name, rank=rank)
 
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names; raises ``UsageError`` for any other file."""
 
     def messages(self) -> list[Entry]:
         """Messages of all ranks, by time."""
+        return by_time(self.entries("message", rank=None))
 
     def events(self) -> list[Entry]:
         """Events of all ranks, by time."""
+        return by_time(self.entries("event", rank=None))
 
     def findings(self, *, most: int | None = 50_000) -> list[Entry]:
         """Findings of the health rules, by time; made from records where no companion wrote them.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from epochal.errors import UsageError
 from epochal.guard import Fault
 from epochal.records import DENSE_KINDS, KINDS, Axis, Position, Record
-from epochal.store.answers import Entry
+from epochal.store.answers import Entry, by_time
 from epochal.store.local.columns import NO_STEP
 from epochal.store.local.part import Part, Place
 from epochal.store.local.state import RunState
@@ -38,11 +38,6 @@ def entries_of(
     found = [item for kind in wanted for item in _found(state, kind, name=name, rank=rank)]
     found.sort(key=lambda item: (item[0].place.at, item[0].place.t))
     return [entry for _, entry in found]
-
-
-def by_time(entries: Iterable[Entry]) -> list[Entry]:
-    """The same entries, the oldest first."""
-    return sorted(entries, key=lambda entry: entry.t or 0.0)
 
 
 def _found(
@@ -90,15 +85,15 @@ def recorded_errors(state: RunState) -> list[Entry]:
     return [Entry(entry.position, entry.rank, _counted(entry, counts)) for entry in events]
 
 
-def met_errors(faults: Iterable[Fault], *, now: float) -> list[Entry]:
-    """Faults of members that read the run here, in the form of their events."""
+def met_errors(*faults: Fault | None, now: float) -> list[Entry]:
+    """Faults of members that read the run here, in the form of their events; None is no fault."""
     return [
         Entry(
             Position(_WRITER, 0, 0, place),
             0,
             {"log": "event", "t": now, "name": EVENT, **fault.fields(), "count": fault.count},
         )
-        for place, fault in enumerate(faults)
+        for place, fault in enumerate(filter(None, faults))
     ]
 
 

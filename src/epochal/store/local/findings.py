@@ -28,10 +28,10 @@ from epochal.health.rules.alert_failed import AlertFailed
 from epochal.health.rules.out_of_memory import EVENT as OUT_OF_MEMORY
 from epochal.journal.layout import FINDINGS, LOOP
 from epochal.records import Position, Record, moment_of
-from epochal.store.answers import Entry, Status
+from epochal.store.answers import Entry, Status, by_time
 from epochal.store.finding_counts import FindingCounts, count, latest_findings
 from epochal.store.local.columns import SeriesKey
-from epochal.store.local.entries import by_time, entries_of
+from epochal.store.local.entries import entries_of
 from epochal.store.local.part import Part
 from epochal.store.local.state import RunState
 
@@ -58,7 +58,10 @@ class Diagnosis:
     def entries(
         self, state: RunState, status: Status, *, rules: RuleSettings, most: int | None
     ) -> list[Entry]:
-        """Findings that no file of the run has; ``most`` bounds how many records are read now."""
+        """All findings by time: those in the run's files, and those that are made from its records.
+
+        ``most`` bounds how many records are read for that at this call, None reads all.
+        """
         is_live = status.state == "running"
         written = _written(state)
         covered = watched_attempts(state, is_live=is_live)
@@ -79,7 +82,7 @@ class Diagnosis:
         if ending is not None:
             position = Position(_WRITER, state.attempts, _ENDING_PART, 0)
             found.append(Entry(position, 0, ending.record()))
-        return found
+        return by_time([*entries_of(state, ("finding",), name=None, rank=None), *found])
 
     def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
         """Have the rules read; whether that was all. Only files that cannot be read raise."""

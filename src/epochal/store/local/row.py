@@ -9,17 +9,17 @@ from typing import Any
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.store.answers import Labels, RunInfo, Status
+from epochal.store.answers import Labels, RunInfo
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.row import Row
+from epochal.store.status import UNREADABLE
 
 # Which process wrote a run: what ``journal.process.liveness`` asks for.
 PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
-UNREADABLE = Status("unreadable", "unreadable")
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
@@ -19,25 +18,19 @@ from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.columns import SeriesKey, unix_time
-from epochal.store.local.entries import by_time, entries_of, met_errors, recorded_errors
+from epochal.store.local.columns import unix_time
+from epochal.store.local.entries import entries_of, met_errors, recorded_errors
 from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, count_entries
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.labels import check_labels
-from epochal.store.local.row import (
-    UNREADABLE,
-    brief_info,
-    changed_at,
-    faulty_row,
-    make_row,
-    recorded_id,
-)
+from epochal.store.local.row import brief_info, changed_at, faulty_row, make_row, recorded_id
 from epochal.store.local.source import RunSource
-from epochal.store.local.state import RunReader, RunState
-from epochal.store.local.summaries import AXES, RowSummaries
-from epochal.store.metrics import no_metric, resolve
+from epochal.store.local.state import RunReader, RunState, locked
+from epochal.store.local.summaries import RowSummaries
+from epochal.store.metrics import no_metric
 from epochal.store.row import Row
-from epochal.store.status import GONE
+from epochal.store.status import GONE, UNREADABLE
+from epochal.store.store import RunView
 
 _SETTLED_S = 60.0
 # So few that the health rules see them in a fraction of a second.
@@ -46,22 +39,10 @@ _FEW_RECORDS = 1000
 _KEYS = itertools.count()
 
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def locked(method: Callable[Concatenate[LocalRun, P], T]) -> Callable[Concatenate[LocalRun, P], T]:
-    """A method that holds the run's lock while it runs."""
-
-    @functools.wraps(method)
-    def call(run: LocalRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with run.lock:
-            return method(run, *args, **kwargs)
-
-    return call
-
-
-class LocalRun:
+class LocalRun(RunView):
     """A run and its source; nothing of it is read before the first query.
 
     Each method takes ``lock``, which runs of one foreign file share; see ``RunView.lock``.
@@ -82,7 +63,6 @@ class LocalRun:
         # The reader's counts that were noticed so far.
         self._num_changes = self._num_reads = 0
         self._row: Row | None = None
-        self._resolved: dict[str, Metric | None] = {}
         self._summaries: RowSummaries | None = None
         self._ended: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
@@ -101,14 +81,12 @@ class LocalRun:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    # A list asks for id, time of creation and row: a fault in reading one run is its problem alone.
-
     def look_again(self) -> None:
         """Like ``refresh``; a fault becomes the run's problem."""
         self._or_faulty(self.refresh, lambda row: True)
 
     def _or_faulty(self, read: Callable[[], T], instead: Callable[[Row], T]) -> T:
-        """What ``read`` returns; where it raises, what a row says that tells the fault."""
+        """What ``read`` returns; a fault becomes the row of this run and reaches no other run."""
         found = self._held.guard.run(self.place, read)
         if found is not None:
             return found
@@ -143,7 +121,6 @@ class LocalRun:
         if self._num_changes != self._reader.num_changes:
             self._num_changes = self._reader.num_changes
             self._row = None
-            self._resolved.clear()
         if self._num_reads != self._reader.num_reads:
             self._num_reads = self._reader.num_reads
             self._held.series.drop(self._key)
@@ -170,15 +147,9 @@ class LocalRun:
     def remembered(self) -> tuple[str, Stamp | None, Row]:
         """What the index keeps: signature, stamp and row; the run is settled."""
         self.has_news = False
-        row, stamp = self.row, None
-        if row.is_ended and self.source.stamp is not None:
-            stamp = self.source.stamp
-            # A change within the tick of a coarse clock, after this one, would not be seen.
-            if time.time() - max(stamp[:2]) / 1e9 < _SETTLED_S:
-                stamp = None
-            else:
-                self._reader.trust(stamp)
-        return self.signature, stamp, row
+        is_ended = self.row.is_ended
+        stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if is_ended else None
+        return self.signature, stamp, self.row
 
     @property
     @locked
@@ -262,7 +233,7 @@ class LocalRun:
     def _read_id(self) -> str:
         if self._row is not None:
             return self._row.id
-        return recorded_id(self._said) or self.path.name
+        return recorded_id(self._told.get) or self.path.name
 
     @property
     def id(self) -> str:
@@ -278,7 +249,7 @@ class LocalRun:
     def _read_created(self) -> float:
         if self._row is not None:
             return self._row.created
-        created = unix_time(self._said("created"))
+        created = unix_time(self._told.get("created"))
         if created is None:
             created = unix_time(self._ask(_header).get("t"))
         return changed_at(self.path) if created is None else created
@@ -289,7 +260,7 @@ class LocalRun:
         if self._row is not None:
             return self._row.info(self.id, folder=str(self.path), status=UNREADABLE)
         return brief_info(
-            self._said, self.labels, id_=self.id, path=self.path, tracker=self.tracker
+            self._told.get, self.labels, id_=self.id, path=self.path, tracker=self.tracker
         )
 
     @property
@@ -354,7 +325,7 @@ class LocalRun:
         if row.is_unreadable:
             return UNREADABLE
         status = row.status(now=time.time(), grew=self._grew_at)
-        if status.state not in ("running", "waiting", "silent") and status.text != GONE:
+        if not status.is_live and status.text != GONE:
             # What has ended stays so, and a process that is gone does not come back.
             self._ended = (row, status)
         return status
@@ -369,8 +340,7 @@ class LocalRun:
     @locked
     def facts(self) -> Mapping[str, Any]:
         """What run.json says; the first record of the journal where it is missing."""
-        self._look_once()
-        return dict(self.source.said or self._ask(_header))
+        return dict(self._told)
 
     @property
     @locked
@@ -388,12 +358,10 @@ class LocalRun:
         self.source.relabel(labels)
         self.refresh()
 
-    def _said(self, field: str) -> Any:
+    @property
+    def _told(self) -> Mapping[str, Any]:
         self._look_once()
-        said = self.source.said
-        if said:
-            return said.get(field)
-        return self._ask(_header).get(field)
+        return self.source.said or self._ask(_header)
 
     # -- numbers ----------------------------------------------------------------------------------
 
@@ -410,10 +378,8 @@ class LocalRun:
     @locked
     def series(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Series:
         """Every point of a series; raises ``MetricNotFoundError``, ``FormatError``."""
-        ranks = self._ask(lambda state: state.ranks)
-        axes = AXES if axis is None else (axis,)
-        key = next((k for a in axes if (k := SeriesKey(name, a)) in ranks), None)
-        if key is None or rank not in ranks[key]:
+        key = self._ask(lambda state: state.find(name, axis, rank))
+        if key is None:
             raise self._no_metric(name, rank, axis)
         self._held.loaded.used(self)
         series = self._held.series.get(self._key, key, rank)
@@ -425,18 +391,14 @@ class LocalRun:
     @locked
     def metric(self, name: str) -> Metric | None:
         """The metric that a name, a role or the end of a name means; None for none."""
-        if name not in self._resolved:
-            self._resolved[name] = resolve(name, self.row.metrics)
-        return self._resolved[name]
+        return self._row_summaries.metric(name)
 
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
         row = self.row
-        if self._summaries is None or self._summaries.row is not row:
-            self._summaries = RowSummaries(row)
         num_kept = len(row.summaries)
-        found = self._summaries.find(
+        found = self._row_summaries.find(
             name, axis, rank, ask=self._ask, read=lambda on: self.series(name, rank=rank, axis=on)
         )
         if found is None:
@@ -456,6 +418,13 @@ class LocalRun:
             row.latest[role] = self.summary(metric.name, axis=metric.axis).last
         return row.latest[role]
 
+    @property
+    def _row_summaries(self) -> RowSummaries:
+        row = self.row
+        if self._summaries is None or self._summaries.row is not row:
+            self._summaries = RowSummaries(row)
+        return self._summaries
+
     def _no_metric(self, name: str, rank: int, axis: Axis | None) -> MetricNotFoundError:
         run, metrics = self.brief().name, self.row.metrics
         return MetricNotFoundError(no_metric(name, metrics, run=run, rank=rank, axis=axis))
@@ -467,18 +436,6 @@ class LocalRun:
         """Records of these kinds in the order of steps, then of time."""
         return self._ask(lambda state: entries_of(state, kinds, name=name, rank=rank))
 
-    def histograms(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Histograms, of one name or of all."""
-        return self.entries("histogram", name=name, rank=rank)
-
-    def texts(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Text samples, of one name or of all."""
-        return self.entries("text", name=name, rank=rank)
-
-    def blobs(self, name: str | None = None, *, rank: int = 0) -> list[Entry]:
-        """Images and other blobs, of one name or of all."""
-        return self.entries("blob", name=name, rank=rank)
-
     @locked
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names."""
@@ -487,14 +444,6 @@ class LocalRun:
             raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
         return self.source.blob(file)
 
-    def messages(self) -> list[Entry]:
-        """Messages of all ranks, by time."""
-        return by_time(self.entries("message", rank=None))
-
-    def events(self) -> list[Entry]:
-        """What happened, of all ranks, by time."""
-        return by_time(self.entries("event", rank=None))
-
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
         """What the health rules found, by time; worked out here where no companion did.
@@ -502,10 +451,9 @@ class LocalRun:
         At most so many records are read for that at one call, None for all: the next goes on.
         """
         status = self.status
-        worked_out = self._ask(
+        found = self._ask(
             lambda state: self._diagnosis.entries(state, status, rules=self._rules, most=most)
         )
-        found = by_time([*self.entries("finding", rank=None), *worked_out])
         if self._diagnosis.is_complete and status.state != "running":
             # Lists count what was worked out: here, and by the index in other processes.
             counted = count_entries(found, attempts=self.row.attempts)
@@ -523,10 +471,8 @@ class LocalRun:
     @locked
     def internal_errors(self) -> list[Entry]:
         """Faults of Epochal itself: recorded ones by time, then those met in reading the run."""
-        recorded = self._ask(recorded_errors)
-        unread = self._held.guard.faults.get(self.place)
-        met = [*self._diagnosis.guard.faults.values(), *([] if unread is None else [unread])]
-        return [*recorded, *met_errors(met, now=time.time())]
+        met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
+        return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:

@@ -6,11 +6,13 @@ grow, are sealed or become shorter while they are read.
 
 from __future__ import annotations
 
+import functools
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +33,14 @@ _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "
 # By attempt: what an older attempt logged from here on was logged again by a newer one.
 Cuts = Mapping[int, int]
 _EXACT_UP_TO = 2.0**53
+# Where a name is on several axes, the first of these is meant.
+AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # A query is repeated each time that another part was sealed meanwhile.
 _MAX_MOVES = 100
 
+P = ParamSpec("P")
 T = TypeVar("T")
+L = TypeVar("L", bound="Lockable")
 
 
 class RunState:
@@ -124,6 +130,12 @@ class RunState:
         return [facts for facts in candidates if facts.name[:2] == newest[:2]]
 
     # -- series -----------------------------------------------------------------------------------
+
+    def find(self, name: str, axis: Axis | None, rank: int) -> SeriesKey | None:
+        """The series of a name, the step axis first where none is asked for; None for none."""
+        keys = (SeriesKey(name, one) for one in (AXES if axis is None else (axis,)))
+        found = next((key for key in keys if key in self.ranks), None)
+        return found if found is not None and rank in self.ranks[found] else None
 
     @cached_property
     def ranks(self) -> Mapping[SeriesKey, set[int]]:
@@ -218,6 +230,23 @@ class RunState:
         }
 
 
+class Lockable(Protocol):
+    """An object with a lock of its own."""
+
+    lock: threading.RLock
+
+
+def locked(method: Callable[Concatenate[L, P], T]) -> Callable[Concatenate[L, P], T]:
+    """A method that holds its object's lock while it runs."""
+
+    @functools.wraps(method)
+    def call(owner: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        with owner.lock:
+            return method(owner, *args, **kwargs)
+
+    return call
+
+
 class RunReader:
     """The state of a run, made from its source; the caller holds the run's lock.
 
@@ -241,6 +270,17 @@ class RunReader:
         self._stamp = stamp
         self.num_changes = max(self.num_changes, 1)
         return True
+
+    def trust_unchanged(self, *, since_s: float) -> Stamp | None:
+        """The stamp of the files, trusted from now on; None where they changed within ``since_s``.
+
+        A change within the tick of a coarse clock, after the stamp was made, would not be seen.
+        """
+        stamp = self.source.stamp
+        if stamp is None or time.time() - max(stamp[:2]) / 1e9 < since_s:
+            return None
+        self.trust(stamp)
+        return stamp
 
     def look_once(self) -> None:
         """Look at the files, unless that was done."""

@@ -20,11 +20,10 @@ from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
-from epochal.store.local.state import RunState
+from epochal.store.local.state import AXES, RunState
+from epochal.store.metrics import resolve
 from epochal.store.row import Row
 
-# Where a name is on several axes, the first of these is meant.
-AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 _VALUES_AT_ONCE = 1 << 20
 
 Summaries = dict[tuple[SeriesKey, int], Summary]
@@ -38,6 +37,13 @@ class RowSummaries:
     def __init__(self, row: Row) -> None:
         self.row = row
         self._known: dict[tuple[str, Axis | None, int], Summary] = {}
+        self._resolved: dict[str, Metric | None] = {}
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name, a role or the end of a name means; None for none."""
+        if name not in self._resolved:
+            self._resolved[name] = resolve(name, self.row.metrics)
+        return self._resolved[name]
 
     def find(
         self,
