@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from epochal.health.observation import Observation
 
@@ -12,6 +13,16 @@ from epochal.health.observation import Observation
 def may_hold_layers(observation: Observation) -> bool:
     """Whether a record can have series of layers: they are free metrics."""
     return observation.step is not None and "m" in observation.record
+
+
+@lru_cache(64)
+def _members(prefix: str, suffix: str, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The names of a family among those of a record, and their layers: most records are alike."""
+    return [
+        (name, name[len(prefix) : len(name) - len(suffix)])
+        for name in names
+        if name.startswith(prefix) and name.endswith(suffix)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +34,8 @@ class LayerSeries:
 
     def of(self, values: Mapping[str, float]) -> dict[str, float]:
         """The finite values of the family, by layer."""
-        return {
-            name[len(self.prefix) : len(name) - len(self.suffix)]: value
-            for name, value in values.items()
-            if name.startswith(self.prefix) and name.endswith(self.suffix) and math.isfinite(value)
-        }
+        members = _members(self.prefix, self.suffix, tuple(values))
+        return {layer: values[name] for name, layer in members if math.isfinite(values[name])}
 
     def name(self, layer: str) -> str:
         """The series of one layer."""

@@ -16,7 +16,6 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -150,8 +149,10 @@ class Segment:
                 continue
             table = self._table([group], [c.LOG, c.STEP, c.TIME])
             for kind in kinds:
-                rows = table.filter(pc.equal(table.column(c.LOG), kind))
-                step, milliseconds = (pc.max(rows.column(n)).as_py() for n in (c.STEP, c.TIME))
+                rows = table.filter(_compute().equal(table.column(c.LOG), kind))
+                step, milliseconds = (
+                    _compute().max(rows.column(n)).as_py() for n in (c.STEP, c.TIME)
+                )
                 found[kind] = _extent(step, milliseconds)
         return found
 
@@ -160,7 +161,7 @@ class Segment:
         statistics = self._file.metadata.row_group(group).column(place).statistics
         if statistics is not None and statistics.has_min_max:
             return int(statistics.max)
-        largest = pc.max(self._table([group], [name]).column(name)).as_py()
+        largest = _compute().max(self._table([group], [name]).column(name)).as_py()
         return None if largest is None else int(largest)
 
     def kinds(self) -> Mapping[str, int]:
@@ -218,7 +219,7 @@ class Segment:
         for axis, columns in by_axis.items():
             table = self._table([group], [c.LOG, c.STEP, c.TIME, *columns.values()])
             if len(self._contents.groups[group]) > 1:
-                table = table.filter(pc.equal(table.column(c.LOG), kind))
+                table = table.filter(_compute().equal(table.column(c.LOG), kind))
             if axis == "step" and table.column(c.STEP).null_count:
                 continue
             whole = {
@@ -349,7 +350,7 @@ class Segment:
         if table.column(name).null_count:
             yield table.column(name).is_valid()
         if c.LOG in table.column_names:
-            yield pc.equal(table.column(c.LOG), source.kind)
+            yield _compute().equal(table.column(c.LOG), source.kind)
         if source.gpu is not None:
             yield self._is_gpu(table, source.gpu)
 
@@ -360,7 +361,7 @@ class Segment:
         column = table.column(name)
         if not pa.types.is_string(column.type):
             column = column.cast(pa.int64(), safe=False).cast(pa.string())
-        return pc.equal(column.fill_null("0"), gpu)
+        return _compute().equal(column.fill_null("0"), gpu)
 
     def _from_long(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
         points = self._long_points
@@ -371,8 +372,8 @@ class Segment:
             return
         table = self._long_table(_LONG_SERIES, only=entry.name)
         conditions = [
-            pc.equal(table.column(c.LONG_NAME), entry.name),
-            pc.equal(table.column(c.LONG_AXIS), entry.axis),
+            _compute().equal(table.column(c.LONG_NAME), entry.name),
+            _compute().equal(table.column(c.LONG_AXIS), entry.axis),
         ]
         rows = _kept(table, conditions).sort_by(c.ORDINAL)
         yield _points(rows, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
@@ -400,7 +401,7 @@ class Segment:
         if not groups:
             return
         table = self._table(groups, columns_for(self._contents, set(kinds)))
-        table = _kept(table, [pc.is_in(table.column(c.LOG), pa.array(kinds, pa.string()))])
+        table = _kept(table, [_compute().is_in(table.column(c.LOG), pa.array(kinds, pa.string()))])
         for ordinal, record in self._rebuilder(table).records():
             if name is None or record.get("name") == name:
                 yield ordinal, record
@@ -415,6 +416,8 @@ class Segment:
 
     def damage(self) -> list[tuple[int, bytes]]:
         """What no reader hands out: the bytes, and the ordinal of the record they stand before."""
+        if self._file.metadata.num_row_groups == len(self._contents.groups):
+            return []
         table = self._trailing([c.ORDINAL, c.DAMAGE])
         table = _kept(table, [table.column(c.DAMAGE).is_valid()])
         return list(
@@ -473,6 +476,13 @@ def _extent(step: int | None, milliseconds: int | None) -> Extent:
     return Extent(step, None if milliseconds is None else milliseconds / 1000)
 
 
+def _compute() -> Any:
+    """pyarrow.compute, which takes longer to import than sealing a part of 10 MB does without."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
 def _kept(table: pa.Table, conditions: Iterable[Any]) -> pa.Table:
     """The rows that meet all conditions: masks of the whole table, or one truth for all of it."""
     mask = None
@@ -481,7 +491,7 @@ def _kept(table: pa.Table, conditions: Iterable[Any]) -> pa.Table:
             if not condition.as_py():
                 return table.slice(0, 0)
         else:
-            mask = condition if mask is None else pc.and_(mask, condition)
+            mask = condition if mask is None else _compute().and_(mask, condition)
     return table if mask is None else table.filter(mask)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from epochal.journal.line import decode_json
@@ -27,6 +26,14 @@ from epochal.segments.shape import (
 # Records are made a window at a time: as objects they take ten times the memory of the columns.
 _WINDOW = 8192
 _ABS_MAX = "abs_max/"
+_FEW_ROWS = 64
+_DTYPES = {
+    pa.bool_(): np.bool_,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.float32(): np.float32,
+    pa.float64(): np.float64,
+}
 LONG_COLUMNS = (
     c.ORDINAL,
     c.LONG_NAME,
@@ -136,13 +143,14 @@ class Rebuilder:
     def _plain(self, name: str, *, absent: int = 0) -> NDArray[Any]:
         """A number column as an array; what a null becomes is never looked at, but for shapes."""
         if name not in self._numbers:
-            column = self._table.column(name)
-            filled = column.fill_null(_as(column.type, absent)) if column.null_count else column
-            self._numbers[name] = filled.to_numpy()
+            self._numbers[name] = plain_numbers(self._table.column(name), absent=absent)
         return self._numbers[name]
 
     def _objects(self, name: str, rows: NDArray[np.int64]) -> list[Any]:
-        return self._table.column(name).take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
+        column = self._table.column(name)
+        if rows.size < _FEW_ROWS:
+            return [column[row].as_py() for row in rows.tolist()]
+        return column.take(pa.array(rows)).to_pylist()  # type: ignore[no-any-return]
 
 
 class _LongPoints:
@@ -181,7 +189,7 @@ class _Words:
     """A text column that repeats itself: each word once, and where it stands."""
 
     def __init__(self, column: pa.ChunkedArray) -> None:
-        encoded = pc.dictionary_encode(column).combine_chunks()
+        encoded = column.dictionary_encode().combine_chunks()
         self._words: list[str] = encoded.dictionary.to_pylist()
         self._numbers = encoded.indices.to_numpy()
 
@@ -189,8 +197,33 @@ class _Words:
         return [self._words[number] for number in self._numbers[start:end].tolist()]
 
 
-def _as(kind: pa.DataType, number: int) -> Any:
-    return bool(number) if pa.types.is_boolean(kind) else number
+def plain_numbers(column: pa.ChunkedArray, *, absent: int) -> NDArray[Any]:
+    """A number column as an array, with ``absent`` for null; without ``pyarrow.compute``."""
+    if not column.null_count:
+        found: NDArray[Any] = column.to_numpy()
+        return found
+    pieces = [np.zeros(0, dtype=_dtype(column.type))]
+    for chunk in column.chunks:
+        validity, values = chunk.buffers()
+        if pa.types.is_boolean(column.type):
+            numbers = _bits(values, chunk.offset, len(chunk))
+        else:
+            dtype = _dtype(column.type)
+            start = chunk.offset * dtype.itemsize
+            numbers = np.frombuffer(values, dtype, len(chunk), start).copy()
+        if validity is not None:
+            numbers[~_bits(validity, chunk.offset, len(chunk))] = absent
+        pieces.append(numbers)
+    return np.concatenate(pieces)
+
+
+def _dtype(kind: pa.DataType) -> np.dtype[Any]:
+    return np.dtype(_DTYPES[kind])
+
+
+def _bits(buffer: pa.Buffer, start: int, count: int) -> NDArray[np.bool_]:
+    bits = np.unpackbits(np.frombuffer(buffer, np.uint8), bitorder="little", count=start + count)
+    return bits[start:].astype(np.bool_)
 
 
 def _typed(value: float, code: str) -> float | int | bool:

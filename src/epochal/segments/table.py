@@ -186,7 +186,9 @@ def _record_columns(
         [len(piece.ordinals) for piece in rows],
     )[order]
     made = {
-        c.LOG: pa.array(distinct).take(pa.array(kind_numbers)),
+        c.LOG: pa.repeat(distinct[0], order.size)
+        if len(distinct) == 1
+        else pa.array([distinct[number] for number in kind_numbers.tolist()]),
         c.ORDINAL: pa.array(ordinals[order]),
         c.STEP: _whole_numbers([piece.steps for piece in rows], order),
         c.TIME: _whole_numbers([piece.milliseconds for piece in rows], order),
