@@ -16,6 +16,8 @@ MOST_A_SECOND = 100
 _DENSE = frozenset({"step", "metrics", "moe"})
 # So many times the limit within one second of a run's clock, and the second is not waited for.
 _BURST = 4
+# Times on this side of it are finite.
+_FAR = 1e300
 
 
 class RateLimiter:
@@ -35,10 +37,11 @@ class RateLimiter:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
-        second = int(finite(record.get("t")) or 0.0)
+        # Here every record of a flood comes by: no more calls than must be.
+        t = record.get("t")
+        second = int(t if type(t) is float and -_FAR < t < _FAR else finite(t) or 0.0)
         if second != lane.second:
             lane.turn(second)
-        # Here every record of a flood comes by: no more calls than must be.
         lane.num_this_second += 1
         if lane.num_this_second > lane.burst:
             lane.scale(2 * lane.stride)
