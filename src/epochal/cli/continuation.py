@@ -20,8 +20,8 @@ from epochal.redact import REDACTED
 from epochal.run.provenance import describe_git
 from epochal.store.local.run import LocalRun
 from epochal.store.process_action import processes_of
+from epochal.torch.checkpoint.drift import ABSENT, Drift, config_drift
 from epochal.torch.checkpoint.manifest import Manifest, problem_of
-from epochal.torch.checkpoint.state import ABSENT, Drift, config_drift
 
 _NOTEBOOKS = ("ipykernel_launcher", "ipykernel", "colab_kernel_launcher")
 # Options of the interpreter that take a value of their own.

@@ -21,6 +21,7 @@ from epochal.console.messages import error as say_error
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.run.run import Run, recorder_of
+from epochal.torch.checkpoint.drift import Drift, config_drift
 from epochal.torch.checkpoint.file import open_checkpoint
 from epochal.torch.checkpoint.loss_picture import LossHistory
 from epochal.torch.checkpoint.manifest import (
@@ -50,45 +51,11 @@ from epochal.torch.rank_agreement import Ranks
 from epochal.torch.worker import CpuWorker
 from epochal.values import plain_json
 
-ABSENT = "(absent)"
-
-
-@dataclass(frozen=True, slots=True)
-class Drift:
-    """One hyperparameter: what it was when the checkpoint was saved, and what it is now."""
-
-    name: str
-    saved: Any
-    now: Any
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.saved} → {self.now}"
-
-
-def config_drift(saved: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[Drift, ...]:
-    """Every difference between two configurations, nested names with dots, in order of name."""
-    before, after = _flat(saved, ""), _flat(now, "")
-    return tuple(
-        Drift(name, before.get(name, ABSENT), after.get(name, ABSENT))
-        for name in sorted(before.keys() | after.keys())
-        if before.get(name, ABSENT) != after.get(name, ABSENT)
-    )
-
 
 def describe_drift(name: str, drifts: Sequence[Drift]) -> str:
     """The differences as a message to people."""
     lines = "".join(f"\n  {drift}" for drift in drifts)
     return f"hyperparameters have changed since {name} was saved:{lines}"
-
-
-def _flat(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = list(value) if isinstance(value, tuple) else value
-    return flat
 
 
 @dataclass(frozen=True, slots=True)
