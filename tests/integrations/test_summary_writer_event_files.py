@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch.utils.tensorboard import SummaryWriter as TorchWriter
 
 import epochal
 from epochal import SummaryWriter
+from epochal.errors import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -132,3 +134,19 @@ def test_files_that_torch_wrote_before_are_named(
         with SummaryWriter(tmp_path / "a", event_files=True) as writer:
             writer.add_scalar("x", 0.5, 1)
     assert capsys.readouterr().err.count("epochal import") == 1
+
+
+def test_a_run_that_is_switched_off_writes_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_MODE", "off")
+    with SummaryWriter(tmp_path / "a", event_files=True) as writer:
+        writer.add_scalar("x", 0.5, 0)
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_missing_package_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(UsageError, match="pip install torch tensorboard"):
+        SummaryWriter(tmp_path / "a", event_files=True)
+    assert not (tmp_path / "a").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import wave
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,19 @@ def test_videos_are_animated_pictures(tmp_path: Path, dtype: Any) -> None:
 def test_videos_are_arranged_as_torch_arranges_them(count: int) -> None:
     videos = np.random.default_rng(0).random((count, 2, 3, 4, 5))
     assert np.array_equal(video_frames(videos), arranged_by_torch(videos))
+
+
+def test_without_pillow_the_frames_of_a_video_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    image, boxes = torch.zeros(3, 9, 9), np.array([[1, 1, 5, 5]])
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_image("i", image)
+        writer.add_video("v", torch.zeros(1, 4, 3, 6, 5))
+        with pytest.raises(ImportError, match="pip install pillow"):
+            writer.add_image_with_boxes("b", image, boxes)
+    assert np.load(io.BytesIO(blob(tmp_path / "a", "v"))).shape == (4, 6, 5, 3)
 
 
 # -- sound, words, tables -------------------------------------------------------------------------

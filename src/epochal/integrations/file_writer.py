@@ -131,15 +131,15 @@ def also_to_event_files(method: Callable[P, None]) -> Callable[P, None]:
     return call
 
 
-def torch_writer(*arguments: Any) -> Any:
-    """Torch's own ``SummaryWriter``, which writes real event files."""
+def torch_writer() -> Any:
+    """Torch's own class ``SummaryWriter``, which writes real event files."""
     try:
         from torch.utils.tensorboard import SummaryWriter as TorchWriter
     except ImportError as error:
         raise UsageError(
             "event_files=True needs torch and tensorboard: pip install torch tensorboard."
         ) from error
-    return TorchWriter(*arguments)
+    return TorchWriter
 
 
 def write_blob(run: Run, record: Record, data: bytes) -> None:

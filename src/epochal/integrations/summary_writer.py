@@ -65,10 +65,11 @@ class SummaryWriter:
         self._hparams: dict[str, Any] | None = None
         self._event_files: Any = None  # torch's writer
         wants_event_files = settings.event_files if event_files is None else event_files
+        opened_too = torch_writer() if wants_event_files and settings.enabled else None
         self._get_file_writer()
-        if wants_event_files:
+        if opened_too is not None:
             self._log = None
-            self._event_files = torch_writer(
+            self._event_files = opened_too(
                 log_dir, "", purge_step, max_queue, flush_secs, filename_suffix
             )
 
