@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import torch
 
+from epochal.recipes.gpt2.evaluation import draw_samples
 from epochal.recipes.gpt2.model import GPT, Shape
 from epochal.recipes.gpt2.place import Place
-from epochal.recipes.gpt2.sampling import draw_samples
 from epochal.recipes.gpt2.tokens import open_tokenizer
 
 BYTES = open_tokenizer("bytes")

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from epochal.errors import FormatError, UsageError
-from epochal.recipes.gpt2.shards import is_tokenised, open_corpus, open_shard
-from epochal.recipes.gpt2.text import generated_documents
+from epochal.recipes.gpt2.shards import generated_documents, is_tokenised, open_corpus, open_shard
 from epochal.recipes.gpt2.tokens import open_tokenizer
 
 BYTES = open_tokenizer("bytes")

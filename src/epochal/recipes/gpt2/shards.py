@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from epochal.atomic_file import replaced_file
 from epochal.errors import FormatError, UsageError
-from epochal.recipes.gpt2.text import generated_documents
+from epochal.recipes.demo.text import write_text
 from epochal.recipes.gpt2.tokens import Tokenizer
 from epochal.settings import cache_folder
 
@@ -163,3 +163,16 @@ def _text_paths(path: Path) -> list[Path]:
 def _documents(paths: list[Path]) -> Iterator[str]:
     for path in paths:
         yield path.read_text(encoding="utf-8", errors="replace")
+
+
+# About 2.4 MB: enough windows of 1,024 bytes for the default batch on eight ranks.
+NUM_SENTENCES = 40_000
+_SENTENCES_TO_A_DOCUMENT = 40
+
+
+def generated_documents(seed: int, *, num_sentences: int = NUM_SENTENCES) -> list[str]:
+    """Short documents, each of sentences of a tiny grammar."""
+    text = write_text(np.random.default_rng(seed), num_sentences=num_sentences)
+    lines = text.splitlines(keepends=True)
+    starts = range(0, len(lines), _SENTENCES_TO_A_DOCUMENT)
+    return ["".join(lines[start : start + _SENTENCES_TO_A_DOCUMENT]) for start in starts]
