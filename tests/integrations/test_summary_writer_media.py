@@ -404,3 +404,19 @@ def test_summaries_that_a_program_builds_itself(tmp_path: Path) -> None:
     assert dict(run.config) == {"lr": 0.1, "name": "x"}
     assert run.series("own").steps.tolist() == [7, 8]
     assert run.series("own").times[0] == 50.0
+
+
+def test_a_session_that_a_program_starts_itself_hides_later_steps(tmp_path: Path) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+    with SummaryWriter(tmp_path / "a") as writer:
+        for step in range(6):
+            writer.add_scalar("x", 1.0, step)
+        start = Event(session_log=SessionLog(status=SessionLog.START))
+        writer._get_file_writer().add_event(start, 3)
+        writer.add_scalar("x", 2.0, 3)
+    series = epochal.load(tmp_path / "a").series("x")
+    assert list(zip(series.steps, series.values, strict=True)) == [
+        *((step, 1.0) for step in range(3)),
+        (3, 2.0),
+    ]

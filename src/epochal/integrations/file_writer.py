@@ -31,6 +31,9 @@ class HasRun(Protocol):
     def run(self) -> Run:
         """The run, open."""
 
+    def open(self, *, purge_step: int | None = None) -> Run:
+        """Begin a new attempt that hides older records from a step on."""
+
 
 class FileWriter:
     """What ``SummaryWriter.file_writer`` is: takes events, summaries and graphs.
@@ -106,7 +109,7 @@ class FileWriter:
 
         self._tags = self._tags or Tags()
         event = read_event(data, self._tags)
-        run = self._to.run
+        run = self._to.open(purge_step=event.step) if event.is_restart else self._to.run
         if event.points:
             points = dict(event.points)
             run.write({"log": "metrics", "t": event.t, "step": event.step, "m": points})

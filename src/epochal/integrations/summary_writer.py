@@ -1,8 +1,8 @@
 """``SummaryWriter`` with the interface of ``torch.utils.tensorboard``, over an Epochal run.
 
 ``from epochal import SummaryWriter`` takes the place of torch's in a script that stays as it is.
-The run lies in ``log_dir``. What Epochal shows as a chart, picture, text or histogram is recorded
-as one; anything else is kept as a file of the run, and said once. With ``event_files=True`` torch's
+The run lies in ``log_dir``. Charts, pictures, texts and histograms are recorded as such. Anything
+else is kept as a file of the run, and said once. With ``event_files=True`` torch's
 own writer is called as well and writes TensorBoard's event files into the same folder.
 
 Calls raise what torch's raise for arguments that cannot be accepted.
