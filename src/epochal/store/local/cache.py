@@ -35,9 +35,9 @@ from epochal.store.local.sealed import OpenSegments
 
 SERIES_BYTES = 512 * 1024 * 1024
 JOURNAL_BYTES = 512 * 1024 * 1024
-# A list of ten thousand small runs asks each of them once, and that is no reason to keep them all.
+# A list of ten thousand small runs reads each of them once; they need not all stay in memory.
 JOURNAL_RUNS = 256
-# Runs that are being written do not let go: so many are asked to before it is left for later.
+# Runs that are being written free nothing: so many are tried before it is left for later.
 _ASKED_TO_LET_GO = 8
 
 _Key = tuple[int, SeriesKey, int]
@@ -53,14 +53,14 @@ class Releasable(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """How much they take."""
+        """How many bytes they take."""
 
     def release(self) -> bool:
-        """Let go of them without waiting; False when they are still in use."""
+        """Free them without waiting; False when they are still in use."""
 
 
 class HeldSeries:
-    """Series that were asked for, the ones asked last, up to a number of bytes."""
+    """The series that were used last, up to a number of bytes."""
 
     def __init__(self, limit_bytes: int = SERIES_BYTES) -> None:
         self._limit = limit_bytes
@@ -70,7 +70,7 @@ class HeldSeries:
         self._of: dict[int, set[_Key]] = {}
 
     def get(self, owner: int, key: SeriesKey, rank: int) -> Series | None:
-        """A series, if it is still held."""
+        """A series, if it is still kept."""
         with self._lock:
             series = self._series.get((owner, key, rank))
             if series is not None:
@@ -78,7 +78,7 @@ class HeldSeries:
             return series
 
     def put(self, series: Series, owner: int, key: SeriesKey, rank: int) -> None:
-        """Hold a series; others go when there is not enough room."""
+        """Keep a series; the ones used longest ago are dropped beyond the limit."""
         with self._lock:
             self._series[owner, key, rank] = series
             self._of.setdefault(owner, set()).add((owner, key, rank))
@@ -87,7 +87,7 @@ class HeldSeries:
                 self._let_go(next(iter(self._series)))
 
     def drop(self, owner: int) -> None:
-        """Let go of every series of one owner."""
+        """Drop every series of one owner."""
         with self._lock:
             for key in list(self._of.get(owner, ())):
                 self._let_go(key)
@@ -101,7 +101,7 @@ class HeldSeries:
 
 
 class LoadedRuns:
-    """Runs with journals in memory: where they are too many, those used longest ago let go."""
+    """Runs with journals in memory; beyond the limits, those used longest ago free them."""
 
     def __init__(self, limit_bytes: int = JOURNAL_BYTES, most: int = JOURNAL_RUNS) -> None:
         self._limit = limit_bytes
@@ -112,7 +112,7 @@ class LoadedRuns:
         self._runs: OrderedDict[int, tuple[Releasable, int]] = OrderedDict()
 
     def grown(self, run: Releasable) -> None:
-        """A run has read something; others let go of what they hold where it is too much."""
+        """A run has read something; beyond the limits, others free what they have read."""
         with self._lock:
             self.forget(run)
             self._runs[id(run)] = (run, run.held_bytes)
@@ -128,13 +128,13 @@ class LoadedRuns:
                     self._runs.move_to_end(key)
 
     def used(self, run: Releasable) -> None:
-        """A run was asked just now."""
+        """A run was used just now."""
         with self._lock:
             if id(run) in self._runs:
                 self._runs.move_to_end(id(run))
 
     def forget(self, run: Releasable) -> None:
-        """A run holds nothing any more."""
+        """A run has nothing in memory any more."""
         with self._lock:
             known = self._runs.pop(id(run), None)
             if known is not None:
@@ -158,7 +158,7 @@ class MemoryBudget:
 
 
 class CachedSegments:
-    """Finds copies, and with ``build`` has missing ones made, one at a time."""
+    """Finds copies; with ``build`` it starts a process that makes a missing one, one at a time."""
 
     def __init__(self, folder: Path, *, build: bool = False) -> None:
         self._folder = folder / "segments"
@@ -168,7 +168,7 @@ class CachedSegments:
         self._lock = threading.Lock()
 
     def find(self, found: FoundPart, name: PartName) -> Path | None:
-        """The copy of a large part as it is now; one that is missing is made for the next time."""
+        """The copy of a large part as it is now; a missing one is made for the next query."""
         if found.stat.size < LARGE_BYTES:
             return None
         if time.time() - found.stat.mtime_ns / 1e9 < QUIET_S:

@@ -1,11 +1,11 @@
-"""Works out findings where nobody did while the run was written: no companion, or a killed one.
+"""Runs the health rules over attempts that no companion watched to their end.
 
-An attempt whose findings' file was finished, or is being written, is covered by it. Any other is
-read through the health rules; their findings have the ids they would have had, so those that were
-written before a companion died are not told twice. How the run ended is no rule's to know while it
-goes on, and is added here for every run that did not end well.
+A file of findings that was finished, or is being written, covers its attempt. The records of any
+other attempt are read through the rules. Their findings have the same ids as in a companion, so
+those that were written before it died are not repeated. A bad ending is a finding too: no rule can
+know it while the run goes on, so it is added here.
 
-A rule that fails or hangs costs its own findings only; ``guard`` says which did.
+A rule that fails or hangs loses its own findings only; ``guard`` has its fault.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LATE_PART = 2
 
 
 class Diagnosis:
-    """The findings of a run's uncovered attempts, read on from where they were read to."""
+    """The findings of a run; each call continues reading where the last one stopped."""
 
     def __init__(self, *, look_budget_s: float = _LOOK_BUDGET_S) -> None:
         self.guard = Guard()
@@ -85,7 +85,7 @@ class Diagnosis:
         return by_time([*entries_of(state, ("finding",), name=None, rank=None), *found])
 
     def _read_on(self, attempt: _Attempt, parts: Sequence[Part], most: int | None) -> bool:
-        """Have the rules read; whether that was all. Only files that cannot be read raise."""
+        """Let the rules read; whether they read all. Raises only for files that cannot be read."""
 
         def read() -> Outcome[bool]:
             return self.guard.outcome(
@@ -123,7 +123,7 @@ class _Attempt:
         self._next: dict[tuple[str, int], int] = {}
 
     def read_on(self, parts: Sequence[Part], *, most: int | None) -> bool:
-        """Read what was not read before; whether that was all there is."""
+        """Read the records that were not read before; whether these were all."""
         mine = [part for part in parts if self._is_mine(part)]
         merged = heapq.merge(*map(self._unread, mine), key=lambda item: moment_of(item[1]))
         rest = merged if most is None else islice(merged, most)
@@ -140,7 +140,7 @@ class _Attempt:
         return most is None or num_read < most
 
     def found(self) -> list[Entry]:
-        """What was found, as it was told; what is open as far as it has come."""
+        """The findings as they were reported; open ones as they are now."""
         return [
             Entry(Position(_WRITER, self._number, 0, place), 0, finding.record())
             for place, finding in enumerate(self._findings.statements())
@@ -228,7 +228,7 @@ def late_findings(
 
 
 def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
-    """What was recorded as found in all attempts; None where nobody looked in the newest."""
+    """The recorded findings of all attempts; None where no rule has read the newest."""
     newest = [part for part in state.parts if part.name.attempt == state.attempts]
     if not any(part.name.writer == FINDINGS or any(part.places("finding")) for part in newest):
         return None
@@ -239,7 +239,7 @@ def found_in(state: RunState, rules: RuleSettings) -> FindingCounts | None:
 
 
 def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:
-    """The attempts whose findings are in the run's own files, all of them."""
+    """The attempts whose findings are complete in the run's own files."""
     parts = [part for part in state.parts if part.name.writer == FINDINGS]
     newest = {state.attempts} if is_live else set()
     return {
@@ -250,7 +250,7 @@ def watched_attempts(state: RunState, *, is_live: bool) -> set[int]:
 
 
 def num_unwatched(state: RunState) -> int:
-    """How many records nobody looked at to the end, as the run stands without a companion."""
+    """How many records are in attempts that no companion watched to their end."""
     watched = watched_attempts(state, is_live=False)
     return sum(
         part.facts.num_records
@@ -260,7 +260,7 @@ def num_unwatched(state: RunState) -> int:
 
 
 def ends_nonfinite(state: RunState) -> bool:
-    """Whether the last loss is nan or infinite; False as well where there is none to be read."""
+    """Whether the last loss is nan or infinite; False where no loss can be read."""
     loss = next((metric for metric in state.metrics if metric.role == "loss"), None)
     if loss is None:
         return False

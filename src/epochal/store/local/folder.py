@@ -1,4 +1,4 @@
-"""A run in a folder of our own: its small files, its parts, and its machines of this moment."""
+"""A run in a run folder: its small files, its parts, and the newest readings of its machines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SILENT_S = 15.0
 
 
 class FolderSource:
-    """A run folder; ``asides`` are what ranks wrote elsewhere for it."""
+    """A run folder; ``asides`` are parts that ranks wrote elsewhere for it."""
 
     tracker: str | None = None
 
@@ -127,12 +127,12 @@ class FolderSource:
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """What run.json says."""
+        """The content of run.json."""
         return self._files.said
 
     @property
     def labels(self) -> Labels:
-        """What labels.json says."""
+        """The content of labels.json."""
         return self._files.labels
 
     @property
@@ -157,7 +157,7 @@ class FolderSource:
         return self._files.newer_format is not None
 
     def poll(self) -> bool:
-        """Read on in the journal, and by column in what is sealed."""
+        """Read what the journal has gained, and open new segments."""
         if self.is_newer:
             return False
         try:
@@ -184,7 +184,7 @@ class FolderSource:
         return self._parts.held_bytes
 
     def blob(self, file: str) -> bytes:
-        """A file of the folder of blobs, and nothing else."""
+        """The bytes of a file in the folder of blobs; any other raises ``UsageError``."""
         path = self.folder.blobs / file
         # A link could lead out of the folder, and a pipe would wait for somebody to write to it.
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -194,7 +194,7 @@ class FolderSource:
         return read_regular(path)
 
     def machines(self) -> Sequence[Machine]:
-        """What companions read just now."""
+        """The newest readings of the companions."""
         return read_machines(self.folder, now=time.time())
 
     def relabel(self, labels: Labels) -> None:
@@ -202,7 +202,7 @@ class FolderSource:
         write_labels(self.folder, labels)
 
     def close(self) -> None:
-        """Let go of every part."""
+        """Close every part."""
         self._parts.close()
 
 
@@ -226,7 +226,7 @@ def _stat_of(path: str) -> tuple[int, int] | None:
 
 
 class Identity:
-    """What run.json and labels.json say; a file that cannot be read leaves a sentence.
+    """The content of run.json and labels.json; a file that cannot be read gives a sentence.
 
     ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
     """
@@ -242,12 +242,12 @@ class Identity:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, in sentences."""
+        """One sentence for each file that cannot be read."""
         found = list(self._problems.values())
         return found if self.newer_format is None else [*found, self.newer_format]
 
     def refresh(self, listing: Listing) -> None:
-        """Read what is new."""
+        """Read the files that have changed."""
         if listing is self._listing:
             return
         self._listing = listing
@@ -289,7 +289,7 @@ class Identity:
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:
-    """The machines of a run that are being read now, by rank; none when nobody reads them."""
+    """The newest readings of a run's machines, by rank; none when no companion measures them."""
     try:
         files = sorted(folder.live.iterdir())
     except OSError:  # most runs have ended, or have no companion
@@ -324,7 +324,7 @@ def _machine(said: dict[str, Any]) -> Machine | None:
 
 
 def _is_read(fields: Mapping[str, float | str], now: float) -> bool:
-    """Whether it was read lately; files of older versions do not say when."""
+    """Whether it was measured lately; files of older versions do not say when."""
     t = fields.get("t")
     return not isinstance(t, (int, float)) or now - t <= _SILENT_S
 

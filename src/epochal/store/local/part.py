@@ -1,4 +1,4 @@
-"""What every part of a run answers, be it a journal that grows, a sealed segment or an import."""
+"""The protocol of a part of a run: a growing journal, a sealed segment or an import."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _CHILD = "child-"
 
 
 class StalePartError(FormatError):
-    """A part's file no longer holds what was read of it: the run is to be read again."""
+    """The file of a part no longer has the records that were read of it; read the run again."""
 
 
 class Place(NamedTuple):
-    """One record that is not a number: who wrote it, and what orders and replaces it.
+    """Where one record is that is not part of a series, who wrote it, and its name and step.
 
     ``at`` is its step or epoch, -1 where it has none. ``key`` finds it again in its part.
     """
@@ -47,7 +47,7 @@ class RecordIndex:
         self._labels: dict[str, int] = {}
 
     def add(self, ordinal: int, span: tuple[int, int], label: str, at: int, t: float) -> None:
-        """Remember one more."""
+        """Add the place of one record."""
         self._times.append(t)
         number = self._labels.setdefault(label, len(self._labels))
         self._numbers.extend((ordinal, *span, number, at))
@@ -62,19 +62,19 @@ class RecordIndex:
 
 
 class Part(Protocol):
-    """One part; its facts are of what has been read of it so far."""
+    """One part, as far as it has been read."""
 
     @property
     def name(self) -> PartName:
-        """Which part it is of its run."""
+        """Writer, attempt and number of the part."""
 
     @property
     def facts(self) -> PartFacts:
-        """What it says of its run."""
+        """What its records say about the run."""
 
     @property
     def held_bytes(self) -> int:
-        """How much of it is in memory, roughly."""
+        """About how many bytes of it are in memory."""
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
@@ -89,24 +89,24 @@ class Part(Protocol):
         """Where its records of a kind are, of one label or of all; not for ``DENSE_KINDS``."""
 
     def read(self, kind: str, places: list[Place]) -> Iterable[Record]:
-        """The records at these places, in their order; ``places`` told them just before."""
+        """The records at these places, in their order; the places come from the last ``places``."""
 
     def records(self, *, first: int) -> Iterator[tuple[Position, Record]]:
         """Its records as written, from an ordinal on."""
 
     def close(self) -> None:
-        """Let go of what it holds open."""
+        """Close its files."""
 
 
 def label_of(record: Record) -> str:
-    """What a record is called among others of its kind."""
+    """The name or id of a record among others of its kind."""
     name = record.get("name", record.get("id", ""))
     return name if isinstance(name, str) else str(name)
 
 
 @dataclass(slots=True)
 class PartFacts:
-    """The sum of a part's records of ``FACT_KINDS``, and how far the others came.
+    """What the records of ``FACT_KINDS`` say, and the highest step and epoch of all records.
 
     ``header`` is the first record; empty where the first line of the file is damaged, None before
     anything was read. ``reached`` and ``takeovers`` are rank 0's own.
@@ -144,12 +144,12 @@ class PartFacts:
         return rank if isinstance(rank, int) and rank > 0 else 0
 
     def reach(self, axis: Axis, at: int) -> None:
-        """Rank 0 came to a step or epoch."""
+        """Note a step or epoch that rank 0 logged."""
         if self.is_loop and at > self.reached.get(axis, at - 1):
             self.reached[axis] = at
 
     def note(self, ordinal: int, record: Record) -> None:
-        """Take in a record of one of ``FACT_KINDS``; fields that nest too deeply are damage."""
+        """Add a record of one of ``FACT_KINDS``; fields that nest too deeply count as damage."""
         if nests_too_deeply(record):
             self.num_damaged += 1
             record = {key: value for key, value in record.items() if not nests_too_deeply(value)}

@@ -1,4 +1,4 @@
-"""Keeps the parts of a run: tailed while they are journals, by column once they are sealed."""
+"""Keeps the parts of a run: journals are read on as they grow, segments column by column."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class LoadedParts:
     def __init__(self, held: MemoryBudget) -> None:
         self._held = held
         self._parts: dict[PartName, Part] = {}
-        # Which version of which segment a sealed part is.
+        # The file, size and time of the segment that each sealed part was read from.
         self._sealed: dict[PartName, FoundPart] = {}
         self._damaged: dict[FoundPart, str] = {}
-        # What is gone of parts that became shorter.
+        # Sentences about parts that became shorter.
         self._losses: dict[PartName, str] = {}
         self.problems: list[str] = []
-        # A part went while it was being looked for: another look finds where it is now.
+        # A file disappeared while it was read: another look finds where the part is now.
         self.has_moved = False
 
     @property
@@ -38,7 +38,7 @@ class LoadedParts:
         return sum(part.held_bytes for part in self._parts.values())
 
     def poll(self, listing: Listing) -> bool:
-        """Read what a listing shows as new; True when any part has changed.
+        """Read the files that are new or have grown; True when any part has changed.
 
         Raises ``NewerFormatError``; anything else that cannot be read is a problem.
         """
@@ -67,7 +67,7 @@ class LoadedParts:
         return changed
 
     def close(self) -> None:
-        """Let go of every part."""
+        """Close every part."""
         for name in list(self._parts):
             self._drop(name)
 
@@ -90,7 +90,7 @@ class LoadedParts:
         return self._tail(name, journal)
 
     def _use_segment(self, name: PartName, segment: FoundPart, journal: FoundPart | None) -> bool:
-        """Whether a segment has come in place of what was known of a part."""
+        """Whether a segment replaced the part that was read before."""
         if self._sealed.get(name) == segment or segment in self._damaged:
             return False
         if journal is not None and not self._is_complete(segment, journal.stat):
@@ -142,7 +142,7 @@ class LoadedParts:
         return True
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
-        """Whether a segment holds all of a journal part that is still there."""
+        """Whether a segment contains all of a journal part that still exists."""
         try:
             return self._held.segments.at(segment.path).journal_bytes >= journal.size
         except (FormatError, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""One run on disk: everything that a store can be asked about it."""
+"""One run on disk: every query of the store about it."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class LocalRun(RunView):
         self._ended: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
-        # Which one it is of the runs in its store that say the same id, as copies of a folder do.
+        # Its number among the runs of its store with the same id; copies of a folder have one id.
         self.copy = 1
         # With the count of changes it was read at.
         self._own_id: tuple[str, int] | None = None
@@ -117,7 +117,7 @@ class LocalRun(RunView):
             self._notice()
 
     def _notice(self) -> None:
-        """Forget what was worked out of files that have changed, and count what was read."""
+        """Drop the row if files have changed, and count the memory if parts were read."""
         if self._num_changes != self._reader.num_changes:
             self._num_changes = self._reader.num_changes
             self._row = None
@@ -128,12 +128,12 @@ class LocalRun(RunView):
 
     @property
     def version(self) -> int:
-        """Counts up whenever the files are not as they were."""
+        """How often the files have changed since the first look."""
         return max(self._reader.num_changes - 1, 0)  # the first look finds no change
 
     @locked
     def recall(self, entry: IndexEntry, row_of: Callable[[IndexEntry], Row | None]) -> None:
-        """Take a row that the index kept, if the files are still as they were then."""
+        """Use a row of the index, if the files have not changed since."""
         if self._row is not None:
             return
         is_valid = entry.stamp is not None and self._reader.trust(entry.stamp)
@@ -154,9 +154,9 @@ class LocalRun(RunView):
     @property
     @locked
     def signature(self) -> str:
-        """What the row of this run is valid for."""
+        """A digest of the files and rules that the row was made from."""
         self._look_once()
-        # A reader's rules change what is worked out.
+        # The reader's rules change which findings are made.
         return f"{self.source.signature}{self._held.rules.digest}"
 
     @property
@@ -168,11 +168,11 @@ class LocalRun(RunView):
 
     @property
     def held_bytes(self) -> int:
-        """How much of the run is in memory."""
+        """About how many bytes of the run are in memory."""
         return self.source.held_bytes
 
     def release(self) -> bool:
-        """Drop what was read of the run; it is read again when asked for.
+        """Free what was read of the run; the next query reads it again.
 
         False while the run grows or another thread reads it: this is called with the lock of
         another run held, so it must not wait.
@@ -190,7 +190,7 @@ class LocalRun(RunView):
 
     @locked
     def close(self) -> None:
-        """Let go of everything; the run is gone, or nobody will ask again."""
+        """Free everything; the run is gone, or no query follows."""
         self._reader.release()
         self._held.series.drop(self._key)
         self._held.loaded.forget(self)
@@ -204,19 +204,19 @@ class LocalRun(RunView):
 
     @property
     def place(self) -> str:
-        """What tells it from every other run of this machine."""
+        """A text that no other run of this machine has."""
         return self.source.place
 
     @property
     def tracker(self) -> str | None:
-        """Whose files it is read from, where they are not ours; such a run is never written to."""
+        """The tracker that wrote its files, which are never changed; None for our own."""
         return self.source.tracker
 
     @property
     def own_id(self) -> str:
-        """The id that the run itself says; the folder's name where it says none.
+        """The id that the run recorded; the folder's name where it recorded none.
 
-        While another thread reads the run this is the id of the last look: no list of ids waits.
+        While another thread reads the run, this is the id of the last look: lists do not wait.
         """
         known, num_changes = self._own_id, self._reader.num_changes
         if known is not None and known[1] == num_changes:
@@ -237,13 +237,13 @@ class LocalRun(RunView):
 
     @property
     def id(self) -> str:
-        """The id that stands for this run and no other of its store."""
+        """The id of this run and of no other in its store."""
         return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
 
     @property
     @locked
     def created(self) -> float:
-        """When the run was made, in Unix seconds; the folder's own time where nothing says it."""
+        """When the run was created, in Unix seconds; the folder's time where no file says it."""
         return self._or_faulty(self._read_created, lambda row: row.created)
 
     def _read_created(self) -> float:
@@ -256,7 +256,7 @@ class LocalRun(RunView):
 
     @locked
     def brief(self) -> RunInfo:
-        """Who the run is, without a look at its journal where run.json says it."""
+        """Id, names and labels; the journal is read only where run.json is missing."""
         if self._row is not None:
             return self._row.info(self.id, folder=str(self.path), status=UNREADABLE)
         return brief_info(
@@ -266,7 +266,7 @@ class LocalRun(RunView):
     @property
     @locked
     def row(self) -> Row:
-        """All that lists and filters ask of the run."""
+        """Everything that lists and queries read of the run."""
         if self._row is None:
             self._row = self._or_faulty(self._make_row, lambda row: row)
         return self._row
@@ -299,26 +299,26 @@ class LocalRun(RunView):
     @property
     @locked
     def info(self) -> RunInfo:
-        """The run in one row; its status as of now."""
+        """The run in one row, with its status at this moment."""
         self._held.guard.run(self.place, self._work_out_little)
         return self.row.info(self.id, folder=str(self.path), status=self.status)
 
     @property
     @locked
     def found(self) -> FindingCounts | None:
-        """How much was found, as ``info`` counts it; None where nobody looked."""
+        """The counts of its findings, as in ``info``; None where no rule has run."""
         self._held.guard.run(self.place, self._work_out_little)
         return self.row.found_by(self.status)
 
     def _work_out_little(self) -> None:
-        """Look at what a companion that was killed left, where that is quickly done."""
+        """Run the rules over the few records that a killed companion did not read."""
         if self.row.is_partly_watched(self.status) and self.row.unwatched <= _FEW_RECORDS:
             self.findings(most=None)
 
     @property
     @locked
     def status(self) -> Status:
-        """How the run stands, as of now."""
+        """The status of the run at this moment."""
         row = self.row
         if self._ended is not None and self._ended[0] is row:
             return self._ended[1]
@@ -339,7 +339,7 @@ class LocalRun(RunView):
     @property
     @locked
     def facts(self) -> Mapping[str, Any]:
-        """What run.json says; the first record of the journal where it is missing."""
+        """The content of run.json; the first record of the journal where it is missing."""
         return dict(self._told)
 
     @property
@@ -353,7 +353,7 @@ class LocalRun(RunView):
 
     @locked
     def relabel(self, labels: Labels) -> None:
-        """Replace the labels, atomically; ``UsageError`` for a text that no list can show."""
+        """Replace the labels, atomically; ``UsageError`` for a text that a list cannot show."""
         check_labels(labels, self.labels)
         self.source.relabel(labels)
         self.refresh()
@@ -446,9 +446,9 @@ class LocalRun(RunView):
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:
-        """What the health rules found, by time; worked out here where no companion did.
+        """Findings of the health rules, by time; made here where no companion wrote them.
 
-        At most so many records are read for that at one call, None for all: the next goes on.
+        One call reads at most ``most`` records for that, None reads all; the next call continues.
         """
         status = self.status
         found = self._ask(
@@ -464,19 +464,19 @@ class LocalRun(RunView):
 
     @property
     def _rules(self) -> RuleSettings:
-        """As the run was started with, else as the reader has them."""
+        """The settings of rules that the run recorded, else the reader's."""
         said = self.source.said.get("rules")
         return self._held.rules if said is None else recorded_rules(said)
 
     @locked
     def internal_errors(self) -> list[Entry]:
-        """Faults of Epochal itself: recorded ones by time, then those met in reading the run."""
+        """Faults of Epochal itself: recorded ones by time, then those of reading the run here."""
         met = (*self._diagnosis.guard.faults.values(), self._held.guard.faults.get(self.place))
         return [*self._ask(recorded_errors), *met_errors(*met, now=time.time())]
 
     @locked
     def machines(self) -> Sequence[Machine]:
-        """The run's machines as they were a moment ago; none when nobody reads them."""
+        """The newest readings of its machines; none when no companion measures them."""
         return self.source.machines()
 
     def records(self, since: Cursor | None = None) -> Iterator[tuple[Position, Record]]:
@@ -488,7 +488,7 @@ class LocalRun(RunView):
 
     @locked
     def end(self) -> Cursor:
-        """Where the records read so far end."""
+        """The position of the last record of each writer."""
         state = self._reader.state
         return self.row.end if state is None else state.end()
 

@@ -1,4 +1,4 @@
-"""A sealed part: its facts are read when it is opened, its numbers one column at a time."""
+"""A sealed part: opening it reads its facts, a query reads one column of numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_OPEN = 128
 
 
 class OpenSegments:
-    """The segments that are open: the ones asked last, so that files do not run out.
+    """The open segments: those used last, so that the limit of open files is not reached.
 
     One that gives way to others is not closed here, since another thread may be reading it: its
     file closes with the last reference. ``close`` is for the run that it belongs to.
@@ -110,7 +110,7 @@ class SealedPart:
         return facts
 
     def _take_epoch(self, facts: PartFacts, ordinal: int, record: Record) -> None:
-        """An epoch's series have names of their own; there are few enough to keep them."""
+        """Keep the numbers of an epoch record: they are few, and have names of their own."""
         epoch = whole_number(record.get("epoch"))
         if epoch is None:
             return
@@ -122,7 +122,7 @@ class SealedPart:
 
     @property
     def held_bytes(self) -> int:
-        """Nothing that counts: numbers are read when asked for."""
+        """0: numbers are read for each query."""
         return 0
 
     def series_keys(self) -> Iterable[SeriesKey]:

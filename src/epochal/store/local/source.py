@@ -20,22 +20,22 @@ class RunSource(Protocol):
 
     @property
     def path(self) -> Path:
-        """The file or folder that people know the run by."""
+        """The run's folder, or the file of another tracker."""
 
     @property
     def place(self) -> str:
-        """What tells it from every other run of this machine; begins with a root's path."""
+        """A text that no other run of this machine has; it begins with a root's path."""
 
     @property
     def tracker(self) -> str | None:
-        """Whose files these are, where they are not ours and only read."""
+        """The tracker that wrote the files; None for our own. Others' files are only read."""
 
     def look(self) -> None:
         """Look at the files, without reading them."""
 
     @property
     def signature(self) -> str | None:
-        """What the files looked like; equal ones mean that nothing changed. None before a look."""
+        """A digest of sizes and times of the files; None before the first look."""
 
     @property
     def index_place(self) -> IndexPlace:
@@ -54,11 +54,11 @@ class RunSource(Protocol):
 
     @property
     def journal_written_s(self) -> float | None:
-        """When a journal of ours was written last, by the clock of its disk; None for others."""
+        """When our journal was written last, by the clock of its disk; None for other trackers."""
 
     @property
     def said(self) -> Mapping[str, Any]:
-        """What the run says of itself, as run.json does; empty where that cannot be read."""
+        """The content of run.json, or the same fields of another tracker; empty if unreadable."""
 
     @property
     def labels(self) -> Labels:
@@ -66,14 +66,14 @@ class RunSource(Protocol):
 
     @property
     def problems(self) -> Sequence[str]:
-        """What could not be read, a sentence each."""
+        """One sentence for each file that cannot be read."""
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer Epochal wrote the run, which is then not read at all."""
+        """Whether a newer Epochal wrote the run; such a run is not read."""
 
     def poll(self) -> bool:
-        """Read on in the parts; True when any of them has changed."""
+        """Read what the parts have gained; True when any of them has changed."""
 
     @property
     def parts(self) -> Sequence[Part]:
@@ -81,16 +81,16 @@ class RunSource(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """How much of the parts is in memory."""
+        """About how many bytes of the parts are in memory."""
 
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names; raises ``UsageError`` or ``OSError``."""
 
     def machines(self) -> Sequence[Machine]:
-        """The run's machines as they were a moment ago."""
+        """The newest readings of the run's machines."""
 
     def relabel(self, labels: Labels) -> None:
-        """Store the labels; raises ``UsageError`` where there is no place for them."""
+        """Store the labels; raises ``UsageError`` where they cannot be stored."""
 
     def close(self) -> None:
-        """Let go of the parts; they are read again when asked for."""
+        """Close the parts; the next query reads them again."""

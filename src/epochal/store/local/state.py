@@ -30,7 +30,7 @@ from epochal.store.local.part import Part, PartFacts, StalePartError
 from epochal.store.local.source import RunSource
 
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
-# By attempt: what an older attempt logged from here on was logged again by a newer one.
+# By attempt: from this step on a newer attempt logged again.
 Cuts = Mapping[int, int]
 _EXACT_UP_TO = 2.0**53
 # Where a name is on several axes, the first of these is meant.
@@ -44,7 +44,7 @@ L = TypeVar("L", bound="Lockable")
 
 
 class RunState:
-    """The parts of a run as one; made anew when any of them has grown."""
+    """The parts of a run as one; a new one is made when any of them has grown."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
         self.parts = sorted(parts, key=lambda part: part.name)
@@ -61,7 +61,7 @@ class RunState:
 
     @property
     def num_damaged(self) -> int:
-        """How many lines could not be read, or hold what their kind does not."""
+        """How many lines cannot be read, or do not fit their kind."""
         return sum(part.facts.num_damaged for part in self.parts)
 
     @property
@@ -72,7 +72,7 @@ class RunState:
 
     @property
     def num_epochs(self) -> int | None:
-        """How many epochs there will be, as the run said it last."""
+        """The total number of epochs that the run recorded last."""
         said = [facts.num_epochs for facts in self._facts if facts.num_epochs]
         return said[-1] if said else None
 
@@ -89,13 +89,13 @@ class RunState:
 
     @property
     def finish(self) -> Record | None:
-        """How the newest attempt ended, None while it has not."""
+        """The last record of the newest attempt, None while it has not ended."""
         said = [facts.finish for facts in self._newest() if facts.finish is not None]
         return said[-1] if said else None
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of all attempts, later ones over earlier ones."""
+        """The config of all attempts; later values replace earlier ones."""
         merged: dict[str, Any] = {}
         for facts in sorted(self._facts, key=lambda facts: facts.name.attempt):
             merged.update(facts.config)
@@ -111,7 +111,7 @@ class RunState:
         return reached[max(reached)] if reached else None
 
     def cuts(self, axis: Axis) -> dict[int, int]:
-        """From where on each attempt is overtaken on an axis."""
+        """By attempt, the step or epoch from which a newer attempt replaces it."""
         takeovers: dict[int, int] = {}
         for facts in self._facts:
             takeover = facts.takeovers.get(axis)
@@ -148,7 +148,7 @@ class RunState:
         return found
 
     def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Series]]:
-        """What each part holds of one rank's series, in the order of parts."""
+        """The points of one rank's series in each part, in the order of parts."""
         found: list[tuple[Origin, Series]] = []
         for part in self.parts:
             origin = part.facts.origin
@@ -222,7 +222,7 @@ class RunState:
                 yield from part.records(first=seen.ordinal + 1)
 
     def end(self) -> dict[str, Position]:
-        """Where the records read so far end."""
+        """The position of the last record of each writer."""
         return {
             part.name.writer: Position(*part.name, part.facts.num_records - 1)
             for part in self.parts
@@ -354,7 +354,7 @@ class RunReader:
         raise self._too_fast()
 
     def release(self) -> None:
-        """Let go of what was read; it is read again when asked for."""
+        """Free what was read; the next query reads it again."""
         self.state = None
         self.source.close()
 
@@ -386,7 +386,7 @@ def _metric(
 
 
 def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:
-    """Where each attempt is cut, from where each took over: the lowest of all newer ones counts."""
+    """By attempt, the lowest step at which any newer attempt took over."""
     cuts: dict[int, int] = {}
     lowest: int | None = None
     for attempt in sorted(attempts, reverse=True):
@@ -418,7 +418,7 @@ def merge(pieces: Sequence[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
 
 
 def _visible(piece: Series, cut: int | None) -> Series:
-    """The points that no newer attempt replaced; time goes on through all attempts."""
+    """The points that no newer attempt replaced; the time axis keeps all."""
     if cut is None or piece.axis == "time" or not len(piece) or int(piece.steps.max()) < cut:
         return piece
     return piece.select(piece.steps < cut)
@@ -468,7 +468,7 @@ def _numbers(part: Part, name: str, axis: Axis) -> list[Any]:
 
 
 def _are_same(numbers: list[Any], values: NDArray[np.float64]) -> bool:
-    """Whether the numbers are whole, and what the column's floats were made of."""
+    """Whether all numbers are integers, and the column has their floats."""
     return len(numbers) == values.size and all(
         type(number) is int and float(number) == value
         for number, value in zip(numbers, values.tolist(), strict=True)
