@@ -56,7 +56,7 @@ class Run:
         self._recorder = recorder
         recorder.ending.explain = self._explain_out_of_memory
         if "torch" in sys.modules:
-            hot = (Run.log, Run.write, Phase.__enter__, Phase.__exit__)
+            hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
             torch_hooks().exclude_from_compile(*hot)
 
     def __repr__(self) -> str:
