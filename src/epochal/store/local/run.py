@@ -396,14 +396,14 @@ class LocalRun(RunView):
     @locked
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """First, last, extremes and mean of a series, kept; raises ``MetricNotFoundError``."""
-        row = self.row
-        num_kept = len(row.summaries)
-        found = self._row_summaries.find(
+        summaries = self._row_summaries
+        num_kept = len(summaries.row.summaries)
+        found = summaries.find(
             name, axis, rank, ask=self._ask, read=lambda on: self.series(name, rank=rank, axis=on)
         )
         if found is None:
             raise self._no_metric(name, rank, axis)
-        if len(row.summaries) > num_kept:
+        if len(summaries.row.summaries) > num_kept:
             self._tell_news()
         return found
 
@@ -420,7 +420,7 @@ class LocalRun(RunView):
 
     @property
     def _row_summaries(self) -> RowSummaries:
-        row = self.row
+        row = self.row if self._row is None else self._row
         if self._summaries is None or self._summaries.row is not row:
             self._summaries = RowSummaries(row)
         return self._summaries
