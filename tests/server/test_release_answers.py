@@ -22,6 +22,11 @@ ADDED = {"ends_at": "when the run is expected to end"}
 CORRECTED = {
     "golden warnings": (0, 1),  # the list left out how the run ended; doctor counted it
 }
+# Texts for people that were reworded since.
+REWORDED = {
+    f"attempt 2 goes on from step {step}": f"attempt 2 resumes from step {step}"
+    for step in (2, 200)
+}
 
 
 def test_every_endpoint_answers_as_the_release_did(tmp_path: Path, server: Server) -> None:
@@ -52,7 +57,7 @@ def compare(before: Any, after: Any, where: str) -> Iterator[str]:
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from compare(old, new, f"{where}[{index}]")
-    elif before != after:
+    elif before != after and not (isinstance(before, str) and REWORDED.get(before) == after):
         yield f"{where}: {before!r:.80}, now {after!r:.80}"
 
 
