@@ -4,6 +4,7 @@ import json
 import math
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,43 @@ def test_the_page_is_served_with_a_tag(server: Server) -> None:
 def test_nothing_lies_beside_the_api_on_an_unknown_query(server: Server) -> None:
     assert server.ask("/api/runs", query="name ==").status == 400
     assert server.ask("/api/runs", limit="many").status == 400
+
+
+def test_the_list_is_windowed_and_counts_all(tmp_path: Path, server: Server) -> None:
+    for number in range(7):
+        Journal(tmp_path, f"r{number}", config={"lr": number % 2}).metrics(number, loss=number)
+    answer = server.ask("/api/runs", query="config.lr == 1", order="-step", limit="2").json
+    assert [row["name"] for row in answer["rows"]] == ["r5", "r3"]
+    assert (answer["total"], answer["pending"], answer["groups"]) == (3, 0, None)
+    assert answer["rows"][0]["config"] is None
+    assert answer["rows"][0]["partial"] is False
+    rest = server.ask("/api/runs", query="config.lr == 1", order="-step", offset="2").json
+    assert [row["name"] for row in rest["rows"]] == ["r1"]
+
+
+def test_the_list_is_grouped_by_fields(tmp_path: Path, server: Server) -> None:
+    for number in range(3):
+        journal = Journal(tmp_path, f"r{number}", config={"lr": number % 2})
+        journal.metrics(1, loss=number).finish()
+    answer = server.ask("/api/runs", group="config.lr", order="name", summary="role:loss").json
+    spread = {"count": 2, "mean": 1.0, "min": 0.0, "max": 2.0}
+    even = {"values": [0], "count": 2, "states": {"finished": 2}, "last": {"role:loss": spread}}
+    assert answer["groups"][0] == even
+    assert [group["values"] for group in answer["groups"]] == [[0], [1]]
+    assert server.ask("/api/runs", group="nonsense").status == 400
+
+
+def test_a_large_run_is_listed_before_it_was_read(tmp_path: Path, server: Server) -> None:
+    journal = Journal(tmp_path, "large")
+    text = {"log": "text", "name": "t", "text": "x" * 100_000}
+    journal.add(*[text] * 100).metrics(7, loss=0.5).finish()
+    first = server.ask("/api/runs", summary="role:loss").json
+    (row,) = first["rows"]
+    assert (row["step"], row["status"]["state"]) == (7, "finished")
+    assert row["summary"]["role:loss"]["last"] == 0.5
+    for _ in range(100):
+        (row,) = server.ask("/api/runs").json["rows"]
+        if not row["partial"]:
+            break
+        time.sleep(0.05)
+    assert (row["partial"], row["records"]) == (False, 103)

@@ -17,7 +17,12 @@ from tests.server.live import Server
 
 RELEASE = Path(__file__).parent / "golden" / "release-0.1.0"
 # Keys that answers have gained since, by what they mean.
-ADDED = {"ends_at": "when the run is expected to end"}
+ADDED = {
+    "ends_at": "when the run is expected to end",
+    "partial": "whether only identity and newest records were read so far",
+    "pending": "how many runs were not read whole yet",
+    "groups": "groups of runs, null unless they were requested",
+}
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.
 CORRECTED = {
     "golden warnings": (0, 1),  # the list left out how the run ended; doctor counted it

@@ -33,7 +33,7 @@ export interface Summary {
   best_x: number | null;
 }
 
-/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. */
+/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. */
 export interface RunRow {
   id: string;
   name: string;
@@ -58,13 +58,32 @@ export interface RunRow {
   nonfinite: boolean;
   config: Record<string, unknown> | null;
   summary: Record<string, Summary>;
+  partial: boolean;
 }
 
-/** One page of runs; `total` counts all that match the query. */
+/** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */
+export interface RunGroup {
+  values: unknown[];
+  count: number;
+  states: Record<string, number>;
+  last: Record<string, Spread>;
+}
+
+/** Finite last values of a group: how many, and their mean and extremes. */
+export interface Spread {
+  count: number;
+  mean: number;
+  min: number;
+  max: number;
+}
+
+/** One window of the list of runs; `total` counts all runs that match the query. `pending` counts the runs that have not been read whole: rows of some are `partial`, others are not listed yet. `groups` is null unless they were requested. */
 export interface RunList {
   rows: RunRow[];
   total: number;
   offset: number;
+  pending?: number;
+  groups?: RunGroup[] | null;
 }
 
 /** A series that exists; `summary` is of its lowest rank, null unless requested. */

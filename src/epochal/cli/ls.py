@@ -20,6 +20,9 @@ from epochal.store.status import format_age
 if TYPE_CHECKING:
     pass
 
+_WHOLE_S = 1.0
+# In place of what was not read yet.
+_PENDING = "…"
 _WORD = re.compile(r"[\w.+-]+")
 
 
@@ -48,11 +51,15 @@ def run(args: argparse.Namespace) -> int:
     rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
     with _store(args, folder) as store:
+        begun = time.monotonic()
         for view in store.runs(_query(query), order=args.sort):
             if args.limit is not None and len(rows) >= args.limit:
                 break
-            if not view.brief().hidden or args.all:
-                rows.append((view.info, view.latest("loss")))
+            # Of thousands of runs that nobody has listed before, some are read in part.
+            is_whole = args.json or time.monotonic() < begun + _WHOLE_S
+            info = view.info if is_whole else view.outline()
+            if not info.hidden or args.all:
+                rows.append((info, view.latest("loss")))
     if args.json:
         say_json([{"info": info, "loss": loss} for info, loss in rows])
     elif rows:
@@ -112,7 +119,7 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
             info.status.text,
             progress_text(info) or UNKNOWN,
             UNKNOWN if loss is None else format_number(loss),
-            gravest_text(info) or UNKNOWN,
+            _findings_text(info),
             UNKNOWN if info.created is None else format_age(now - info.created),
         )
         for info, loss in rows
@@ -122,15 +129,25 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
     title, *lines = text.splitlines()
     say(title)
     say_lines(_marked(line, info) for line, (info, _) in zip(lines, rows, strict=True))
+    num_partial = sum(info.is_partial for info, _ in rows)
+    if num_partial:
+        remark(
+            f"{num_partial:,} runs were read in part ({_PENDING}): the next 'epochal ls' reads on,"
+            " and 'epochal serve' reads all."
+        )
     for info, _ in rows:
         if info.problem:
             complain(f"{info.project}/{info.name}: {info.problem}")
 
 
+def _findings_text(info: RunInfo) -> str:
+    return _PENDING if info.is_partial else gravest_text(info) or UNKNOWN
+
+
 def _marked(line: str, info: RunInfo) -> Line:
     """A line of the table; open errors are red, open warnings yellow."""
     style = "bad" if info.open_errors else "warn" if info.open_warnings else ""
-    before, found, after = line.rpartition(gravest_text(info) or UNKNOWN)
+    before, found, after = line.rpartition(_findings_text(info))
     return [(before, ""), (found, style), (after, "")]
 
 

@@ -57,11 +57,13 @@ def create_app(
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         polling = asyncio.create_task(_poll_forever(state))
+        reading = asyncio.create_task(_read_on_forever(state))
         try:
             yield
         finally:
             state.broadcaster.close()
             polling.cancel()
+            reading.cancel()
             await asyncio.to_thread(state.broadcaster.stop)
             await asyncio.to_thread(reader.close)
 
@@ -125,6 +127,13 @@ async def _poll_forever(state: ServerState) -> None:
         await asyncio.sleep(POLL_S)
         with state.guard.member("event stream"):  # the next poll may succeed
             await state.broadcaster.poll()
+
+
+async def _read_on_forever(state: ServerState) -> None:
+    while True:
+        with state.guard.member("list of runs"):  # the next round may succeed
+            await state.reader.read_on_forever()
+        await asyncio.sleep(POLL_S)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

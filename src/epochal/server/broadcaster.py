@@ -370,7 +370,8 @@ class Broadcaster:
         catalog = self._reader.catalog
         refreshed = catalog.refresh()
         if self._rows is None:
-            self._rows = {row.id: row for row in map(run_row, catalog.runs())}
+            known = catalog.known_runs().runs
+            self._rows = {row.id: row for row in (run_row(run, whole=False) for run in known)}
             self._live = {row.id for row in self._rows.values() if row.status.state in LIVE_STATES}
             catalog.changed()
             # Streams that did not wait for this have an older list.
@@ -379,6 +380,8 @@ class Broadcaster:
         # Requests refresh the catalog too; the changes they found count here as well.
         candidates = catalog.changed() | self._busy_runs | (self._live if refreshed else set())
         self._busy_runs = set()
+        if candidates:
+            catalog.read_small()
         for run_id in sorted(candidates):
             before, run = self._rows.get(run_id), catalog.find(run_id)
             if run is None:
@@ -390,7 +393,7 @@ class Broadcaster:
                 self._busy_runs.add(run_id)
                 continue
             try:
-                row = self._rows[run_id] = run_row(run)
+                row = self._rows[run_id] = run_row(run, whole=False)
             finally:
                 run.lock.release()
             (self._live.add if row.status.state in LIVE_STATES else self._live.discard)(run_id)

@@ -105,9 +105,9 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "/api/runs",
         wire.RunList,
         handlers.runs,
-        "one page of the list of runs",
+        "a window of the list of runs",
         (
-            *(handlers.QUERY, handlers.ORDER, handlers.OFFSET, handlers.LIMIT),
+            *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
             *(handlers.WITH_CONFIG, handlers.SUMMARIES),
         ),
     ),

@@ -23,7 +23,7 @@ from epochal.server.responses import (
     run_id_of,
     run_response,
 )
-from epochal.server.rows import labels_row, run_detail, run_row
+from epochal.server.rows import group_row, labels_row, run_detail, run_row
 from epochal.server.state import server_state
 from epochal.store.answers import Labels
 from epochal.store.store import RunView
@@ -33,6 +33,7 @@ MAX_BODY_BYTES = 64 * 1024
 
 QUERY = str_param("query")
 ORDER = str_param("order")
+GROUP = str_param("group", note="fields, with commas between")
 OFFSET = int_param("offset", default=0, most=10**9)
 LIMIT = int_param("limit", default=100, most=10_000, note="100, at most 10,000")
 WITH_CONFIG = bool_param("config", note="1: with the config of each run")
@@ -63,19 +64,21 @@ async def health(request: Request) -> Response:
 
 
 async def runs(request: Request) -> Response:
-    """``/api/runs``: one page of the list of runs."""
+    """``/api/runs``: a window of the list of runs, filtered, ordered and grouped here."""
     text, order, offset, limit = QUERY(request), ORDER(request), OFFSET(request), LIMIT(request)
-    with_config, summaries = WITH_CONFIG(request), SUMMARIES(request)
+    with_config, summaries, group = WITH_CONFIG(request), SUMMARIES(request), GROUP(request)
     reader = server_state(request).reader
 
     def query() -> wire.RunList:
         reader.catalog.refresh()
-        found = reader.catalog.runs(text or None, order=order or None)
+        known = reader.catalog.known_runs(text or None, order=order or None, group=group or None)
+        found = known.runs
         rows = [
-            run_row(run, with_config=with_config, summaries=summaries)
+            run_row(run, with_config=with_config, summaries=summaries, whole=False)
             for run in found[offset : offset + limit]
         ]
-        return wire.RunList(rows, total=len(found), offset=offset)
+        groups = [group_row(*one, summaries=summaries) for one in known.groups] if group else None
+        return wire.RunList(rows, len(found), offset, known.pending, groups)
 
     return await json_response(request, await reader.query(query))
 

@@ -20,13 +20,20 @@ from weakref import WeakValueDictionary
 from epochal.errors import EpochalError, RunNotFoundError
 from epochal.journal.layout import parse_part_name
 from epochal.server.pool import ThreadPool
-from epochal.store.store import RunView, Store
+from epochal.store.store import KnownRuns, RunView, Store
 
 T = TypeVar("T")
 
 REFRESH_EVERY_S = 1.0
 RUN_THREADS = 16
 LIST_THREADS = 4
+# A list of runs is made of what is known after this time; the rest follows in the background.
+LIST_BUDGET_S = 0.3
+_READ_ON_S = 0.1
+_READ_SMALL_S = 0.05
+_TELL_EVERY_S = 2.0
+_REST_S = 0.02
+_IDLE_S = 2.0
 # Searching for runs takes at most a tenth of the time, however many there are.
 _REFRESH_SHARE = 0.1
 # A thread waits this long for a locked run, then serves other runs before it retries.
@@ -80,6 +87,12 @@ class Reader:
         """Run a slow function that queries no run of this store."""
         return await self._runs.call(call)
 
+    async def read_on_forever(self) -> None:
+        """Read in the background what lists did not wait for."""
+        while True:
+            left = await self.query(self.catalog.read_on)
+            await asyncio.sleep(_REST_S if left else _IDLE_S)
+
     def _with_run(self, run_id: str, query: Callable[[RunView], T]) -> T:
         run = self.catalog.get(run_id)
         lock_run(run, timeout_s=_LOCK_TIMEOUT_S)
@@ -113,6 +126,8 @@ class Catalog:
         self._next_refresh = 0.0
         self._refresh_lock = threading.Lock()
         self._changed: set[str] = set()
+        self._read: set[str] = set()
+        self._told_at = 0.0
 
     def refresh(self) -> bool:
         """Search for new and removed runs unless that was just done; True when it searched."""
@@ -120,7 +135,7 @@ class Catalog:
             started = time.monotonic()
             if started < self._next_refresh:
                 return False
-            self._changed |= self._store.refresh()
+            self._changed |= self._store.refresh(budget_s=LIST_BUDGET_S)
             ended = time.monotonic()
             self._next_refresh = ended + max(REFRESH_EVERY_S, (ended - started) / _REFRESH_SHARE)
             return True
@@ -134,6 +149,30 @@ class Catalog:
     def runs(self, query: str | None = None, *, order: str | None = None) -> Sequence[RunView]:
         """The runs as of the last refresh."""
         return self._store.runs(query, order=order)
+
+    def known_runs(
+        self, query: str | None = None, *, order: str | None = None, group: str | None = None
+    ) -> KnownRuns:
+        """The runs as far as they are known; the others are read in the background."""
+        return self._store.known_runs(query, order=order, group=group, budget_s=LIST_BUDGET_S)
+
+    def read_small(self) -> None:
+        """Read small runs that are not known yet, as far as that takes no time to speak of."""
+        self._store.read_on(_READ_SMALL_S, only_small=True)
+
+    def read_on(self) -> int:
+        """Read runs that are not known yet for a moment; how many are left.
+
+        What was read is told as changed, not more often than a page can follow.
+        """
+        read, left = self._store.read_on(_READ_ON_S)
+        self._read |= read
+        now = time.monotonic()
+        if self._read and (not left or now > self._told_at + _TELL_EVERY_S):
+            with self._refresh_lock:
+                self._changed |= self._read
+            self._read, self._told_at = set(), now
+        return left
 
     def find(self, run_id: str) -> RunView | None:
         """The run with this id as of the last refresh."""

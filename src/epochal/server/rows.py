@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +20,14 @@ _ROLE = "role:"
 
 
 def run_row(
-    run: RunView, *, with_config: bool = False, summaries: Sequence[str] = ()
+    run: RunView, *, with_config: bool = False, summaries: Sequence[str] = (), whole: bool = True
 ) -> wire.RunRow:
-    """A run's row; ``summaries`` names metrics, or roles as ``role:loss``."""
-    info = run.info
+    """A run's row; ``summaries`` names metrics, or roles as ``role:loss``.
+
+    Unless it is to be ``whole``, the row is what is quickly known of the run.
+    """
+    info = run.info if whole else run.outline()
+    summary_of = _latest_summary if info.is_partial else _named_summary
     return wire.RunRow(
         id=info.id,
         name=info.name,
@@ -35,7 +40,7 @@ def run_row(
         epoch=info.epoch,
         total_steps=info.total_steps,
         num_epochs=info.num_epochs,
-        ends_at=finite(_expected_end(run, info)),
+        ends_at=None if info.is_partial else finite(_expected_end(run, info)),
         records=info.records,
         damaged=info.damaged,
         tags=list(info.tags),
@@ -47,9 +52,29 @@ def run_row(
         nonfinite=info.nonfinite,
         config=dict(info.config) if with_config else None,
         summary={
-            name: summary
-            for name in summaries
-            if (summary := _named_summary(run, name)) is not None
+            name: summary for name in summaries if (summary := summary_of(run, name)) is not None
+        },
+        partial=info.is_partial,
+    )
+
+
+def group_row(
+    values: Sequence[Any], runs: Sequence[RunView], *, summaries: Sequence[str] = ()
+) -> wire.RunGroup:
+    """A group of runs: how many, how they stand, and the spread of their last values."""
+    rows = [run_row(run, summaries=summaries, whole=False) for run in runs]
+    last = {
+        name: [s.last for row in rows if (s := row.summary.get(name)) and s.last is not None]
+        for name in summaries
+    }
+    return wire.RunGroup(
+        values=list(values),
+        count=len(rows),
+        states=dict(Counter(row.status.state for row in rows)),
+        last={
+            name: wire.Spread(len(found), math.fsum(found) / len(found), min(found), max(found))
+            for name, found in last.items()
+            if found
         },
     )
 
@@ -138,11 +163,37 @@ def _metric_row(run: RunView, metric: Metric, with_summary: bool) -> wire.Metric
     )
 
 
+def _latest_summary(run: RunView, name: str) -> wire.Summary | None:
+    """The last value of a role, of a run that was not read whole."""
+    value = run.latest(_role(name)) if name.startswith(_ROLE) else None
+    if value is None:
+        return None
+    return wire.Summary(
+        count=0,
+        nonfinite=0,
+        last=finite(value),
+        last_nonfinite=nonfinite_name(value),
+        last_x=None,
+        min=None,
+        min_x=None,
+        max=None,
+        max_x=None,
+        mean=None,
+        best=None,
+        best_x=None,
+    )
+
+
+def _role(name: str) -> str:
+    role = name[len(_ROLE) :]
+    if role not in ROLES:
+        raise UsageError(f"summary={name!r} names no role: use one of {', '.join(ROLES)}.")
+    return role
+
+
 def _named_summary(run: RunView, name: str) -> wire.Summary | None:
     if name.startswith(_ROLE):
-        role = name[len(_ROLE) :]
-        if role not in ROLES:
-            raise UsageError(f"summary={name!r} names no role: use one of {', '.join(ROLES)}.")
+        role = _role(name)
         metric = run.role(role)
         if metric is None or not metric.ranks:
             return None

@@ -57,6 +57,8 @@ class RunRow(msgspec.Struct, frozen=True):
     ``errors`` and ``warnings`` count findings of the newest attempt that still hold, null where
     no rules ran; ``nonfinite``: the last loss is nan or infinite. ``ends_at`` is when a
     running run is expected to end, in Unix seconds; null while that cannot be known.
+    ``partial``: only identity and the newest records were read so far; ``records``, ``errors`` and
+    ``warnings`` are not known, and a summary has its last value alone. The rest follows.
     """
 
     id: str
@@ -82,14 +84,42 @@ class RunRow(msgspec.Struct, frozen=True):
     nonfinite: bool
     config: dict[str, Any] | None
     summary: dict[str, Summary]
+    partial: bool
+
+
+class RunGroup(msgspec.Struct, frozen=True):
+    """Runs with equal values in the fields that were grouped by; null where a run has none.
+
+    ``states`` counts the runs by state. ``last`` has the last values of the requested summaries.
+    """
+
+    values: list[Any]
+    count: int
+    states: dict[str, int]
+    last: dict[str, Spread]
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Finite last values of a group: how many, and their mean and extremes."""
+
+    count: int
+    mean: float
+    min: float
+    max: float
 
 
 class RunList(msgspec.Struct, frozen=True):
-    """One page of runs; ``total`` counts all that match the query."""
+    """One window of the list of runs; ``total`` counts all runs that match the query.
+
+    ``pending`` counts the runs that have not been read whole: rows of some are ``partial``, others
+    are not listed yet. ``groups`` is null unless they were requested.
+    """
 
     rows: list[RunRow]
     total: int
     offset: int
+    pending: int = 0
+    groups: list[RunGroup] | None = None
 
 
 class MetricRow(msgspec.Struct, frozen=True):

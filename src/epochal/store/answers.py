@@ -68,7 +68,8 @@ class RunInfo:
     ``errors`` and ``warnings`` count all findings and a bad ending, ``open_errors`` and
     ``open_warnings`` those that are still active; all are None where no rule has run.
     ``is_partly_watched``: a companion did not see the end of an attempt, and no rule has read the
-    rest yet. ``nonfinite``: the last loss is nan or infinite.
+    rest yet. ``nonfinite``: the last loss is nan or infinite. ``is_partial``: only identity and the
+    newest records were read so far; counts of records and findings are not known.
     """
 
     id: str
@@ -97,6 +98,7 @@ class RunInfo:
     open_warnings: int | None = None
     nonfinite: bool = False
     is_partly_watched: bool = False
+    is_partial: bool = False
 
     @property
     def steps_done(self) -> int | None:

@@ -39,7 +39,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     that is known with its status. ``summaries`` fills up with those that were asked for; it and
     ``worked_out`` are the only fields that change. ``is_ended``: every writer of the newest
     attempt has written its last record. ``latest`` has the last value of rank 0 by role, as far as
-    summaries are known.
+    summaries are known. ``is_partial``: made of identity and newest records alone.
     """
 
     id: str
@@ -73,12 +73,13 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     worked_out: FindingCounts | None = None
     is_ended: bool = False
     latest: dict[str, float | None] = {}
-    packed: msgspec.Raw = msgspec.Raw()
+    is_partial: bool = False
+    packed: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(RowDetails()))
 
     @cached_property
     def details(self) -> RowDetails:
         """The series and their summaries; unpacked when somebody asks, which few lists do."""
-        return _DETAILS.decode(self.packed) if self.packed else RowDetails()
+        return _DETAILS.decode(self.packed)
 
     @property
     def metrics(self) -> list[Metric]:
@@ -130,6 +131,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
             open_errors=None if found is None else found.open_errors,
             open_warnings=None if found is None else found.open_warnings,
             nonfinite=self.nonfinite,
+            is_partial=self.is_partial,
         )
 
     def status(self, *, now: float, grew: float | None) -> Status:

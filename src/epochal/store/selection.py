@@ -113,6 +113,34 @@ def parse_order(text: str) -> Callable[[Sequence[S]], list[S]]:
     return ordered
 
 
+def parse_groups(text: str) -> Callable[[Sequence[S]], list[tuple[tuple[Any, ...], list[S]]]]:
+    """What groups runs by the values of fields with commas between; raises ``UsageError``.
+
+    Groups and the runs in them keep the order of the runs. A run that does not have a field has
+    None there; lists and objects count as the text that shows them.
+    """
+    names = [part.strip() for part in text.split(",")]
+    readings = [_Compiler(name).field(q.parse_field(name)) for name in names]
+
+    def grouped(runs: Sequence[S]) -> list[tuple[tuple[Any, ...], list[S]]]:
+        found: dict[tuple[Any, ...], tuple[tuple[Any, ...], list[S]]] = {}
+        for run in runs:
+            values = tuple(_group_value(reading(run)) for reading in readings)
+            key = tuple((type(value), value) for value in values)  # 1, 1.0 and True are three
+            found.setdefault(key, (values, []))[1].append(run)
+        return list(found.values())
+
+    return grouped
+
+
+def _group_value(value: Any) -> Any:
+    if value is _MISSING or value is None:
+        return None
+    if isinstance(value, float) and value != value:
+        return "nan"
+    return value if isinstance(value, (str, int, float)) else str(value)
+
+
 def _sorted(runs: list[S], reading: Reading, *, descending: bool) -> list[S]:
     present: list[tuple[Any, S]] = []
     absent: list[S] = []

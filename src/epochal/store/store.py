@@ -12,6 +12,7 @@ Of the store
     close         close every file
 
 Of a run
+    outline       its row in a list as far as it is quickly known; a first list of thousands
     info          its row in a list: identity, status, progress, labels, problem
     config        what it was configured with, later options included
     facts         everything run.json says: command, host, git, packages
@@ -47,9 +48,10 @@ Rules that hold for every engine
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.records import Axis, Position, Record
@@ -75,6 +77,9 @@ class RunView(Protocol):
     @property
     def info(self) -> RunInfo:
         """The run in one row; the status is derived again at every call."""
+
+    def outline(self) -> RunInfo:
+        """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
 
     @property
     def status(self) -> Status:
@@ -117,7 +122,9 @@ class RunView(Protocol):
         """The metric that plays a role (``epochal.records.ROLES``), defined or guessed."""
 
     def latest(self, role: str) -> float | None:
-        """The last value of the metric that plays a role on rank 0; None without one."""
+        """The last value of the metric that plays a role on rank 0, as far as ``outline`` reads.
+
+        None without one, and where only the whole run would say it."""
 
     def entries(self, *kinds: str, name: str | None = None, rank: int | None = 0) -> list[Entry]:
         """Records of these kinds by step, then by time; ``rank=None`` for all ranks.
@@ -179,6 +186,15 @@ class RunView(Protocol):
         """
 
 
+class KnownRuns(NamedTuple):
+    """Runs as far as they are known; ``pending`` counts all that were not read whole yet."""
+
+    runs: Sequence[RunView]
+    pending: int
+    # By the values of the fields that were grouped by, in the order of the runs.
+    groups: Sequence[tuple[tuple[Any, ...], Sequence[RunView]]] = ()
+
+
 class Store(Protocol):
     """A set of runs."""
 
@@ -197,13 +213,34 @@ class Store(Protocol):
         and shows the place.
         """
 
+    def known_runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        group: str | None = None,
+        budget_s: float = 0.5,
+    ) -> KnownRuns:
+        """Like ``runs``, from what is known after about so many seconds.
+
+        A run is judged by its outline until it was read: fields that are not known yet are
+        missing. Runs that have no outline yet are not among the results. ``group`` names fields,
+        with commas between.
+        """
+
+    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
+        """Read whole runs for so many seconds; the ids that were read, and how many are left.
+
+        The newest go first; with ``only_small``, those that take long are left to another call.
+        """
+
     def run(self, key: str) -> RunView:
         """The run that a key names; raises ``RunNotFoundError`` or, for several, ``UsageError``."""
 
     def find(self, run_id: str) -> RunView | None:
         """The run of exactly this id, as of the last look; None where there is none."""
 
-    def refresh(self) -> Set[str]:
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Look for new runs and new records; the ids of runs that are new, changed or gone.
 
         What was read on in between, by a run's own ``refresh``, counts as changed too.

@@ -34,7 +34,7 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
       <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
         <StatusDot row={row} />
         <span>{label}</span>
-        <Trouble row={row} />
+        {row.partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
         {isBaseline && <em class="run-note">baseline</em>}
         {view.solo.value === row.id && <em class="run-note">solo</em>}
       </button>

@@ -57,8 +57,20 @@ export interface Runs {
 const SHOWN_AT_FIRST = 8;
 const MOST_SHOWN = 100;
 const PAGE_ROWS = 500;
+const QUERY_ROWS = 5000;
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 const RELOAD_MS = 5000;
+
+/** The ids of all runs that a query selects, window by window. */
+async function matchingIds(source: Source, query: string): Promise<ReadonlySet<string>> {
+  const ids = new Set<string>();
+  for (let offset = 0, total = 1; offset < total; offset += QUERY_ROWS) {
+    const list = await source.runs({ query, offset, limit: QUERY_ROWS });
+    for (const { id } of list.rows) ids.add(id);
+    total = list.total;
+  }
+  return ids;
+}
 
 export function createRuns(source: Source, view: View): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
@@ -71,12 +83,14 @@ export function createRuns(source: Source, view: View): Runs {
   const load = async (): Promise<void> => {
     const mine = ++numLoads;
     const found = new Map<string, RunRow>();
+    let isPending = false;
     try {
       for (let total = 1; found.size < total; ) {
         const list = await source.runs({ offset: found.size, limit: PAGE_ROWS, withConfig: true, summaries: HEADLINES, order: "-created" });
         if (mine !== numLoads) return;
         for (const row of list.rows) found.set(row.id, row);
         total = list.rows.length === 0 ? 0 : list.total;
+        isPending = (list.pending ?? 0) > 0;
         if (!isLoaded.value) rows.value = new Map(found);
       }
       rows.value = found;
@@ -85,6 +99,7 @@ export function createRuns(source: Source, view: View): Runs {
       problem.value = error instanceof Error ? error.message : String(error);
     }
     isLoaded.value = true;
+    if (isPending) reloadSoon();
   };
   const reloadSoon = (): void => {
     reloading ??= setTimeout(() => {
@@ -116,9 +131,9 @@ export function createRuns(source: Source, view: View): Runs {
     // Asked when typing rests; a list that changes asks again.
     void (view.filterMode.value === "query" ? rows.value.size : searchTexts.value);
     const timer = setTimeout(() => {
-      source.runs({ query, limit: 10_000 }).then(
-        (list) => {
-          queried.value = { ids: new Set(list.rows.map(({ id }) => id)), problem: null };
+      matchingIds(source, query).then(
+        (ids) => {
+          queried.value = { ids, problem: null };
         },
         (error: unknown) => {
           queried.value = { ids: queried.peek().ids, problem: error instanceof Error ? error.message : String(error) };

@@ -21,8 +21,10 @@ from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
+from epochal.store.local.outline import outline_row
 from epochal.store.local.part import Part
 from epochal.store.local.parts import LoadedParts
+from epochal.store.row import Row
 
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
 _LOOKS = 100
@@ -156,6 +158,18 @@ class FolderSource:
         """Whether run.json or a part is of a newer format."""
         return self._files.newer_format is not None
 
+    @property
+    def unsealed_bytes(self) -> int:
+        """The size of the journal parts."""
+        return self._known.unsealed_bytes
+
+    def outline(self, own_id: str) -> Row | None:
+        """From run.json, labels.json and both ends of the newest part."""
+        files = self._files
+        if files.problems or self.asides or is_orphan(self.folder):
+            return None
+        return outline_row(self._known, files.said, files.labels, own_id=own_id, path=self.path)
+
     def poll(self) -> bool:
         """Read what the journal has gained, and open new segments."""
         if self.is_newer:
@@ -261,6 +275,9 @@ class Identity:
             self._problems.pop(what, None)
             if what in listing.refused:
                 self._problems[what] = f"{what} {LINK_OUT}"
+                continue
+            if status is None and what == "labels.json":  # most runs have none
+                self.labels = Labels()
                 continue
             try:
                 read()

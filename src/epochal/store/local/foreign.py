@@ -58,6 +58,8 @@ class ForeignSource:
     """
 
     is_newer = False
+    # Known only to the tracker's reader.
+    unsealed_bytes = 0
     journal_written_s: float | None = None
 
     def __init__(
@@ -110,6 +112,9 @@ class ForeignSource:
     def index_place(self) -> IndexPlace:
         """In the cache: others' folders are not written to."""
         return IndexPlace(str(self._origin.path), self.place, is_beside=False)
+
+    def outline(self, own_id: str) -> None:
+        """None: a tracker's files are read whole."""
 
     @property
     def stamp(self) -> None:

@@ -127,6 +127,11 @@ class Listing:
         return max(times, default=0) / 1e9
 
     @property
+    def unsealed_bytes(self) -> int:
+        """The size of all parts that are not sealed."""
+        return sum(size for files in (self._journal, *self._aside) for _, size, _ in files)
+
+    @property
     def journal_written_s(self) -> float | None:
         """When a part that is not sealed was written last, by the clock of its disk."""
         times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
@@ -297,6 +302,11 @@ def contents(path: Path, bounds: SearchBounds) -> Contents:
 
 def _may_hold_run(path: Path) -> bool:
     """Whether a folder is listed: it holds a run, or nobody can tell, which is then its problem."""
+    try:
+        if stat.S_ISREG(os.stat(f"{path}/run.json").st_mode):
+            return True
+    except OSError:
+        pass  # looked at with more care
     try:
         return is_run_folder(path)
     except OSError:

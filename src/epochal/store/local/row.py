@@ -100,10 +100,10 @@ def make_row(
         config={**(config if isinstance(config, dict) else {}), **state.config},
         problem=" ".join(_with_losses(state, problems)) or None,
         is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
-        finish=None if finish is None else _chosen(finish, ("status", "reason")),
-        process=None if process is None else _chosen(process, PROCESS_FIELDS),
+        finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
+        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
         vanished=_vanished(state) if finish is None else None,
-        source=_chosen(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
+        source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
         end=state.end(),
         found=found_in(state, rules),
         nonfinite=ends_nonfinite(state),
@@ -190,5 +190,6 @@ def _have_all_finished(state: RunState) -> bool:
     return all(part.facts.finish is not None for part in last.values())
 
 
-def _chosen(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+def chosen_fields(record: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """Some of a record's fields, as far as it has them."""
     return {field: record[field] for field in fields if field in record}

@@ -35,6 +35,8 @@ from epochal.store.store import RunView
 _SETTLED_S = 60.0
 # So few that the health rules see them in a fraction of a second.
 _FEW_RECORDS = 1000
+# A journal of this size is read in a fraction of a second.
+_QUICK_BYTES = 8 * 1024 * 1024
 # What each run's series are held under: an ``id()`` would be given to another run later.
 _KEYS = itertools.count()
 
@@ -63,6 +65,8 @@ class LocalRun(RunView):
         # The reader's counts that were noticed so far.
         self._num_changes = self._num_reads = 0
         self._row: Row | None = None
+        # What identity and newest records say, while there is no whole row.
+        self._outline: Row | None = None
         self._summaries: RowSummaries | None = None
         self._ended: tuple[Row, Status] | None = None
         # Set when the row has learnt something that the index does not know.
@@ -120,7 +124,7 @@ class LocalRun(RunView):
         """Drop the row if files have changed, and count the memory if parts were read."""
         if self._num_changes != self._reader.num_changes:
             self._num_changes = self._reader.num_changes
-            self._row = None
+            self._row = self._outline = None
         if self._num_reads != self._reader.num_reads:
             self._num_reads = self._reader.num_reads
             self._held.series.drop(self._key)
@@ -141,15 +145,18 @@ class LocalRun(RunView):
             return
         row = row_of(entry)
         self._num_changes = self._reader.num_changes
-        self._row = row
+        if row is not None and row.is_partial:
+            self._outline = row
+        else:
+            self._row = row
 
     @locked
     def remembered(self) -> tuple[str, Stamp | None, Row]:
         """What the index keeps: signature, stamp and row; the run is settled."""
         self.has_news = False
-        is_ended = self.row.is_ended
-        stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if is_ended else None
-        return self.signature, stamp, self.row
+        row = self.known_row
+        stamp = self._reader.trust_unchanged(since_s=_SETTLED_S) if row.is_ended else None
+        return self.signature, stamp, row
 
     @property
     @locked
@@ -271,6 +278,46 @@ class LocalRun(RunView):
             self._row = self._or_faulty(self._make_row, lambda row: row)
         return self._row
 
+    @property
+    @locked
+    def known_row(self) -> Row:
+        """The row as far as it is known: whole, or of identity and newest records alone."""
+        if self._row is None and self._outline is None:
+            self._outline = self._held.guard.run(self.place, self._make_outline)
+        return self._row or self._outline or self.row
+
+    def _make_outline(self) -> Row | None:
+        self._look_once()
+        outline = self.source.outline(self.own_id)
+        if outline is not None:
+            self._tell_news()
+        return outline
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the whole row is known."""
+        return self._row is not None
+
+    @property
+    @locked
+    def is_quickly_read(self) -> bool:
+        """Whether the parts that are not sealed are small."""
+        self._look_once()
+        return self.source.unsealed_bytes <= _QUICK_BYTES
+
+    @property
+    def is_outlined(self) -> bool:
+        """Whether a row is known, at least of identity and newest records."""
+        return self._row is not None or self._outline is not None
+
+    @locked
+    def outline(self) -> RunInfo:
+        """Like ``info``, from what is known or quickly read; see ``RunInfo.is_partial``."""
+        row = self.known_row
+        if not row.is_partial:
+            return self.info
+        return row.info(self.id, folder=self.place, status=self._status_of(row))
+
     def _make_row(self) -> Row:
         row = self._ask(
             lambda state: make_row(
@@ -319,7 +366,9 @@ class LocalRun(RunView):
     @locked
     def status(self) -> Status:
         """The status of the run at this moment."""
-        row = self.row
+        return self._status_of(self.row)
+
+    def _status_of(self, row: Row) -> Status:
         if self._ended is not None and self._ended[0] is row:
             return self._ended[1]
         if row.is_unreadable:
@@ -410,8 +459,10 @@ class LocalRun(RunView):
     @locked
     def latest(self, role: str) -> float | None:
         """The last value of the metric that plays a role on rank 0; None without one."""
-        row = self.row
+        row = self.known_row
         if role not in row.latest:
+            if row.is_partial:
+                return None
             metric = self.role(role)
             if metric is None or 0 not in metric.ranks:
                 return None

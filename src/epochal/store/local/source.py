@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from epochal.store.answers import Labels, Machine
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.part import Part
+from epochal.store.row import Row
 
 
 class RunSource(Protocol):
@@ -71,6 +72,13 @@ class RunSource(Protocol):
     @property
     def is_newer(self) -> bool:
         """Whether a newer Epochal wrote the run; such a run is not read."""
+
+    @property
+    def unsealed_bytes(self) -> int:
+        """How much has to be read for a whole row, as of the last look."""
+
+    def outline(self, own_id: str) -> Row | None:
+        """The row as far as identity and newest records say it; None where that is not enough."""
 
     def poll(self) -> bool:
         """Read what the parts have gained; True when any of them has changed."""

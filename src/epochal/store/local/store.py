@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import threading
@@ -15,7 +16,11 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.imports.foreign import Foreign, ForeignRun
 from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
+from epochal.records import Axis
+from epochal.series.reduce import Summary
 from epochal.settings import cache_folder
+from epochal.store.answers import Metric, Status
+from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
@@ -24,14 +29,16 @@ from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
 from epochal.store.lookup import choose
-from epochal.store.selection import parse_order, parse_query
-from epochal.store.store import RunView
+from epochal.store.selection import parse_groups, parse_order, parse_query
+from epochal.store.store import KnownRuns, RunView
 
 # Rows are written to the index this many at a time, or so often, or when the store is closed.
 _WRITE_EVERY = 256
 _WRITE_S = 1.0
 _REWRITE_S = 10.0
 _SHOWN = 8
+# So few runs have their ids read in a moment.
+_MANY = 100
 
 
 class LocalStore:
@@ -124,6 +131,64 @@ class LocalStore:
             found = sort(found)
         return found[offset:] if limit is None else found[offset : offset + limit]
 
+    def known_runs(
+        self,
+        query: str | None = None,
+        *,
+        order: str | None = None,
+        group: str | None = None,
+        budget_s: float = 0.5,
+    ) -> KnownRuns:
+        """Runs as far as they are known after so many seconds; see ``epochal.store.store``."""
+        selects = None if query is None else parse_query(query)
+        sort = None if order is None else parse_order(order)
+        group_by = None if group is None else parse_groups(group)
+        until = time.monotonic() + budget_s
+        with self._lock:
+            self._look_once(until=until)
+            listed = list(self._by_id.values())
+            num_waiting = len(self._runs) - len(listed)
+        # The newest first: they are what a list shows at its top.
+        listed.sort(key=_created, reverse=True)
+        for run in listed:
+            if not run.is_outlined and not _read(run, until, whole=False):
+                break
+        for run in listed:
+            if not run.is_known and run.is_quickly_read and not _read(run, until, whole=True):
+                break
+        known = [KnownRun(run) for run in listed if run.is_outlined]
+        pending = num_waiting + sum(not run.is_known for run in listed)
+        guard = self._held.guard
+        if selects is not None:
+            known = [one for one in known if guard.run(one.run.place, selects, one, default=False)]
+        if sort is not None:
+            known = sort(known)
+        groups = () if group_by is None else group_by(known)
+        return KnownRuns(
+            [one.run for one in known],
+            pending,
+            [(values, [one.run for one in some]) for values, some in groups],
+        )
+
+    def read_on(self, budget_s: float, *, only_small: bool = False) -> tuple[Set[str], int]:
+        """Read whole rows for so many seconds; which runs were read, and how many are left."""
+        until = time.monotonic() + budget_s
+        with self._lock:
+            self._look_once(until=until)
+            self._tell_apart(until=until)
+            listed = list(self._by_id.values())
+            num_waiting = len(self._runs) - len(listed)
+        left = sorted((run for run in listed if not run.is_known), key=_created, reverse=True)
+        read: set[str] = set()
+        for run in left:
+            if only_small and not run.is_quickly_read:
+                continue
+            if not _read(run, until, whole=True):
+                break
+            if run.is_known:
+                read.add(run.id)
+        return read, num_waiting + len(left) - len(read)
+
     def run(self, key: str) -> LocalRun:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""
         path = Path(key).expanduser()
@@ -146,11 +211,13 @@ class LocalStore:
             self._look_once()
             return self._by_id.get(run_id)
 
-    def refresh(self) -> Set[str]:
+    def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Look for new runs and new records; the ids of runs that are new, changed or gone.
 
-        A run that another thread reads at this moment is looked at the next time.
+        A run that another thread reads at this moment is looked at the next time. Of thousands of
+        new runs those whose turn does not come within the budget are new the next time.
         """
+        until = time.monotonic() + budget_s
         with self._lock:
             known = list(self._runs.values())
             self._look()
@@ -161,8 +228,8 @@ class LocalStore:
                 finally:
                     run.lock.release()
         with self._lock:
-            self._tell_apart()
-            told = {place: (run.id, run.version) for place, run in self._runs.items()}
+            self._tell_apart(until=until)
+            told = {run.place: (run.id, run.version) for run in self._by_id.values()}
             before, self._told = self._told, told
         if time.monotonic() > self._written_at + _REWRITE_S:
             self._remember_all()
@@ -206,10 +273,12 @@ class LocalStore:
         follow_links = self._bounds.follow_links
         return _load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
 
-    def _look_once(self) -> None:
+    def _look_once(self, until: float = math.inf) -> None:
+        """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
         if not self._looked:
             self._look()
-            self._tell_apart()
+        if len(self._by_id) < len(self._runs):
+            self._tell_apart(until=until)
 
     def _look(self) -> None:
         before = self._runs
@@ -272,12 +341,18 @@ class LocalStore:
             if run.own_id in ours:
                 _close(self._runs.pop(run.place))
 
-    def _tell_apart(self) -> None:
-        """Give each run an id of its own; one that has it already keeps it."""
+    def _tell_apart(self, until: float = math.inf) -> None:
+        """Give each run an id of its own; one that has it already keeps it.
+
+        Runs whose turn has not come at ``until`` are not listed before the next call.
+        """
         by_id = {run.id: run for run in self._by_id.values() if run.place in self._runs}
         known = set(map(id, by_id.values()))
         others = [run for run in self._runs.values() if id(run) not in known]
-        for run in sorted(others, key=lambda run: run.place):
+        is_short = until < math.inf and len(others) > _MANY
+        for run in sorted(others, key=_changed_first if is_short else _place):
+            if is_short and time.monotonic() > until:
+                break
             run.copy = 1
             while run.id in by_id:
                 run.copy += 1
@@ -334,6 +409,60 @@ class LocalStore:
         self._unsettled.update(dict.fromkeys(runs))
         for (folder, is_beside), found in entries.items():
             self._index.put(folder, found, is_beside=is_beside)
+
+
+class KnownRun:
+    """A run as queries see it while lists are made: only what is known of it, nothing is read."""
+
+    def __init__(self, run: LocalRun) -> None:
+        self.run = run
+        self.id = run.id
+        self.row = run.known_row
+
+    @property
+    def status(self) -> Status:
+        """As ``outline`` has it."""
+        return self.run.outline().status
+
+    @property
+    def found(self) -> FindingCounts | None:
+        """How much was found; None where nobody looked or the run was not read yet."""
+        return None if self.row.is_partial else self.run.found
+
+    def metric(self, name: str) -> Metric | None:
+        """The metric that a name means; None where the run was not read yet."""
+        return None if self.row.is_partial else self.run.metric(name)
+
+    def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
+        """What a metric amounts to; only asked for a metric that is known."""
+        return self.run.summary(name, rank=rank, axis=axis)
+
+
+def _read(run: LocalRun, until: float, *, whole: bool) -> bool:
+    """Have a row of a run; False when the time is up. One that is being read is passed over."""
+    if time.monotonic() > until:
+        return False
+    if run.lock.acquire(blocking=False):
+        try:
+            _ = run.row if whole else run.known_row
+        finally:
+            run.lock.release()
+    return True
+
+
+def _created(run: LocalRun) -> float:
+    return run.created
+
+
+def _place(run: LocalRun) -> str:
+    return run.place
+
+
+def _changed_first(run: LocalRun) -> float:
+    try:
+        return -os.stat(run.place).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _settled(runs: Sequence[LocalRun]) -> Iterator[LocalRun]:

@@ -1,0 +1,151 @@
+"""Makes the row of a run from its identity and its newest records, without reading its journal.
+
+A first list of thousands of runs shows this; the whole row follows. What only the whole journal
+says is missing: counts of records and findings, all metrics but the ones of the last records.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from epochal.errors import EpochalError
+from epochal.journal.layout import LOOP, TELEMETRY
+from epochal.journal.line import decode
+from epochal.journal.reader import check_version
+from epochal.journal.regular_file import regular_only
+from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
+from epochal.store.answers import Labels
+from epochal.store.local.columns import seconds, unix_time, whole_number
+from epochal.store.local.listing import FoundPart, Listing
+from epochal.store.local.row import PROCESS_FIELDS, brief_info, chosen_fields
+from epochal.store.row import Row
+
+_HEAD_BYTES = 4096
+_TAIL_BYTES = 4096
+# The last records are looked through for values, this many of them.
+_MAX_RECORDS = 3
+
+
+# By name, which guess it is for which role.
+_GUESSES = {
+    name: (place, role) for role, names in ROLE_GUESSES.items() for place, name in enumerate(names)
+}
+
+
+class Ends(NamedTuple):
+    """The first record of a journal part, and its last ones, newest first."""
+
+    header: Record
+    newest: list[Record]
+
+
+def outline_row(
+    listing: Listing, said: Mapping[str, Any], labels: Labels, *, own_id: str, path: Path
+) -> Row | None:
+    """The row as far as identity and newest records say it; None where the journal must be read.
+
+    That is so for a run without run.json, or whose newest part is sealed, damaged or empty.
+    """
+    attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
+    parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
+    main = max((name for name in parts if name.writer == LOOP), default=None)
+    if not said or main is None or main in listing.sealed or listing.problem is not None:
+        return None
+    ends = read_ends(parts[main])
+    created = unix_time(said.get("created"))
+    if ends is None or created is None:
+        return None
+    header, newest = ends
+    values = _last_values(newest)
+    names = brief_info(said.get, labels, id_=own_id, path=path, tracker=None)
+    totals, config, origin = (said.get(field) for field in ("totals", "config", "source"))
+    totals = totals if isinstance(totals, dict) else {}
+    finish = newest[0] if newest and newest[0]["log"] == "finish" else None
+    times = [t for record in newest if math.isfinite(t := seconds(record))]
+    is_ours = "pid" in header
+    return Row(
+        id=own_id,
+        name=names.name,
+        project=names.project,
+        created=created,
+        updated=max(times, default=None),
+        attempts=attempts,
+        step=_furthest(newest, "step"),
+        epoch=_furthest(newest, "epoch"),
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=whole_number(totals.get("epochs")),
+        records=0,
+        damaged=0,
+        tags=names.tags,
+        notes=names.notes,
+        labels=labels,
+        config=dict(config) if isinstance(config, dict) else {},
+        problem=None,
+        is_unreadable=False,
+        finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
+        process=chosen_fields(header, PROCESS_FIELDS),
+        vanished=None,
+        source=chosen_fields(origin, ("format", "in_place"))
+        if isinstance(origin, dict) and not is_ours
+        else None,
+        end={},
+        found=None,
+        nonfinite="loss" in values and not math.isfinite(values["loss"]),
+        unwatched=0,
+        written=listing.journal_written_s,
+        has_companion=any(name.writer.startswith(TELEMETRY) for name in parts),
+        latest=dict(values),
+        is_partial=True,
+    )
+
+
+def read_ends(part: FoundPart) -> Ends | None:
+    """Both ends of a journal part; None where they do not hold whole records."""
+    try:
+        file = regular_only(str(part.path), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        try:
+            size = os.fstat(file).st_size
+            start = max(0, size - _TAIL_BYTES)
+            tail = os.pread(file, _TAIL_BYTES, start)
+            head = tail if not start else os.pread(file, _HEAD_BYTES, 0)
+        finally:
+            os.close(file)
+        first, newline, _ = head.partition(b"\n")
+        header = decode(first) if newline else None
+        if header is None or b"\0" in tail:
+            return None
+        check_version(header, part.path)
+    except (OSError, EpochalError):
+        return None
+    lines = tail[: tail.rfind(b"\n") + 1].split(b"\n")[:-1]
+    if start:
+        del lines[:1]  # its beginning is not in the tail
+    newest = [record for line in reversed(lines[-_MAX_RECORDS:]) if (record := decode(line))]
+    return Ends(header, newest) if newest else None
+
+
+def _furthest(records: list[Record], field: str) -> int | None:
+    """The highest step or epoch of the records on that axis."""
+    found = (whole_number(record.get(field)) for record in records if axis_of(record) == field)
+    return max((at for at in found if at is not None), default=None)
+
+
+def _last_values(records: list[Record]) -> dict[str, float]:
+    """The values of the newest record that has any of a role, as far as a name alone tells it."""
+    for record in records:
+        if axis_of(record) not in ("step", "epoch"):
+            continue
+        try:
+            numbers = dict(stored_numbers_of(record))
+        except (AttributeError, TypeError, ValueError, OverflowError):
+            continue
+        places = ((_GUESSES.get(name), name) for name in numbers)
+        found = sorted((place, name) for place, name in places if place is not None)
+        if found:
+            # The first guess of a role goes before the others, as in the whole row.
+            return {role: numbers[name] for (_, role), name in reversed(found)}
+    return {}
