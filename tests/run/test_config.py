@@ -41,9 +41,29 @@ def replace_nested(config: Any) -> None:
     config["model"]["inner"]["b"] = 2
 
 
+def set_attributes(config: Any) -> None:
+    config.lr = config.lr * 2
+    config.model.width = 128
+    config.model.rope = {"base": np.float32(0.5)}
+    config.model.rope.base = 2
+    model = config.model
+    config.model.depth = 3
+    del model.heads
+    config.items = 7
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
+        (
+            set_attributes,
+            {
+                **START,
+                "lr": 0.2,
+                "model": {"width": 128, "rope": {"base": 2}, "depth": 3},
+                "items": 7,
+            },
+        ),
         (set_all, {**START, "lr": 0.2, "seed": 1, "depth": 3, "wd": 0.1, "epochs": 2}),
         (
             change_nested,
@@ -91,7 +111,20 @@ def test_a_finished_run_takes_no_change(start_run: StartRun) -> None:
     run.finish()
     with pytest.raises(RunFinishedError):
         run.config["lr"] = 3
-    assert run.config["lr"] == 0.1
+    with pytest.raises(RunFinishedError):
+        run.config.model.width = 3
+    assert run.config == START
+
+
+def test_an_entry_that_is_missing_is_an_attribute_error(start_run: StartRun) -> None:
+    config = start_run(config=START).config
+    assert getattr(config, "seed", 1) == 1
+    with pytest.raises(AttributeError, match="no entry 'seed'"):
+        _ = config.seed
+    with pytest.raises(AttributeError, match="no entry 'seed'"):
+        del config.seed
+    with pytest.raises(UsageError, match="cannot be removed"):
+        del config.lr
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 Setting a key writes an ``option`` record. A change inside a nested dict or list records the whole
 entry it belongs to. An entry cannot be removed: what was recorded stays recorded.
+
+Entries are attributes too: ``config.model.width = 64`` is ``config["model"]["width"] = 64``. Names
+that a dict has itself (``items``, ``update``, …) are read as ``config["items"]``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from epochal.errors import UsageError, ValueTypeError
@@ -18,7 +20,27 @@ if TYPE_CHECKING:
     from epochal.run.recorder import Recorder
 
 
-class RunConfig(dict[str, Any]):
+class _Entries(dict[str, Any]):
+    """A dict whose entries are attributes too; names that begin with ``_`` are none."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self:
+            raise AttributeError(f"the configuration has no entry {name!r}.", name=name, obj=self)
+        return self[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self:
+            raise AttributeError(f"the configuration has no entry {name!r}.", name=name, obj=self)
+        del self[name]
+
+
+class RunConfig(_Entries):
     """What ``run.config`` returns. It starts with the entries of the run's identity."""
 
     def __init__(self, recorder: Recorder) -> None:
@@ -29,7 +51,7 @@ class RunConfig(dict[str, Any]):
     def _take(self, values: Mapping[str, Any]) -> None:
         """Hold entries that are recorded already."""
         for key, value in values.items():
-            super().__setitem__(key, _watched(value, partial(self._record_entry, key)))
+            super().__setitem__(key, _Entry(self._recorder, key).watch(value))
 
     def __setitem__(self, key: str, value: Any) -> None:
         self._record({key: value})
@@ -58,9 +80,6 @@ class RunConfig(dict[str, Any]):
     def _record(self, values: Mapping[str, Any]) -> None:
         record_config(self._recorder, values)
 
-    def _record_entry(self, key: str, value: Any) -> None:
-        self._record({key: value})
-
     def _refuse(self, *_: Any) -> NoReturn:
         raise UsageError(
             "an entry of run.config cannot be removed: it is recorded. Set it to None instead."
@@ -74,20 +93,72 @@ def record_config(recorder: Recorder, values: Mapping[str, Any], *, show: bool =
     plain = plain_json(values)
     if not isinstance(plain, dict):
         raise ValueTypeError("set_config takes a mapping of names to values.")
-    recorded = recorder.redactor.config(plain)
-    for key, value in recorded.items():
-        recorder.write({"log": "option", "t": now(), "name": key, "value": value})
+    recorded = _write_options(recorder, plain)
     recorder.config._take(plain)
     if show and recorder.rank == 0:
         recorder.reporter.options(recorded)
+
+
+def _write_options(recorder: Recorder, plain: dict[str, Any]) -> dict[str, Any]:
+    recorded = recorder.redactor.config(plain)
+    for key, value in recorded.items():
+        recorder.write({"log": "option", "t": now(), "name": key, "value": value})
     if (told := recorder.redactor.notice()) is not None:
         recorder.console.notice(told)
+    return recorded
 
 
-class _Dict(dict[str, Any]):
+class _Entry:
+    """One entry of a configuration, which nested dicts and lists belong to."""
+
+    def __init__(self, recorder: Recorder, key: str) -> None:
+        self._recorder, self._key = recorder, key
+        self._value: Any = None
+
+    def watch(self, value: Any) -> Any:
+        """Return the entry's value; a change inside it is recorded from now on."""
+        self._value = self._watched(value)
+        return self._value
+
+    def check_open(self) -> None:
+        """Raise when the run takes no change."""
+        self._recorder.check_open()
+
+    def record(self) -> None:
+        """Record the whole entry after a change; what came in is made plain and watched."""
+        self._adopt(self._value)
+        _write_options(self._recorder, {self._key: _plain(self._value)})
+
+    def _watched(self, value: Any) -> Any:
+        watched: _Dict | _List
+        if isinstance(value, dict):
+            watched = _Dict({key: self._watched(inner) for key, inner in value.items()})
+        elif isinstance(value, list):
+            watched = _List(self._watched(inner) for inner in value)
+        else:
+            return value
+        watched._entry = self
+        return watched
+
+    def _adopt(self, container: _Dict | _List) -> None:
+        if isinstance(container, _Dict):
+            for key, value in list(container.items()):
+                dict.__setitem__(container, key, self._adopted(value))
+        else:
+            for index, value in enumerate(container):
+                list.__setitem__(container, index, self._adopted(value))
+
+    def _adopted(self, value: Any) -> Any:
+        if isinstance(value, (_Dict, _List)) and value._entry is self:
+            self._adopt(value)
+            return value
+        return self._watched(plain_json(value))
+
+
+class _Dict(_Entries):
     """A nested mapping; a change records the entry it belongs to."""
 
-    changed: Callable[[], None]
+    _entry: _Entry
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (_plain(self),)
@@ -96,7 +167,7 @@ class _Dict(dict[str, Any]):
 class _List(list[Any]):
     """A nested list; a change records the entry it belongs to."""
 
-    changed: Callable[[], None]
+    _entry: _Entry
 
     def __reduce__(self) -> tuple[Any, ...]:
         return list, (_plain(self),)
@@ -110,8 +181,9 @@ _OF_LISTS = (
 
 def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
     def change(self: _Dict | _List, *args: Any, **options: Any) -> Any:
+        self._entry.check_open()
         given = method(self, *args, **options)
-        self.changed()
+        self._entry.record()
         return given
 
     return change
@@ -120,27 +192,6 @@ def _recording(method: Callable[..., Any]) -> Callable[..., Any]:
 for _kind, _base, _names in ((_Dict, dict, _OF_DICTS), (_List, list, _OF_LISTS)):
     for _name in _names.split():
         setattr(_kind, _name, _recording(getattr(_base, _name)))
-
-
-def _watched(value: Any, record: Callable[[Any], None]) -> Any:
-    """Return a value whose nested dicts and lists call ``record`` with the whole on a change."""
-    if not isinstance(value, (dict, list)):
-        return value
-    top: list[Any] = []
-
-    def watch(part: Any) -> Any:
-        watched: _Dict | _List
-        if isinstance(part, dict):
-            watched = _Dict({key: watch(inner) for key, inner in part.items()})
-        elif isinstance(part, list):
-            watched = _List(watch(inner) for inner in part)
-        else:
-            return part
-        watched.changed = lambda: record(_plain(top[0]))
-        return watched
-
-    top.append(watch(value))
-    return top[0]
 
 
 def _plain(value: Any) -> Any:
