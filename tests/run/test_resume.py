@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from epochal.errors import RunNotFoundError
 from epochal.journal.layout import RunFolder
 from epochal.journal.line import encode
 from epochal.records import Record
@@ -124,3 +125,13 @@ def test_a_resumed_run_that_logged_nothing_says_so(
 ) -> None:
     start_run(name="a").finish()
     assert resumed_words(start_run, capsys) == "it had logged no step"
+
+
+def test_a_run_is_resumed_by_the_id_it_was_given(start_run: StartRun) -> None:
+    with start_run("first", id="job-7") as run:
+        run.log({"loss": 1.0})
+    resumed = start_run("another-name", id="job-7", resume="must")
+    assert (resumed.id, resumed.name, resumed.attempt) == ("job-7", "first", 2)
+    with pytest.raises(RunNotFoundError, match="with the id 'job-8'"):
+        start_run(id="job-8", resume="must")
+    assert start_run(id="job-8", resume="allow").id == "job-8"

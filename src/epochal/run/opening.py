@@ -101,7 +101,7 @@ def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
         )
     identity = {
         "v": FORMAT_VERSION,
-        "id": secrets.token_hex(6),
+        "id": request.id or secrets.token_hex(6),
         "name": name,
         "project": request.project,
         "created": now(),

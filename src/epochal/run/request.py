@@ -24,7 +24,8 @@ REINIT_MODES = ("create_new", "finish_previous")
 class Request:
     """The checked arguments of ``init``; ``named`` is False if the name was made up.
 
-    ``run_folder`` is the folder itself, if that is given instead of project and name.
+    ``run_folder`` is the folder itself, if that is given instead of project and name. ``id`` is
+    the id of the run, if the caller chose it.
     """
 
     root: Path
@@ -42,6 +43,7 @@ class Request:
     redactor: Redactor
     rules: Mapping[str, Any]
     run_folder: Path | None = None
+    id: str | None = None
 
 
 def checked_request(
@@ -60,9 +62,10 @@ def checked_request(
     totals: Totals,
     console: Console,
     redactor: Redactor,
+    run_id: str | None = None,
 ) -> Request:
     """Return the request; raise for the first argument that is not valid."""
-    _check_texts(project=project, name=name)
+    _check_texts(project=project, name=name, id=run_id)
     if notes is not None and not isinstance(notes, str):
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
     if not isinstance(tags, Iterable):
@@ -84,6 +87,7 @@ def checked_request(
         console=console,
         redactor=redactor,
         rules=_checked_rules(settings),
+        id=run_id,
     )
 
 

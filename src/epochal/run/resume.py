@@ -22,9 +22,10 @@ def find_resumable(request: Request) -> RunFolder | None:
         return folder if folder.identity.exists() else None
     if request.resume == "never":
         return None
-    if request.resume == "must" and not request.named:
-        raise UsageError("resume='must' needs the name of the run to go on with.")
-    if request.resume == "allow" and not request.named:
+    is_known = request.named or request.id is not None
+    if request.resume == "must" and not is_known:
+        raise UsageError("resume='must' needs the name or the id of the run to go on with.")
+    if request.resume == "allow" and not is_known:
         return None
     project = request.root / slugify(request.project)
     candidates = [f for f in run_folders(project) if _is_named(f, request)]
@@ -33,12 +34,15 @@ def find_resumable(request: Request) -> RunFolder | None:
     if request.resume == "allow":
         return None
     what = f"named {request.name!r} " if request.named else ""
+    what = what if request.id is None else f"with the id {request.id!r} "
     raise RunNotFoundError(f"resume={request.resume!r}, but there is no run {what}in {project}.")
 
 
 def _is_named(folder: RunFolder, request: Request) -> bool:
     if not folder.identity.exists():
         return False
+    if request.id is not None:
+        return read_json(folder.identity).get("id") == request.id
     return not request.named or read_json(folder.identity).get("name") == request.name
 
 

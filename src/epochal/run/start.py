@@ -37,6 +37,7 @@ def init(
     name: str | None = None,
     *,
     dir: str | Path | None = None,  # noqa: A002 (what users of other trackers write)
+    id: str | None = None,  # noqa: A002
     config: Mapping[str, Any] | Any = None,
     config_file: str | Path | None = None,
     tags: Iterable[str] = (),
@@ -68,7 +69,8 @@ def init(
 
     ``resume``: "never" makes a new run (a name that is taken gets a number), "allow" resumes the
     run of that name if there is one, "must" raises if there is none, "latest" resumes the newest
-    run of the project. ``resume_step`` is the first step that will be logged again, by default the
+    run of the project. With ``id``, which is the id of a new run, they mean the run of the project
+    that has this id. ``resume_step`` is the first step that will be logged again, by default the
     first step logged. ``total_*`` and ``num_epochs`` give percent and time left.
 
     ``line_every_s`` is the least time between two step lines; 0 prints all. The newest line is
@@ -126,6 +128,7 @@ def init(
             line_every_s=line_every_s,
         ),
         redactor=redactor,
+        run_id=id,
     )
     cell = calling_cell()
     _finish_previous(cell, every=reinit == "finish_previous")
@@ -147,6 +150,34 @@ def init(
         capture=capture,
         companion=settings.companion if companion is None else companion,
     )
+
+
+def init_off(
+    project: str | None = None, name: str | None = None, *, config: Mapping[str, Any] | Any = None
+) -> Run:
+    """Start a run that checks its arguments and writes nothing, whatever the settings say."""
+    settings = read_settings()
+    asked = request.checked_request(
+        settings,
+        project=project,
+        name=name,
+        folder=None,
+        config=config,
+        entries={},
+        reporting={},
+        tags=(),
+        notes=None,
+        resume=False,
+        resume_step=None,
+        totals=Totals(),
+        console=request.checked_console(
+            False, settings, read_launch(), verbosity=None, line_every_s=None
+        ),
+        redactor=checked_redactor(None, settings.redact),
+    )
+    run = opening.switched_off(asked)
+    recorder_of(run).settings = settings
+    return _open(run)
 
 
 def init_in(folder: Path, *, resume_step: int | None = None, companion: bool | None = None) -> Run:
