@@ -107,11 +107,12 @@ def test_basic_usage(model: Graph, batches: Batches, capsys: pytest.CaptureFixtu
 
     shown = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ")]
     duration = r"\d+(ms|\.\ds|s)"
+    gpu = r"(  GPU: .+)?"  # on a machine that has one
     assert re.fullmatch(
-        rf"  epoch   1/100  loss=\d\.\d{{4}}  \[{duration}  ETA {duration}\]", shown[0]
+        rf"  epoch   1/100  loss=\d\.\d{{4}}  \[{duration}  ETA {duration}\]{gpu}", shown[0]
     )
     assert re.match(r"  epoch  50/100  loss=\S+  \[", shown[49])
-    assert re.fullmatch(rf"  epoch 100/100  loss=\S+  \[{duration}\]", shown[99])  # no ETA
+    assert re.fullmatch(rf"  epoch 100/100  loss=\S+  \[{duration}\]{gpu}", shown[99])  # no ETA
     assert re.fullmatch(r"  training complete in \S+  \| loss: \S+", shown[100])
     losses = [record.metrics["loss"] for record in monitor.history()]
     assert losses[-1] < losses[0] / 2
