@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from benchmarks.measures import (
     cold,
+    columns,
     cpu,
     disk,
     event_files,
@@ -33,6 +34,7 @@ def every_measure() -> dict[str, Measure]:
         summary_writer,
         cold,
         cpu,
+        columns,
         import_time,
         disk,
         sealed,
