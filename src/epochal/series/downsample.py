@@ -4,6 +4,7 @@ Sampling or striding drops a spike of one step. Here every slice of the axis kee
 last, smallest and largest point. A range with no more points than pixels is returned unchanged.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 Steps = NDArray[Any]  # whole steps, or seconds
 Values = NDArray[np.float64]
 Positions = NDArray[np.intp]
+_POINTS_AT_ONCE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,8 +149,13 @@ def _ends(
 def _extremes(choose: np.ufunc, known: Values, *, starts: Positions, count: Positions) -> Positions:
     """Return each slice's extreme position, the first of equals; its start if it is all nan."""
     extremes: Values = choose.reduceat(known, starts)
-    filled = ~np.isnan(extremes)
-    hits = np.flatnonzero(known == np.repeat(extremes, count))
     positions: Positions = starts.copy()
-    positions[filled] = hits[np.searchsorted(hits, starts[filled])]
+    # Some slices at a time: for all of them it would take as much memory as the points.
+    bounds = np.unique(np.searchsorted(starts, np.arange(0, known.size, _POINTS_AT_ONCE)))
+    for lo, hi in itertools.pairwise([*bounds.tolist(), starts.size]):
+        begin, end = starts[lo], starts[hi - 1] + count[hi - 1]
+        some = np.repeat(extremes[lo:hi], count[lo:hi])
+        hits = begin + np.flatnonzero(known[begin:end] == some)
+        filled = lo + np.flatnonzero(~np.isnan(extremes[lo:hi]))
+        positions[filled] = hits[np.searchsorted(hits, starts[filled])]
     return positions

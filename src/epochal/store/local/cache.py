@@ -162,6 +162,8 @@ class CachedSegments:
 
     def __init__(self, folder: Path, *, build: bool = False) -> None:
         self._folder = folder / "segments"
+        # Columns of journals that are too large for memory go here.
+        self.spill_folder = folder / "columns"
         self._build = build
         self._builder: subprocess.Popen[bytes] | None = None
         self._tried: set[Path] = set()

@@ -1,6 +1,7 @@
 """The numbers of a journal part as growing columns, never an object per record.
 
-Records that hold the same series share a block: 24 bytes a record, 8 a value. Each block keeps the
+Records that hold the same series share a block: 24 bytes a record, 8 a value, in memory for the
+newest and on disk for the others. Each block keeps the
 ordinals of its records, so that a series found in several blocks comes back in the order written.
 """
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from epochal.records import Axis, Record, stored_numbers_of
 from epochal.series.series import Series, concatenated
+from epochal.store.local.spill import PIECE_BYTES, SpillFile
 
 _STEP_LIMIT = 2**63
 # The year 9999, where calendars of most programs end.
@@ -55,28 +57,42 @@ class SeriesTable(NamedTuple):
 
 
 class Block:
-    """The records of one part that hold the same series."""
+    """The records of one part that hold the same series; the older ones may be on disk."""
 
-    __slots__ = ("_late", "names", "ordinals", "pack", "steps", "times", "values")
+    __slots__ = (
+        "_last",
+        "_late",
+        "_ordinals",
+        "_spill",
+        "_spilled",
+        "_steps",
+        "_times",
+        "_values",
+        "names",
+        "pack",
+    )
 
-    def __init__(self, names: Names, late: dict[Names, Block]) -> None:
+    def __init__(self, names: Names, spill: SpillFile, late: dict[Names, Block]) -> None:
         self.names = names
         self.pack = struct.Struct(f"={len(names)}d").pack
-        self.ordinals = array("q")
-        self.steps = array("q")
-        self.times = array("d")
-        self.values = array("d")
+        self._ordinals = array("q")
+        self._steps = array("q")
+        self._times = array("d")
+        self._values = array("d")
+        self._last = -1
         # Blocks that got a record after one that follows it.
         self._late = late
+        self._spill = spill
+        # Where pieces begin in the file, and of how many records they are.
+        self._spilled: list[tuple[int, int]] = []
 
     def append(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
         """Add a record; raises struct.error or OverflowError, adding nothing, for no numbers."""
-        self.values.frombytes(self.pack(*values))
-        if self.ordinals and ordinal < self.ordinals[-1]:
-            self._late[self.names] = self
-        self.ordinals.append(ordinal)
-        self.steps.append(step)
-        self.times.append(t)
+        self._values.frombytes(self.pack(*values))
+        self._note(ordinal, ordinal)
+        self._ordinals.append(ordinal)
+        self._steps.append(step)
+        self._times.append(t)
 
     def extend(
         self,
@@ -86,38 +102,88 @@ class Block:
         columns: list[NDArray[np.float64]],
     ) -> None:
         """Add many records, a column of values for each name; without steps, none has one."""
-        self.values.frombytes(np.column_stack(columns).tobytes())
-        if self.ordinals and ordinals[0] < self.ordinals[-1]:
+        self._values.frombytes(np.column_stack(columns).tobytes())
+        self._note(ordinals[0], ordinals[-1])
+        self._ordinals.extend(ordinals)
+        self._steps.frombytes((np.full(times.size, NO_STEP) if steps is None else steps).tobytes())
+        self._times.frombytes(times.tobytes())
+
+    def _note(self, first: int, last: int) -> None:
+        if first < self._last:
             self._late[self.names] = self
-        self.ordinals.extend(ordinals)
-        self.steps.frombytes((np.full(times.size, NO_STEP) if steps is None else steps).tobytes())
-        self.times.frombytes(times.tobytes())
+        self._last = max(self._last, last)
 
     def sort(self, first: int, num_records: int) -> None:
         """Bring the last so many records, from an ordinal on, into their order."""
-        start = max(0, len(self.ordinals) - num_records)
-        start += sum(ordinal < first for ordinal in self.ordinals[start:])
-        order = np.argsort(np.array(self.ordinals[start:], dtype=np.int64), kind="stable")
+        start = max(0, len(self._ordinals) - num_records)
+        start += sum(ordinal < first for ordinal in self._ordinals[start:])
+        order = np.argsort(np.array(self._ordinals[start:], dtype=np.int64), kind="stable")
         width = len(self.names)
         for column, per_row in (
-            (self.ordinals, 1),
-            (self.steps, 1),
-            (self.times, 1),
-            (self.values, width),
+            (self._ordinals, 1),
+            (self._steps, 1),
+            (self._times, 1),
+            (self._values, width),
         ):
             some = column[start * per_row :]
             rows = np.frombuffer(some, dtype=column.typecode).reshape(-1, per_row)[order]
             column[start * per_row :] = array(column.typecode, rows.tobytes())
 
+    def spill(self) -> None:
+        """Move what is in memory to the file, once it is enough for a piece."""
+        if 8 * (len(self._values) + 3 * len(self._ordinals)) < PIECE_BYTES:
+            return
+        columns = (self._ordinals, self._steps, self._times)
+        plain = [np.frombuffer(column, dtype=column.typecode) for column in columns]
+        try:
+            start = self._spill.append(*plain, self._table().T)
+        except OSError:  # no room on the disk: it stays in memory
+            return
+        self._spilled.append((start, len(self._ordinals)))
+        self._ordinals, self._steps = array("q"), array("q")
+        self._times, self._values = array("d"), array("d")
+
+    def ordinals(self) -> NDArray[np.int64]:
+        """A copy of the ordinals: a view would forbid the buffers to grow, here and below."""
+        return self._whole(0, np.array(self._ordinals, dtype=np.int64))
+
+    def steps(self) -> NDArray[np.int64]:
+        """A copy of the steps."""
+        return self._whole(1, np.array(self._steps, dtype=np.int64))
+
+    def times(self) -> NDArray[np.float64]:
+        """A copy of the times."""
+        return self._whole(2, np.array(self._times, dtype=np.float64))
+
     def column(self, place: int) -> NDArray[np.float64]:
-        """A copy of one column: a view would forbid the buffers to grow."""
-        return np.frombuffer(self.values).reshape(-1, len(self.names))[:, place].copy()
+        """A copy of the values of one name."""
+        return self._whole(3 + place, self._table()[:, place].copy())
+
+    def table(self) -> NDArray[np.float64]:
+        """A copy of all values, a column for each name."""
+        if not self._spilled:
+            return self._table().copy()
+        return np.column_stack([self.column(place) for place in range(len(self.names))])
+
+    def _table(self) -> NDArray[np.float64]:
+        return np.frombuffer(self._values).reshape(-1, len(self.names))
+
+    def _whole(self, place: int, newest: NDArray[Any]) -> NDArray[Any]:
+        """One column of the file, and what of it is still in memory."""
+        if not self._spilled:
+            return newest
+        older = [
+            self._spill.read(start + 8 * rows * place, rows, newest.dtype.type)
+            for start, rows in self._spilled
+        ]
+        return np.concatenate([*older, newest])
 
 
 class Blocks:
     """Every series of one part; in order of first appearance."""
 
-    def __init__(self) -> None:
+    def __init__(self, spill: SpillFile | None = None) -> None:
+        self._spill = SpillFile() if spill is None else spill
         self._shapes: dict[Axis, dict[Names, Block]] = {}
         self._places: dict[SeriesKey, list[tuple[Block, int]]] = {}
         self._late: dict[Axis, dict[Names, Block]] = {}
@@ -139,7 +205,8 @@ class Blocks:
         if block is None:
             if len(names) > 1 and len(shapes) >= _MAX_SHAPES:
                 return None
-            block = shapes[names] = Block(names, self._late.setdefault(axis, {}))
+            late = self._late.setdefault(axis, {})
+            block = shapes[names] = Block(names, self._spill, late)
             for place, name in enumerate(names):
                 self._places.setdefault(SeriesKey(name, axis), []).append((block, place))
         return block
@@ -169,6 +236,13 @@ class Blocks:
                 block.sort(first, num_records)
             late.clear()
 
+    def spill(self) -> None:
+        """Move what is large to disk; call it when everything is in order."""
+        for shapes in self._shapes.values():
+            if len(shapes) <= _MAX_SHAPES:
+                for block in shapes.values():
+                    block.spill()
+
     def series(self, key: SeriesKey, rank: int) -> Series:
         """The points of one series, in the order they were written."""
         places = self._places[key]
@@ -178,8 +252,8 @@ class Blocks:
                     key.name,
                     key.axis,
                     rank,
-                    np.array(block.steps, dtype=np.int64),
-                    np.array(block.times, dtype=np.float64),
+                    block.steps(),
+                    block.times(),
                     block.column(place),
                 )
                 for block, place in places
@@ -187,7 +261,7 @@ class Blocks:
         )
         if len(places) == 1:
             return whole
-        ordinals = np.concatenate([np.array(b.ordinals, dtype=np.int64) for b, _ in places])
+        ordinals = np.concatenate([block.ordinals() for block, _ in places])
         if bool(np.all(ordinals[:-1] <= ordinals[1:])):
             return whole
         return whole.select(np.argsort(ordinals, kind="stable"))
@@ -198,18 +272,18 @@ class Blocks:
             for block in shapes.values():
                 alone = [len(self._places[SeriesKey(n, axis)]) == 1 for n in block.names]
                 if any(alone):
-                    values = np.frombuffer(block.values).reshape(-1, len(block.names))
+                    values = block.table()
                     yield SeriesTable(
                         axis,
                         tuple(itertools.compress(block.names, alone)),
-                        np.array(block.steps, dtype=np.int64),
-                        np.array(block.times, dtype=np.float64),
-                        values.copy() if all(alone) else values[:, alone],
+                        block.steps(),
+                        block.times(),
+                        values if all(alone) else values[:, alone],
                     )
 
     def ordinals(self, key: SeriesKey) -> NDArray[np.int64]:
         """The ordinals of a series' records, in the order of the points of ``series``."""
-        found = [np.array(block.ordinals, dtype=np.int64) for block, _ in self._places[key]]
+        found = [block.ordinals() for block, _ in self._places[key]]
         return np.sort(np.concatenate(found), kind="stable")
 
 

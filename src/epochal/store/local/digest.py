@@ -18,6 +18,7 @@ from epochal.journal.layout import PartName
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
 from epochal.store.local.columns import NO_STEP, Blocks, Names, seconds, whole_number
 from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_of
+from epochal.store.local.spill import SpillFile
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
 _NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
@@ -34,9 +35,9 @@ class _Plan(NamedTuple):
 class PartDigest:
     """The sum of a part's records: columns of numbers, places of the rest, and the facts."""
 
-    def __init__(self, name: PartName) -> None:
+    def __init__(self, name: PartName, spill: SpillFile | None = None) -> None:
         self.facts = PartFacts(name)
-        self.blocks = Blocks()
+        self.blocks = Blocks(spill)
         self.places: dict[str, RecordIndex] = {}
         self._plans: dict[tuple[LineShape, Any], _Plan | None] = {}
 

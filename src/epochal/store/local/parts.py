@@ -126,20 +126,25 @@ class LoadedParts:
         if name in self._sealed and self._sealed[name].stat == journal.stat:
             return False  # a copy in the cache, of the part as it still is
         if not isinstance(part, TailedPart) or part.path != journal.path:
-            part = TailedPart(journal.path, name)
+            part = self._new_tail(name, journal)
         elif journal.stat.size == part.offset:
             return False
         try:
             part.poll()
         except ShorterFileError:
             before = part.facts.num_records
-            part = TailedPart(journal.path, name)
+            part = self._new_tail(name, journal)
             part.poll()
             lost = max(before - part.facts.num_records, 0)
             self._losses[name] = records_lost(journal.path, lost)
         self._parts[name] = part
         self._sealed.pop(name, None)
         return True
+
+    def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
+        cached = self._held.cached
+        spill_to = None if cached is None else cached.spill_folder
+        return TailedPart(journal.path, name, spill_to=spill_to)
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
         """Whether a segment contains all of a journal part that still exists."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import numpy as np
@@ -157,10 +158,18 @@ class RunState:
                 found.append((origin, piece))
         return found
 
+    def _lazy_pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[Origin, Series]]:
+        """The same as ``merge`` takes them, each read when it is asked for."""
+        for part in sorted(self.parts, key=lambda part: _weight(part.facts.origin)):
+            origin = part.facts.origin
+            piece = part.series(key) if origin.rank == rank else None
+            if piece is not None:
+                yield origin, piece
+
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
-        merged = merge(self.pieces(key, rank), cuts=cuts)
+        merged = merge(self._lazy_pieces(key, rank), cuts=cuts)
         exact = exact_values(self.parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -398,15 +407,25 @@ def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[in
     return cuts
 
 
-def merge(pieces: Sequence[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
+def _weight(origin: Origin) -> tuple[bool, int]:
+    """Later ones win: children before rank 0 itself, older attempts before newer."""
+    return not origin.is_child, origin.attempt
+
+
+def merge(pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
     """One rank's points of several parts, ascending; the time axis keeps every point.
 
-    ``pieces`` come in the order of their parts.
+    ``pieces`` come in the order of their weight, then of their parts.
     """
-    # Later ones win: children before rank 0 itself, older attempts before newer.
-    ordered = sorted(pieces, key=lambda item: (not item[0].is_child, item[0].attempt))
-    total = sum(len(piece) for _, piece in ordered)
-    series = concatenated([_visible(piece, cuts.get(origin.attempt)) for origin, piece in ordered])
+    lengths: list[int] = []
+
+    def visible() -> Iterator[Series]:
+        for origin, piece in pieces:
+            lengths.append(len(piece))
+            yield _visible(piece, cuts.get(origin.attempt))
+
+    series = _joined(visible())
+    total = sum(lengths)
     hidden = total - len(series)
     if series.axis == "time":
         return replace(_sorted(series), hidden=hidden)
@@ -415,6 +434,26 @@ def merge(pieces: Sequence[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
         is_last_of_step = np.append(series.steps[1:] != series.steps[:-1], True)[: len(series)]
         series = series.select(is_last_of_step)
     return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
+
+
+def _joined(pieces: Iterator[Series]) -> Series:
+    """The points of all pieces; each is let go of before the next is read."""
+    first = next(pieces)
+    second = next(pieces, None)
+    if second is None:
+        return first
+    if first.values.dtype != np.float64:
+        return concatenated([first, second, *pieces])
+    whole = (bytearray(), bytearray(), bytearray())
+    for piece in chain((first, second), pieces):
+        for column, more in zip(whole, (piece.steps, piece.times, piece.values), strict=True):
+            column += np.ascontiguousarray(more).data
+    return replace(
+        first,
+        steps=np.frombuffer(whole[0], dtype=np.int64),
+        times=np.frombuffer(whole[1], dtype=np.float64),
+        values=np.frombuffer(whole[2], dtype=np.float64),
+    )
 
 
 def _visible(piece: Series, cut: int | None) -> Series:
@@ -432,7 +471,8 @@ def _sorted(series: Series) -> Series:
 
 def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
-    return bool(len(series)) and bool(np.abs(series.floats).max() >= _EXACT_UP_TO)
+    floats = series.floats
+    return bool(len(series)) and bool(max(floats.max(), -floats.min()) >= _EXACT_UP_TO)
 
 
 def exact_values(
@@ -440,7 +480,7 @@ def exact_values(
 ) -> NDArray[np.int64] | NDArray[np.uint64] | None:
     """The values of a series as 64-bit integers; None unless every one of them is such a number."""
     pieces: list[tuple[Origin, Series]] = []
-    for part in parts:
+    for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
         origin = part.facts.origin
         piece = part.series(key) if origin.rank == rank else None
         if piece is None:

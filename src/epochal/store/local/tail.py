@@ -18,6 +18,7 @@ from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.part import PartFacts, Place, StalePartError
+from epochal.store.local.spill import SpillFile
 
 _CHUNK_BYTES = 1024 * 1024
 _COMPARED_BYTES = 64
@@ -26,11 +27,12 @@ _COMPARED_BYTES = 64
 class TailedPart:
     """One journal file; ``poll`` reads what was written to it since."""
 
-    def __init__(self, path: Path, name: PartName) -> None:
+    def __init__(self, path: Path, name: PartName, *, spill_to: Path | None = None) -> None:
         self.path = path
         self.name = name
         self.offset = 0
-        self._digest = PartDigest(name)
+        self._spill = SpillFile(spill_to)
+        self._digest = PartDigest(name, self._spill)
         self._decoder = ColumnarDecoder()
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
@@ -93,6 +95,7 @@ class TailedPart:
                 start, end = self.offset + item.start, self.offset + item.end
                 digest.take(item.ordinal, item.record, start, end)
         digest.blocks.sort(facts.num_records, decoded.num_records)
+        digest.blocks.spill()
         facts.num_records += decoded.num_records
         self.offset += len(text)
         self._last_bytes = (self._last_bytes + text[-_COMPARED_BYTES:])[-_COMPARED_BYTES:]
@@ -117,7 +120,7 @@ class TailedPart:
     @property
     def held_bytes(self) -> int:
         """The columns, which take about half of what their text does."""
-        return self.offset // 2
+        return max(0, self.offset // 2 - self._spill.size)
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
