@@ -35,8 +35,10 @@ _NUMBER_BYTES = b"0123456789.eE+-"
 _KEY = re.compile(rb'"([^"\\]*)":')
 # Keys that the encoder writes otherwise than they are spelled.
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
-# So few bytes that their structs are in the processor's cache when their values are taken out.
-_SLICE_BYTES = 48 * 1024
+# So few bytes that their structs are in the processor's cache when their values are taken out, and
+# so few lines that the garbage collector, which counts tuples, does not start meanwhile.
+_SLICE_BYTES = 64 * 1024
+_SLICE_LINES = 160
 # Making a decoder takes as long as decoding this many lines without it.
 _WORTH_A_DECODER = 64
 _MAX_DECODERS = 256
@@ -152,13 +154,14 @@ class ColumnarDecoder:
         # How often in turn a slice was not of the latest shapes, and how many slices to wait.
         self._misses = 0
         self._pause = 0
+        self._slice_bytes = _SLICE_BYTES
 
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
         work = _Work(first)
         start = 0
         while start < len(text):
-            end = text.rfind(b"\n", start, start + _SLICE_BYTES) + 1
+            end = text.rfind(b"\n", start, start + self._slice_bytes) + 1
             end = end or text.index(b"\n", start) + 1
             piece = text[start:end]
             if not self._take_latest(piece, work):
@@ -176,14 +179,16 @@ class ColumnarDecoder:
         records = _exactly(self._decode_latest, text)
         if records is not None:
             self._misses = 0
-            return self._add(records, work)
+            return self._add(records, len(text), work)
         self._misses = min(self._misses + 1, _MAX_PAUSE)
         self._pause = self._misses - 1
         return False
 
-    def _add(self, records: list[Any], work: _Work) -> bool:
+    def _add(self, records: list[Any], num_bytes: int, work: _Work) -> bool:
         """Add records of the latest shapes; False, adding nothing, for an int beyond 64 bits."""
         first = work.ordinal
+        line_bytes = num_bytes // len(records)
+        self._slice_bytes = min(_SLICE_BYTES, _SLICE_LINES * line_bytes)
         ordinals: dict[type, Sequence[int]] = {}
         if len(self._latest) == 1:
             ordinals[type(records[0])] = range(first, first + len(records))
