@@ -32,6 +32,7 @@ _SCALAR = int | float | bool | str | None
 _SCALARS = frozenset({int, float, bool, str, type(None)})
 # What numbers are made of. Lines that differ in nothing else probably have the same keys.
 _NUMBER_BYTES = b"0123456789.eE+-"
+_FINISH = b'{"log":"finish",'
 _KEY = re.compile(rb'"([^"\\]*)":')
 # Keys that the encoder writes otherwise than they are spelled.
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
@@ -141,15 +142,30 @@ class Decoded(NamedTuple):
         return None if alone is None else alone.record
 
 
-class ColumnarDecoder:
-    """Decodes the lines of one part; it learns their shapes as it goes."""
+class KnownShapes:
+    """What decoders have learnt of the shapes of lines: thousands of small parts are alike.
+
+    Several threads may share one: what is replaced is replaced as a whole.
+    """
 
     def __init__(self) -> None:
+        self.latest: tuple[dict[str, _Model], Callable[[bytes], list[Any]] | None] = ({}, None)
+        self.seen: set[bytes] = set()
+
+
+class ColumnarDecoder:
+    """Decodes the lines of one part; it learns their shapes as it goes.
+
+    With ``shapes`` it begins with what others have learnt, and passes on what it learns.
+    """
+
+    def __init__(self, shapes: KnownShapes | None = None) -> None:
+        self._shapes = KnownShapes() if shapes is None else shapes
         # The shape that the records of each kind had last, and what decodes all of them.
-        self._latest: dict[str, _Model] = {}
-        self._decode_latest: Callable[[bytes], list[Any]] | None = None
+        latest, self._decode_latest = self._shapes.latest
+        self._latest = dict(latest)
         # By the text of lines without their numbers: that it was seen, and the shape it had.
-        self._seen: set[bytes] = set()
+        self._seen = self._shapes.seen
         self._known: dict[bytes, _Model] = {}
         # How often in turn a slice was not of the latest shapes, and how many slices to wait.
         self._misses = 0
@@ -160,13 +176,21 @@ class ColumnarDecoder:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
         work = _Work(first)
         start = 0
-        while start < len(text):
-            end = text.rfind(b"\n", start, start + self._slice_bytes) + 1
+        # Header and last record have shapes of their own: among others they would slow down all.
+        if first == 0 and text:
+            start = text.index(b"\n") + 1
+            _number(work, [text[: start - 1]], 0, [])
+        last = text.rfind(b"\n", 0, len(text) - 1) + 1
+        end_of_rest = last if last >= start and text.startswith(_FINISH, last) else len(text)
+        while start < end_of_rest:
+            end = text.rfind(b"\n", start, min(start + self._slice_bytes, end_of_rest)) + 1
             end = end or text.index(b"\n", start) + 1
             piece = text[start:end]
             if not self._take_latest(piece, work):
                 self._take_groups(piece, start, work)
             start = end
+        if end_of_rest < len(text):
+            _number(work, [text[last:-1]], last, [])
         groups = sorted(work.groups.values(), key=lambda group: group.ordinals[0])
         return Decoded(groups, work.lines, work.ordinal - first)
 
@@ -270,6 +294,7 @@ class ColumnarDecoder:
         if self._latest != before:
             structs = tuple(model.struct for model in self._latest.values())
             self._decode_latest = msgspec.json.Decoder(Union[structs]).decode_lines  # noqa: UP007
+            self._shapes.latest = (dict(self._latest), self._decode_latest)
 
 
 class _Group(NamedTuple):

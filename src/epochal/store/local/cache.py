@@ -27,6 +27,7 @@ from typing import Protocol
 from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.health.rule_settings import RuleSettings
+from epochal.journal.columnar import KnownShapes
 from epochal.journal.layout import PartName, RunFolder, parse_part_name
 from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey
@@ -151,6 +152,8 @@ class MemoryBudget:
     cached: CachedSegments | None = None
     # The faults of runs in lists, by the place of each run.
     guard: Guard = field(default_factory=Guard)
+    # What lines of journals look like.
+    shapes: KnownShapes = field(default_factory=KnownShapes)
     # Called with the place of a run whose row has learnt something.
     on_news: Callable[[str], None] = lambda place: None
     # How rules judge runs that do not say it themselves.

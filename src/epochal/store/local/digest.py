@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,6 +105,7 @@ class PartDigest:
         return self._plans[key]
 
 
+@lru_cache(256)
 def _plan(shape: LineShape, gpu: Any) -> _Plan | None:
     """The plan for records of a shape; None where a number has to be looked for in each record."""
     paths = shape.paths()

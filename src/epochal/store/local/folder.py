@@ -276,7 +276,8 @@ class Identity:
             if what in listing.refused:
                 self._problems[what] = f"{what} {LINK_OUT}"
                 continue
-            if status is None and what == "labels.json":  # most runs have none
+            if what == "labels.json" and status is None and not self._has_labels():
+                # Most runs have none.
                 self.labels = Labels()
                 continue
             try:
@@ -299,6 +300,10 @@ class Identity:
                 f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
         self.said = said
+
+    def _has_labels(self) -> bool:
+        """Whether there is anything of that name, readable or not."""
+        return os.path.lexists(f"{self._folder.path}/labels.json")
 
     def _read_labels(self) -> None:
         self.labels = Labels()

@@ -144,7 +144,7 @@ class LoadedParts:
     def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
         cached = self._held.cached
         spill_to = None if cached is None else cached.spill_folder
-        return TailedPart(journal.path, name, spill_to=spill_to)
+        return TailedPart(journal.path, name, spill_to=spill_to, shapes=self._held.shapes)
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
         """Whether a segment contains all of a journal part that still exists."""

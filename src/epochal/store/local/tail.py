@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 
-from epochal.journal.columnar import ColumnarDecoder, Decoded, Line, Lines
+from epochal.journal.columnar import ColumnarDecoder, Decoded, KnownShapes, Line, Lines
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
@@ -27,13 +27,20 @@ _COMPARED_BYTES = 64
 class TailedPart:
     """One journal file; ``poll`` reads what was written to it since."""
 
-    def __init__(self, path: Path, name: PartName, *, spill_to: Path | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        name: PartName,
+        *,
+        spill_to: Path | None = None,
+        shapes: KnownShapes | None = None,
+    ) -> None:
         self.path = path
         self.name = name
         self.offset = 0
         self._spill = SpillFile(spill_to)
         self._digest = PartDigest(name, self._spill)
-        self._decoder = ColumnarDecoder()
+        self._decoder = ColumnarDecoder(shapes)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
