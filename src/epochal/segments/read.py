@@ -23,7 +23,8 @@ from epochal.errors import FormatError
 from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
-from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for
+from epochal.segments.long import NO_NUMBER
+from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for, plain_numbers
 from epochal.segments.shape import Shape
 
 NO_STEP = -1
@@ -148,10 +149,19 @@ class Segment:
                 found[kinds[0]] = _extent(step, milliseconds)
                 continue
             table = self._table([group], [c.LOG, c.STEP, c.TIME])
+            # Kinds that share a group are few records.
+            logs, *columns = (table.column(n).to_pylist() for n in (c.LOG, c.STEP, c.TIME))
             for kind in kinds:
-                rows = table.filter(_compute().equal(table.column(c.LOG), kind))
                 step, milliseconds = (
-                    _compute().max(rows.column(n)).as_py() for n in (c.STEP, c.TIME)
+                    max(
+                        (
+                            n
+                            for log, n in zip(logs, column, strict=True)
+                            if log == kind and n is not None
+                        ),
+                        default=None,
+                    )
+                    for column in columns
                 )
                 found[kind] = _extent(step, milliseconds)
         return found
@@ -161,8 +171,10 @@ class Segment:
         statistics = self._file.metadata.row_group(group).column(place).statistics
         if statistics is not None and statistics.has_min_max:
             return int(statistics.max)
-        largest = _compute().max(self._table([group], [name]).column(name)).as_py()
-        return None if largest is None else int(largest)
+        column = self._table([group], [name]).column(name)
+        if column.null_count == len(column):
+            return None
+        return int(plain_numbers(column, absent=NO_NUMBER).max())
 
     def kinds(self) -> Mapping[str, int]:
         """How many records there are of each kind."""
@@ -401,8 +413,11 @@ class Segment:
         if not groups:
             return
         table = self._table(groups, columns_for(self._contents, set(kinds)))
-        table = _kept(table, [_compute().is_in(table.column(c.LOG), pa.array(kinds, pa.string()))])
-        for ordinal, record in self._rebuilder(table).records():
+        rows = None
+        if not all(set(self._contents.groups[group]) <= set(kinds) for group in groups):
+            logs = table.column(c.LOG).to_pylist()
+            rows = np.array([row for row, log in enumerate(logs) if log in kinds], dtype=np.int64)
+        for ordinal, record in self._rebuilder(table).records(rows):
             if name is None or record.get("name") == name:
                 yield ordinal, record
 

@@ -103,7 +103,7 @@ class Rebuilder:
     def _made(self, window: NDArray[np.int64]) -> list[Record]:
         made: list[Any] = [None] * window.size
         shapes = self._shapes[window]
-        for number in np.unique(shapes).tolist():
+        for number in sorted(set(shapes.tolist())):
             places = np.flatnonzero(shapes == number)
             rows = window[places]
             records = self._documents(rows) if number < 0 else self._of_shape(number, rows)

@@ -151,8 +151,8 @@ def _extremes(choose: np.ufunc, known: Values, *, starts: Positions, count: Posi
     extremes: Values = choose.reduceat(known, starts)
     positions: Positions = starts.copy()
     # Some slices at a time: for all of them it would take as much memory as the points.
-    bounds = np.unique(np.searchsorted(starts, np.arange(0, known.size, _POINTS_AT_ONCE)))
-    for lo, hi in itertools.pairwise([*bounds.tolist(), starts.size]):
+    bounds = np.searchsorted(starts, np.arange(0, known.size, _POINTS_AT_ONCE)).tolist()
+    for lo, hi in itertools.pairwise(dict.fromkeys([*bounds, starts.size])):
         begin, end = starts[lo], starts[hi - 1] + count[hi - 1]
         some = np.repeat(extremes[lo:hi], count[lo:hi])
         hits = begin + np.flatnonzero(known[begin:end] == some)

@@ -169,7 +169,8 @@ class RunState:
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
-        merged = merge(self._lazy_pieces(key, rank), cuts=cuts)
+        most = sum(part.facts.num_records for part in self.parts if part.facts.origin.rank == rank)
+        merged = merge(self._lazy_pieces(key, rank), cuts=cuts, most=most)
         exact = exact_values(self.parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -412,10 +413,13 @@ def _weight(origin: Origin) -> tuple[bool, int]:
     return not origin.is_child, origin.attempt
 
 
-def merge(pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
+def merge(
+    pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts, most: int | None = None
+) -> Series:
     """One rank's points of several parts, ascending; the time axis keeps every point.
 
-    ``pieces`` come in the order of their weight, then of their parts.
+    ``pieces`` come in the order of their weight, then of their parts. With ``most``, more points
+    than there can be, they are let go of one by one.
     """
     lengths: list[int] = []
 
@@ -424,7 +428,7 @@ def merge(pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
             lengths.append(len(piece))
             yield _visible(piece, cuts.get(origin.attempt))
 
-    series = _joined(visible())
+    series = concatenated(list(visible())) if most is None else _joined(visible(), most)
     total = sum(lengths)
     hidden = total - len(series)
     if series.axis == "time":
@@ -436,24 +440,29 @@ def merge(pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts) -> Series:
     return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
 
 
-def _joined(pieces: Iterator[Series]) -> Series:
+def _joined(pieces: Iterator[Series], most: int) -> Series:
     """The points of all pieces; each is let go of before the next is read."""
     first = next(pieces)
     second = next(pieces, None)
     if second is None:
         return first
-    if first.values.dtype != np.float64:
-        return concatenated([first, second, *pieces])
-    whole = (bytearray(), bytearray(), bytearray())
+    # A series may have several points in a record.
+    columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
+    size = 0
     for piece in chain((first, second), pieces):
-        for column, more in zip(whole, (piece.steps, piece.times, piece.values), strict=True):
-            column += np.ascontiguousarray(more).data
-    return replace(
-        first,
-        steps=np.frombuffer(whole[0], dtype=np.int64),
-        times=np.frombuffer(whole[1], dtype=np.float64),
-        values=np.frombuffer(whole[2], dtype=np.float64),
-    )
+        if size + len(piece) > most:
+            rest = [_cut(first, columns, size), piece, *pieces]
+            return concatenated(rest)
+        for column, more in zip(columns, (piece.steps, piece.times, piece.values), strict=True):
+            column[size : size + len(piece)] = more
+        size += len(piece)
+    series = _cut(first, columns, size)
+    return series if 2 * size > most else series.select(np.arange(size))
+
+
+def _cut(like: Series, columns: list[NDArray[Any]], size: int) -> Series:
+    steps, times, values = (column[:size] for column in columns)
+    return replace(like, steps=steps, times=times, values=values)
 
 
 def _visible(piece: Series, cut: int | None) -> Series:

@@ -20,7 +20,7 @@ from epochal.store.local.digest import PartDigest
 from epochal.store.local.part import PartFacts, Place, StalePartError
 from epochal.store.local.spill import SpillFile
 
-_CHUNK_BYTES = 1024 * 1024
+_CHUNK_BYTES = 512 * 1024
 _COMPARED_BYTES = 64
 
 
@@ -61,7 +61,7 @@ class TailedPart:
         Raises ``FileNotFoundError`` for a part that is gone, ``ShorterFileError`` for a file that
         became shorter or was replaced, ``NewerFormatError`` for one of a newer format.
         """
-        with open(self.path, "rb", opener=regular_only) as file:
+        with open(self.path, "rb", buffering=0, opener=regular_only) as file:
             status = os.fstat(file.fileno())
             seen = (status.st_size, status.st_mtime_ns)
             if status.st_size < self.offset:
