@@ -1,0 +1,98 @@
+"""What the integrations of frameworks share: the package itself, and the run that is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+from epochal.console.messages import error
+from epochal.errors import MissingPackageError
+from epochal.journal.layout import is_run_folder
+from epochal.journal.line import now
+from epochal.run.current import OPEN_RUNS
+from epochal.run.run import Run, recorder_of
+from epochal.run.start import init
+from epochal.values import plain_json
+
+_warned: set[str] = set()
+
+
+def require(package: str, what: str, *, tested: str) -> None:
+    """Import a framework for ``what``; say once when its version is not one of those tested.
+
+    ``tested`` is how those versions begin, such as "5.". Raises a sentence with the pip line where
+    the package is missing.
+    """
+    try:
+        import_module(package)
+    except ModuleNotFoundError as missing:
+        raise MissingPackageError(what, missing) from missing
+    version = metadata.version(package)
+    if not version.startswith(tested) and package not in _warned:
+        _warned.add(package)
+        error(
+            "epochal: %s is tested with %s %sx, not with %s: if values are missing, please say so.",
+            what,
+            package,
+            tested,
+            version,
+        )
+
+
+def open_run(options: Mapping[str, Any], **defaults: Any) -> Run:
+    """Start a run with the user's options over the framework's defaults; None is not given.
+
+    A framework has its own progress bar, so only notices are printed unless an option says more.
+    """
+    asked = {"console": False, **defaults, **options}
+    config = asked.get("config")
+    if isinstance(config, Mapping) and isinstance(defaults.get("config"), Mapping):
+        asked["config"] = {**defaults["config"], **config}
+    return init(**{name: value for name, value in asked.items() if value is not None})
+
+
+def reopen_run(run: Run, options: Mapping[str, Any]) -> Run:
+    """Append an attempt to a run of this process that has finished; nothing of it is hidden."""
+    again = open_run({**options, **(options_to_resume(place_of(run)) or {})})
+    recorder_of(again).end_resuming()
+    return again
+
+
+def current_run() -> Run | None:
+    """The run that the program opened itself and that takes records, if there is one."""
+    run = OPEN_RUNS.current
+    if run is None or run.finished or not recorder_of(run).is_of_this_process:
+        return None
+    return run
+
+
+def place_of(run: Run) -> dict[str, str]:
+    """Where a run is and what it is called, to be kept in a checkpoint."""
+    return {"id": run.id, "dir": str(run.dir), "project": run.project, "name": run.name}
+
+
+def options_to_resume(place: Any) -> dict[str, Any] | None:
+    """Arguments of ``init`` that continue the run of :func:`place_of`; None if it is gone."""
+    if not isinstance(place, dict) or not {"dir", "project", "name"} <= set(place):
+        return None
+    folder = Path(str(place["dir"]))
+    if not is_run_folder(folder):
+        return None
+    return {
+        "dir": folder.parent.parent,
+        "project": str(place["project"]),
+        "name": str(place["name"]),
+        "resume": "must",
+    }
+
+
+def write_checkpoint(
+    run: Run, step: int, path: str | os.PathLike[str], *, kind: str, **facts: Any
+) -> None:
+    """Record that a framework has saved a checkpoint; facts that are None are left out."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    record = {"log": "event", "t": now(), "name": "checkpoint", "step": step, "kind": kind}
+    run.write({**record, "path": os.path.abspath(path), **plain_json(known)})
