@@ -1,0 +1,117 @@
+"""Records a training of Hugging Face Accelerate.
+
+``import epochal.integrations.accelerate`` makes ``Accelerator(log_with="epochal")`` work. An
+:class:`EpochalTracker` of one's own goes into ``log_with`` as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from epochal.integrations.framework import open_run, require
+from epochal.run.run import Run, recorder_of
+
+require("accelerate", "epochal.integrations.accelerate", tested="1.")
+
+from accelerate.tracking import (  # noqa: E402 (missing: one sentence, above)
+    GeneralTracker,
+    on_main_process,
+    register_tracker_class,
+)
+
+
+class EpochalTracker(GeneralTracker):  # type: ignore[misc]
+    """A tracker of Accelerate that writes a run of a project; ``options`` are those of ``init``.
+
+    Writes in the main process only. ``run`` is a run that is open already; it is not finished here.
+    """
+
+    name = "epochal"
+    requires_logging_directory = False
+    main_process_only = True
+
+    def __init__(
+        self, run_name: str | None = None, *, run: Run | None = None, **options: Any
+    ) -> None:
+        super().__init__()
+        self.run_name = run_name  # what Accelerate calls the name of a project
+        self._given = run
+        self._run = run
+        self._options = options
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def start(self) -> None:
+        """Open the run."""
+        if self._run is None or self._run.finished:
+            self._run = open_run(self._options, console=None, project=self.run_name)
+
+    @property
+    def tracker(self) -> Run | None:
+        """The run; None before ``init_trackers`` and in other processes."""
+        return self._run
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        """Add to the configuration."""
+        self._open().set_config(values)
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def log(self, values: Mapping[str, Any], step: int | None = None, **kwargs: Any) -> None:
+        """Record metrics; tensors on a GPU are not waited for."""
+        self._open().log(values, step)
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def log_images(
+        self, values: Mapping[str, Sequence[Any]], step: int | None = None, **kwargs: Any
+    ) -> None:
+        """Record lists or batches of images; the second of a list is ``name/1``."""
+        run, caption = self._open(), kwargs.get("caption")
+        for name, images in values.items():
+            for index, image in enumerate(images):
+                known = name if index == 0 else f"{name}/{index}"
+                run.log_image(known, image, step, caption=caption)
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def log_table(
+        self,
+        table_name: str,
+        columns: Sequence[str] | None = None,
+        data: Sequence[Sequence[Any]] | None = None,
+        dataframe: Any = None,
+        step: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Record a table as a text with aligned columns."""
+        if dataframe is not None:
+            columns, data = list(dataframe.columns), dataframe.values.tolist()
+        rows = [[str(cell) for cell in row] for row in data or ()]
+        heading = [str(name) for name in columns or range(len(rows[0]) if rows else 0)]
+        run = self._open()
+        run.log_text(table_name, _aligned([heading, *rows]), step)
+        recorder_of(run).console.notice("tables of log_table are recorded as texts.")
+
+    @on_main_process  # type: ignore[untyped-decorator]
+    def finish(self) -> None:
+        """Finish the run, unless it was given."""
+        if self._run is not None and self._given is None:
+            self._run.finish()
+
+    def _open(self) -> Run:
+        if self._run is None:
+            self.start()
+        assert self._run is not None
+        return self._run
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
+    num_columns = max(map(len, rows))
+    full = [[*row, *[""] * (num_columns - len(row))] for row in rows]
+    widths = [max(len(row[column]) for row in full) for column in range(num_columns)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in full
+    )
+
+
+register_tracker_class(EpochalTracker)
