@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from epochal.errors import FormatError
-from epochal.imports.foreign import Foreign, ForeignRun
+from epochal.imports.foreign import Source, SourceRun
 from epochal.imports.run_copy import RunCopy
 from epochal.journal.layout import (
     RunFolder,
@@ -48,8 +48,8 @@ class Copied:
 
 
 def copy_run(
-    source: Foreign,
-    run: ForeignRun,
+    source: Source,
+    run: SourceRun,
     *,
     root: Path,
     project: str | None = None,

@@ -17,6 +17,9 @@ Importers never write to the files they read, and read on demand.
 - ``read_new`` never raises for damage. It adds a sentence with the file and the position to
   ``problems``, and reads the rest. A file that cannot be read raises ``FormatError`` from ``find``
   or ``runs``, or is a problem of its run.
+
+Runs of a server (``Source``, ``SourceRun``) are only copied. They are read once, and completely: a
+fault of the server raises ``ServerError``, and the run is not copied.
 """
 
 from __future__ import annotations
@@ -82,16 +85,16 @@ class Extent(NamedTuple):
     changed: float
 
 
-class ForeignRun(Protocol):
-    """One run in another tracker's files."""
+class SourceRun(Protocol):
+    """One run of another tracker that can be copied."""
 
     @property
     def key(self) -> str:
         """A stable key that identifies the run within its source."""
 
     @property
-    def path(self) -> Path:
-        """The file or folder it lies in; several runs may share one."""
+    def path(self) -> Path | str:
+        """The file, folder or address it comes from; several runs may share one."""
 
     @property
     def identity(self) -> Identity:
@@ -104,25 +107,44 @@ class ForeignRun(Protocol):
     def signature(self) -> object:
         """Size and time of its files; if unchanged, there is nothing new to read."""
 
-    def extent(self) -> Extent:
-        """How much there is of its files, and when they were last written to."""
-
     def read_new(self) -> Iterator[Batch]:
         """What was written since the last call."""
-
-    def rewind(self) -> None:
-        """Forget what was read: the next ``read_new`` begins at the beginning."""
 
     def blob(self, file: str) -> bytes:
         """The bytes of a ``blob`` record that was returned earlier; ``KeyError`` for others."""
 
 
-class Foreign(Protocol):
-    """A file or folder of another tracker."""
+class ForeignRun(SourceRun, Protocol):
+    """One run in another tracker's files."""
+
+    @property
+    def path(self) -> Path:
+        """The file or folder it lies in; several runs may share one."""
+
+    def extent(self) -> Extent:
+        """How much there is of its files, and when they were last written to."""
+
+    def rewind(self) -> None:
+        """Forget what was read: the next ``read_new`` begins at the beginning."""
+
+
+class Source(Protocol):
+    """Where runs of another tracker can be copied from: files, or a server."""
 
     @property
     def label(self) -> str:
         """The tracker, as people call it."""
+
+    @property
+    def path(self) -> Path | str:
+        """The file, folder or address that was opened."""
+
+    def runs(self) -> Sequence[SourceRun]:
+        """Every run that is there now."""
+
+
+class Foreign(Source, Protocol):
+    """A file or folder of another tracker."""
 
     @property
     def path(self) -> Path:

@@ -7,8 +7,9 @@ importers with entry points of the group ``epochal.importers``, each the name of
 
 ``find`` returns the runs in a file or folder, or None if it has another format. ``bounds`` set
 which links are followed below a folder; by default those that stay within it. The module may have
-two more names. ``ORDER`` is a number; the smallest is tried first. ``IS_GENERAL`` is True for
-general formats. Beside a tracker's own files those are not runs.
+more names. ``find_server(address) -> Source | None`` returns the runs of a server at a URL.
+``ORDER`` is a number; the smallest is tried first. ``IS_GENERAL`` is True for general formats.
+Beside a tracker's own files those are not runs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, cast
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.guard import Guard
 from epochal.imports import formats
-from epochal.imports.foreign import Foreign
+from epochal.imports.foreign import Foreign, Source
 from epochal.journal.search_bounds import SearchBounds
 from epochal.plugins import entry_points
 
@@ -53,6 +54,15 @@ class Importer:
     def is_general(self) -> bool:
         """Whether any program writes such files for any purpose."""
         return bool(getattr(self.module, "IS_GENERAL", False))
+
+    @property
+    def reads_servers(self) -> bool:
+        """Whether it reads the tracker's servers too."""
+        return hasattr(self.module, "find_server")
+
+    def find_server(self, address: str) -> Source | None:
+        """The runs of a server, None if it is not this tracker's."""
+        return cast("Source | None", self.module.find_server(address))
 
     def find(self, path: Path, bounds: SearchBounds | None = None) -> Foreign | None:
         """The runs in a file or folder, None if it is not of this format."""
@@ -111,6 +121,21 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
             return found
     if fault is not None:
         raise fault
+    return None
+
+
+def open_server(address: str) -> Source | None:
+    """The runs of a tracker's server at a URL; None when no importer knows it.
+
+    Raises ``ServerError`` for a server that cannot be read.
+    """
+    guard = Guard()
+    for importer in all_importers(guard):
+        if importer.reads_servers:
+            member = importer_member(importer.name)
+            found = guard.explained(member, importer.find_server, address)
+            if found is not None:
+                return found
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from epochal.imports.foreign import Batch, ForeignRun, Identity, Points
+from epochal.imports.foreign import Batch, Identity, Points, SourceRun
 from epochal.imports.values import tamed
 from epochal.journal.header import part_header
 from epochal.journal.layout import LOOP, PartName, RunFolder
@@ -29,7 +29,7 @@ class RunCopy:
         self._first_t: float | None = None
         self._faults: list[str] = []
 
-    def write(self, run: ForeignRun) -> None:
+    def write(self, run: SourceRun) -> None:
         """Write everything there is to read; raises ``OSError`` when not all could be written."""
         writers: dict[int, JournalWriter] = {}
         try:
@@ -123,7 +123,7 @@ class RunCopy:
             except (OverflowError, RecursionError):  # numbers or nesting beyond what JSON takes
                 yield encode(tamed(record))
 
-    def _store_blobs(self, run: ForeignRun, batch: Batch) -> None:
+    def _store_blobs(self, run: SourceRun, batch: Batch) -> None:
         for record in batch.records:
             if record["log"] == "blob":
                 self._folder.blobs.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""MLflow's SQLite files (``mlflow.db``): experiments are projects, runs are runs.
+"""MLflow's SQLite files (``mlflow.db``) and servers: experiments are projects, runs are runs.
 
 Parameters become the configuration, tags stay facts, metrics keep step and time. MLflow stores an
 infinity as the largest float and nan as 0 with a flag; both are turned back.
@@ -9,17 +9,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from epochal.errors import FormatError
 from epochal.imports.foreign import Batch, Extent, Identity, Points, empty_points, file_extent
+from epochal.imports.mlflow_values import finish_record, identity_of, restore_infinities
 from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import Record
+
+if TYPE_CHECKING:
+    from epochal.imports.mlflow_server import MlflowServer
 
 ORDER = 30
 _NAMES = ("mlflow.db", "mlruns.db")
@@ -30,8 +33,6 @@ _TABLES = {
     "params": {"key", "value", "run_uuid"},
     "tags": {"key", "value", "run_uuid"},
 }
-_LARGEST = np.finfo(np.float64).max
-_FINISH = {"FINISHED": "finished", "FAILED": "failed", "KILLED": "terminated"}
 _BATCH_POINTS = 200_000
 _RUNS = """
 SELECT run_uuid, runs.name, status, start_time, end_time, experiments.name
@@ -54,6 +55,13 @@ def find(path: Path, bounds: SearchBounds | None = None) -> MlflowFile | None:
     tables = SqliteFile(path).tables()
     is_ours = all(columns <= tables.get(name, set()) for name, columns in _TABLES.items())
     return MlflowFile(path) if is_ours else None
+
+
+def find_server(address: str) -> MlflowServer:
+    """The runs of an MLflow server; ``imports/mlflow_server.py`` says which addresses it takes."""
+    from epochal.imports.mlflow_server import MlflowServer  # loads the HTTP client
+
+    return MlflowServer(address)
 
 
 class MlflowFile:
@@ -127,16 +135,14 @@ class MlflowRun:
                 tags = _pairs(connection, "tags", self.key)
         except (FormatError, OSError) as error:
             self.problems.say_once(str(error))
-        own = {name: value for name, value in tags.items() if not name.startswith("mlflow.")}
-        return Identity(
-            id=self.key,
-            name=str(self._row.get("name") or tags.get("mlflow.runName") or self.key),
-            project=str(self._row.get("experiment") or "mlflow"),
-            created=unix_seconds(self._row.get("start")),
-            config={name: _number_or_text(value) for name, value in parameters.items()},
-            tags=tuple(f"{name}={value}" if value else name for name, value in own.items()),
-            notes=tags.get("mlflow.note.content"),
-            facts={"source": str(self.path), "mlflow_tags": tags},
+        return identity_of(
+            self.key,
+            name=self._row.get("name"),
+            experiment=self._row.get("experiment"),
+            start=self._row.get("start"),
+            params=parameters,
+            tags=tags,
+            facts={"source": str(self.path)},
         )
 
     def read_new(self) -> Iterator[Batch]:
@@ -155,11 +161,9 @@ class MlflowRun:
                 f"{self.path} is damaged after row {self._last_row} of its metrics: {error}"
             )
             return
-        finish = _FINISH.get(str(self._row.get("status")))
-        if finish is not None and not self._has_finished:
+        record = finish_record(self._row.get("status"), end=self._row.get("end"), latest=latest)
+        if record is not None and not self._has_finished:
             self._has_finished = True
-            ended = unix_seconds(self._row.get("end")) or latest
-            record: Record = {"log": "finish", "t": ended, "status": finish}
             yield Batch(empty_points(), [record])
 
     def blob(self, file: str) -> bytes:
@@ -172,7 +176,7 @@ def _points(rows: Sequence[Sequence[Any]]) -> Points:
     names = dict.fromkeys(map(str, keys))
     numbers = {name: number for number, name in enumerate(names)}
     value = np.array(values, dtype=np.float64)
-    value[np.abs(value) >= _LARGEST] *= np.inf
+    restore_infinities(value)
     value[np.array(are_nan, dtype=bool)] = np.nan
     return Points(
         tuple(names),
@@ -189,16 +193,3 @@ def _pairs(connection: sqlite3.Connection, table: str, run: str) -> dict[str, An
         "tags": "SELECT key, value FROM tags WHERE run_uuid = ?",
     }
     return {str(key): value for key, value in connection.execute(statements[table], (run,))}
-
-
-def _number_or_text(value: Any) -> Any:
-    """A parameter, which MLflow keeps as text, as what it was."""
-    if value in ("True", "False"):
-        return value == "True"
-    for kind in (int, float):
-        try:
-            number = kind(value)
-        except (TypeError, ValueError):
-            continue
-        return number if abs(number) < 2**63 else value
-    return value

@@ -1,0 +1,307 @@
+"""Runs of an MLflow server, read over its REST interface; the package mlflow is not needed.
+
+The address is the one of ``MLFLOW_TRACKING_URI``, or the one in the browser: behind
+``#/experiments/<id>`` or ``#/experiments/<id>/runs/<run>`` only that experiment or run is read.
+``MLFLOW_TRACKING_USERNAME`` and ``MLFLOW_TRACKING_PASSWORD`` or ``MLFLOW_TRACKING_TOKEN`` are sent
+as MLflow's own client sends them.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import numpy as np
+
+from epochal.errors import UsageError
+from epochal.imports.foreign import Batch, Identity, Points, empty_points, stable_id
+from epochal.imports.http_api import HttpApi, ServerError
+from epochal.imports.mlflow_values import finish_record, identity_of, restore_infinities
+from epochal.imports.values import plain_number, unix_seconds
+from epochal.records import Record
+
+_LABEL = "MLflow"
+_API = "/api/2.0/mlflow"
+_RUNS_PER_PAGE = 500
+_EXPERIMENTS_PER_REQUEST = 100
+_POINTS_PER_PAGE = 25_000
+_MAX_POINTS_HELD = 1_000_000
+_MAX_PAGES = 100_000
+_MAX_FILES, _MAX_FOLDERS = 1000, 100
+_HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
+_WITHIN = re.compile(r"/experiments/(?P<experiment>[^/?]+)(?:/runs/(?P<run>[0-9a-zA-Z_-]+))?")
+_Row = Mapping[str, Any]
+
+
+class MlflowServer:
+    """The runs at an address; nothing is asked before ``runs``."""
+
+    label = _LABEL
+
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(
+                f"{address!r} is no address of a server: name one like http://localhost:5000."
+            )
+        within = _WITHIN.match(unquote(parts.fragment))
+        if parts.fragment.strip("/") and within is None:
+            raise UsageError(
+                f"'#{parts.fragment}' is no experiment or run: end the address before '#',"
+                " or name one like http://localhost:5000/#/experiments/1."
+            )
+        self._experiment: str | None = within["experiment"] if within else None
+        self._run: str | None = within["run"] if within else None
+        host = parts.netloc.rpartition("@")[2]
+        self.path = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+        self._api = HttpApi(
+            self.path,
+            label=_LABEL,
+            headers=_credentials(parts.username, parts.password),
+            help_401=_HELP_401,
+            context=_tls_context(),
+        )
+
+    def runs(self) -> Sequence[MlflowServerRun]:
+        """Every run that is not deleted, by experiment, the oldest first."""
+        if self._run is not None:
+            row = _object(self._api.get(f"{_API}/runs/get", {"run_id": self._run}), "run")
+            names = self._experiment_names([str(_object(row, "info").get("experiment_id"))])
+            rows: list[_Row] = [row]
+        else:
+            names = self._experiment_names([self._experiment] if self._experiment else None)
+            ids = list(names)
+            rows = [
+                row
+                for start in range(0, len(ids), _EXPERIMENTS_PER_REQUEST)
+                for row in self._rows_of(ids[start : start + _EXPERIMENTS_PER_REQUEST])
+            ]
+        found = [MlflowServerRun(self._api, row, names) for row in rows]
+        return sorted(found, key=lambda run: (run.identity.created or 0.0, run.key))
+
+    def _experiment_names(self, ids: Sequence[str] | None) -> dict[str, str]:
+        if ids is None:
+            rows: Iterator[_Row] = chain.from_iterable(
+                _pages(self._api.post, "/experiments/search", "experiments", {"max_results": 1000})
+            )
+        else:
+            asked = (
+                self._api.get(f"{_API}/experiments/get", {"experiment_id": id_}) for id_ in ids
+            )
+            rows = (_object(answer, "experiment") for answer in asked)
+        return {str(row.get("experiment_id")): str(row.get("name") or "mlflow") for row in rows}
+
+    def _rows_of(self, experiments: Sequence[str]) -> Iterator[_Row]:
+        return chain.from_iterable(
+            _pages(
+                self._api.post,
+                "/runs/search",
+                "runs",
+                {
+                    "experiment_ids": experiments,
+                    "run_view_type": "ACTIVE_ONLY",
+                    "max_results": _RUNS_PER_PAGE,
+                },
+            )
+        )
+
+
+class MlflowServerRun:
+    """One run of a server."""
+
+    def __init__(self, api: HttpApi, row: _Row, experiments: Mapping[str, str]) -> None:
+        self._api = api
+        self._info, data = _object(row, "info"), _object(row, "data")
+        self.key = str(self._info.get("run_id") or self._info.get("run_uuid"))
+        self.path = api.address
+        self.problems: list[str] = []
+        self._latest = _rows(data, "metrics")
+        self._row = row
+        self.identity: Identity = identity_of(
+            self.key,
+            name=self._info.get("run_name"),
+            experiment=experiments.get(str(self._info.get("experiment_id"))),
+            start=self._info.get("start_time"),
+            params=_pairs(data, "params"),
+            tags=_pairs(data, "tags"),
+            facts={
+                "source": api.address,
+                "mlflow_artifact_uri": self._info.get("artifact_uri"),
+                **_datasets(row),
+            },
+        )
+
+    def signature(self) -> object:
+        """A digest of what the search says of the run: its status and its latest values."""
+        return stable_id(repr(sorted(map(repr, _flat(self._row)))))
+
+    def read_new(self) -> Iterator[Batch]:
+        """The history of every metric, by time; the list of artifacts; the end."""
+        latest = self.identity.created or 0.0
+        for points in self._histories():
+            latest = max(latest, float(points.times.max()))
+            yield Batch(points)
+        records = self._artifacts(latest)
+        end = finish_record(self._info.get("status"), end=self._info.get("end_time"), latest=latest)
+        if end is not None:
+            records.append(end)
+        if records:
+            yield Batch(empty_points(), records)
+
+    def blob(self, file: str) -> bytes:
+        """There are none: artifacts stay on the server."""
+        raise KeyError(file)
+
+    def _histories(self) -> Iterator[Points]:
+        held: list[_Row] = []
+        for metric in self._latest:
+            for page in self._history(str(metric.get("key"))):
+                held += page
+                if len(held) >= _MAX_POINTS_HELD:
+                    yield self._points(held)
+                    held = []
+        if held:
+            yield self._points(held)
+
+    def _history(self, name: str) -> Iterator[Sequence[_Row]]:
+        path, asked = "/metrics/get-history", {"run_id": self.key, "metric_key": name}
+        try:
+            paged = {**asked, "max_results": _POINTS_PER_PAGE}
+            yield from _pages(self._api.get, path, "metrics", paged)
+        except ServerError as error:
+            if error.status != 400:
+                raise
+            # MLflow's store of files knows no pages, and refuses the question for one.
+            yield _rows(self._api.get(f"{_API}{path}", asked), "metrics")
+
+    def _points(self, rows: Sequence[_Row]) -> Points:
+        try:
+            times = np.array([int(row["timestamp"]) for row in rows], dtype=np.float64) / 1000.0
+            steps = np.array([int(row.get("step") or 0) for row in rows], dtype=np.int64)
+            values = np.array([float(row.get("value") or 0.0) for row in rows], dtype=np.float64)
+            keys = [str(row["key"]) for row in rows]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ServerError(
+                f"{self.path}: the history of run {self.key} has a point that is damaged: {error}."
+            ) from error
+        restore_infinities(values)
+        names = {name: number for number, name in enumerate(dict.fromkeys(keys))}
+        which = np.array([names[key] for key in keys], dtype=np.int32)
+        order = np.lexsort((steps, times))
+        return Points(tuple(names), which[order], steps[order], times[order], values[order])
+
+    def _artifacts(self, t: float) -> list[Record]:
+        """One event that lists the files; that they cannot be listed is a problem."""
+        files: dict[str, int | None] = {}
+        waiting, num_asked = [""], 0
+        try:
+            while waiting and len(files) < _MAX_FILES and num_asked < _MAX_FOLDERS:
+                folder, num_asked = waiting.pop(0), num_asked + 1
+                asked = {"run_id": self.key, "path": folder or None}
+                for row in chain.from_iterable(
+                    _pages(self._api.get, "/artifacts/list", "files", asked)
+                ):
+                    if row.get("is_dir"):
+                        waiting.append(str(row.get("path")))
+                    else:
+                        size = plain_number(row.get("file_size"))
+                        files[str(row.get("path"))] = None if size is None else int(size)
+        except ServerError as error:
+            self.problems.append(f"the artifacts of run {self.key} are not listed: {error}")
+        if not files:
+            return []
+        event: Record = {
+            "log": "event",
+            "t": unix_seconds(self._info.get("end_time")) or t,
+            "name": "artifacts",
+            "uri": self._info.get("artifact_uri"),
+            "files": dict(sorted(files.items())[:_MAX_FILES]),
+        }
+        if waiting or len(files) > _MAX_FILES:
+            event["more"] = f"only {_MAX_FILES} files in {_MAX_FOLDERS} folders are listed"
+        return [event]
+
+
+def _pages(
+    ask: Callable[..., _Row], path: str, field: str, asked: Mapping[str, object]
+) -> Iterator[Sequence[_Row]]:
+    """The rows of every page; a server that names the same page again is not asked again."""
+    token: str | None = None
+    for _ in range(_MAX_PAGES):
+        answer = ask(f"{_API}{path}", {**asked, "page_token": token})
+        yield _rows(answer, field)
+        before, token = token, answer.get("next_page_token") or None
+        if token is None:
+            return
+        if token == before or not isinstance(token, str):
+            break
+    raise ServerError(f"the {_LABEL} server's pages of {_API}{path} do not end.")
+
+
+def _rows(answer: _Row, field: str) -> list[_Row]:
+    rows = answer.get(field) or []
+    if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+        return rows
+    raise ServerError(f"an {_LABEL} server answers with a list {field!r} that has no objects.")
+
+
+def _object(answer: _Row, field: str) -> _Row:
+    found = answer.get(field)
+    if isinstance(found, dict):
+        return found
+    raise ServerError(f"an {_LABEL} server answers without the object {field!r}.")
+
+
+def _pairs(data: _Row, field: str) -> dict[str, Any]:
+    return {str(row.get("key")): row.get("value") for row in _rows(data, field)}
+
+
+def _datasets(row: _Row) -> dict[str, Any]:
+    inputs = row.get("inputs")
+    rows = _rows(inputs, "dataset_inputs") if isinstance(inputs, dict) else []
+    return {"mlflow_datasets": rows} if rows else {}
+
+
+def _flat(row: Any) -> Iterator[object]:
+    """Every part of a row by itself; servers list metrics and tags in any order."""
+    if isinstance(row, dict):
+        for key, value in row.items():
+            yield from ((key, part) for part in _flat(value))
+    elif isinstance(row, list):
+        yield from (repr(sorted(map(repr, _flat(part)))) for part in row)
+    else:
+        yield row
+
+
+def _credentials(username: str | None, password: str | None) -> dict[str, str]:
+    """The header that MLflow's client sends; what the address says comes first."""
+    token = os.environ.get("MLFLOW_TRACKING_TOKEN")
+    if username is None:
+        username = os.environ.get("MLFLOW_TRACKING_USERNAME")
+        password = os.environ.get("MLFLOW_TRACKING_PASSWORD")
+    else:
+        username, password = unquote(username), unquote(password or "")
+    if username and password is not None:
+        pair = base64.b64encode(f"{username}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    if token and not any(character in token for character in "\r\n"):
+        return {"Authorization": f"Bearer {token}"}
+    return {}
+
+
+def _tls_context() -> ssl.SSLContext | None:
+    if os.environ.get("MLFLOW_TRACKING_INSECURE_TLS", "").lower() == "true":
+        return ssl._create_unverified_context()
+    certificates = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
+    if not certificates:
+        return None
+    try:
+        return ssl.create_default_context(cafile=certificates)
+    except OSError as error:
+        raise UsageError(f"MLFLOW_TRACKING_SERVER_CERT_PATH={certificates}: {error}.") from error
