@@ -78,7 +78,12 @@ class RunData:
         return self._view.refresh()
 
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
-        """Last, min, max, mean and count of a series; names are as for ``series``."""
+        """Last, min, max, mean and count of a series; names are as for ``series``.
+
+        ``last`` is what the program set with ``run.summary``, where it did.
+        """
+        if axis is None and self._view.metric(name) is None:
+            return self._view.summary(name, rank=rank)  # the program may have set it
         metric = self._metric(name, axis)
         return self._view.summary(metric.name, rank=rank, axis=metric.axis)
 

@@ -58,7 +58,7 @@ def test_output_is_messages_in_whole_lines() -> None:
 def test_what_was_set_later_is_kept() -> None:
     assert [(r["name"], r["value"]) for r in of("option")] == [("late", 3)]
     events = {r["name"]: r for r in of("event")}
-    assert events["summary"]["values"] == {"best_acc": 0.99, "word": "hello"}
+    assert {r["name"]: r["value"] for r in of("summary")} == {"best_acc": 0.99, "word": "hello"}
     assert events["alert"]["title"] == "hot"
     assert {r["name"]: r.get("x") for r in of("define")} == {"val/*": "epoch", "acc": None}
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 from importlib.resources import files
 
-BUDGET_BYTES = 120_000
+# 120 kB until it had axes of any metric, lineage, and what other trackers' scripts log.
+BUDGET_BYTES = 170_000
 
 
 def test_the_page_keeps_its_budget() -> None:

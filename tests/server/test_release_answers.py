@@ -21,6 +21,10 @@ ADDED = {
     "ends_at": "when the run is expected to end",
     "partial": "whether only identity and newest records were read so far",
     "pending": "how many runs were not read whole yet",
+    "group": "the group of runs it belongs to",
+    "job_type": "what it does in its group",
+    "owner": "whose run it is",
+    "summary": "what the program set as its summary",
     "groups": "groups of runs, null unless they were requested",
 }
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.

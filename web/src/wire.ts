@@ -51,6 +51,9 @@ export interface RunRow {
   damaged: number;
   tags: string[];
   notes: string | null;
+  group: string | null;
+  job_type: string | null;
+  owner: string | null;
   hidden: boolean;
   problem: string | null;
   errors: number | null;
@@ -114,11 +117,12 @@ export interface LabelsChange {
   hidden?: boolean;
 }
 
-/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role. `position` is the end of the run's records at this response. */
+/** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `position` is the end of the run's records at this response. */
 export interface RunDetail {
   row: RunRow;
   folder: string;
   config: Record<string, unknown>;
+  summary: Record<string, unknown>;
   facts: Record<string, unknown>;
   labels: Labels;
   metrics: MetricRow[];

@@ -112,10 +112,15 @@ def _is_project(text: str | None) -> bool:
 
 def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
     now = time.time()
+    # Columns that say something: a group where there is one, owners where there are several.
+    has_groups = any(info.group for info, _ in rows)
+    has_owners = len({info.owner for info, _ in rows}) > 1
     cells = [
         (
             info.name,
             info.project,
+            *((info.group or UNKNOWN,) if has_groups else ()),
+            *((info.owner or UNKNOWN,) if has_owners else ()),
             info.status.text,
             progress_text(info) or UNKNOWN,
             UNKNOWN if loss is None else format_number(loss),
@@ -124,8 +129,10 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
         )
         for info, loss in rows
     ]
-    header = ("NAME", "PROJECT", "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
-    text = table(header, cells, width=terminal_columns(), shrink=(0, 1), right=(3, 4, 6))
+    more = [*(["GROUP"] if has_groups else []), *(["OWNER"] if has_owners else [])]
+    header = ("NAME", "PROJECT", *more, "STATUS", "STEP", "LOSS", "FINDINGS", "AGE")
+    right = [len(more) + place for place in (3, 4, 6)]
+    text = table(header, cells, width=terminal_columns(), shrink=(0, 1), right=right)
     title, *lines = text.splitlines()
     say(title)
     say_lines(_marked(line, info) for line, (info, _) in zip(lines, rows, strict=True))

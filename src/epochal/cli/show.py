@@ -15,7 +15,7 @@ from epochal.cli.words import epochs_text, findings_text, progress_text
 from epochal.errors import MetricNotFoundError
 from epochal.series.series import Series
 from epochal.store.answers import Entry, RunInfo
-from epochal.store.metrics import in_order
+from epochal.store.metrics import in_order, set_number
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48
@@ -39,7 +39,11 @@ def run(args: argparse.Namespace) -> int:
         say_json(_as_data(view, info, series))
     else:
         say("\n".join([*_heading(info), *_beside(view)]))
-        for title, lines in (("config", _config(info.config)), ("metrics", _metrics(series))):
+        for title, lines in (
+            ("config", _config(info.config)),
+            ("summary", _config(info.summary)),
+            ("metrics", _metrics(series, info.summary)),
+        ):
             if lines:
                 say(f"\n{title}\n{lines}")
     return 1 if info.problem else 0
@@ -68,6 +72,9 @@ def _heading(info: RunInfo) -> Iterator[str]:
         "records": info.records,
         "damaged lines": info.damaged or None,
         "tags": ", ".join(info.tags) or None,
+        "group": info.group,
+        "job type": info.job_type,
+        "owner": info.owner,
         "notes": info.notes,
         "problem": info.problem,
     }
@@ -120,7 +127,7 @@ def _flat(config: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _metrics(series: list[Series]) -> str:
+def _metrics(series: list[Series], said: Mapping[str, Any]) -> str:
     if not series:
         return ""
     rows = [
@@ -128,13 +135,19 @@ def _metrics(series: list[Series]) -> str:
             f"  {_short(one.name)}" + (f" (rank {one.rank})" if one.rank else ""),
             one.axis,
             str(len(one)),
-            *(_figure(one, x) for x in (one.summary.last, one.summary.min, one.summary.max)),
+            *(_figure(one, x) for x in (_last(one, said), one.summary.min, one.summary.max)),
             "" if one.best is None else f"{_figure(one, one.best[1])} at {one.best[0]:.0f}",
         )
         for one in series
     ]
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
     return table(header, rows, right=(2, 3, 4, 5))
+
+
+def _last(series: Series, said: Mapping[str, Any]) -> float | None:
+    """The last value; what the program set in its place wins."""
+    value = set_number(said, series.name) if series.rank == 0 else None
+    return series.summary.last if value is None else value
 
 
 def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:

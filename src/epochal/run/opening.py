@@ -107,6 +107,9 @@ def _new_run(request: Request) -> tuple[dict[str, Any], RunFolder, int]:
         "created": now(),
         "tags": request.tags,
         "notes": request.notes,
+        "group": request.group,
+        "job_type": request.job_type,
+        "owner": request.owner or provenance.user_name(),
         "config": request.config,
         "totals": request.totals.as_record(),
     }
@@ -270,8 +273,9 @@ def join_parent(console: bool | Console | None, redactor: Redactor) -> Run | Non
 def switched_off(request: Request) -> Run:
     """A run that checks its arguments and writes nothing."""
     names = {"id": "off", "name": request.name, "project": request.project}
+    labels = {"group": request.group, "job_type": request.job_type, "owner": request.owner}
     recorder = Recorder(
-        identity={**names, "config": request.config, **process_identity()},
+        identity={**names, **labels, "config": request.config, **process_identity()},
         folder=RunFolder(Path(os.devnull)),
         writer=None,
         console=request.console,

@@ -24,6 +24,19 @@ def describe_process() -> dict[str, Any]:
     }
 
 
+def user_name() -> str | None:
+    """The user of the operating system; None where it has no name."""
+    named = (os.environ.get(name) for name in ("LOGNAME", "USER", "USERNAME"))
+    if found := next(filter(None, named), None):
+        return found
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):  # Windows, or a container without a line for this user
+        return None
+
+
 def _command() -> list[str]:
     """What would start this process again; ``sys.argv`` hides ``-m``, ``-c`` and ``-X``."""
     return [sys.executable, *(sys.orig_argv[1:] or sys.argv)]

@@ -48,6 +48,7 @@ from epochal.run.notebook import Cell
 from epochal.run.phases import Phases
 from epochal.run.progress_estimator import ProgressEstimator, Totals
 from epochal.run.speed_limit import SpeedLimit
+from epochal.run.summary import RunSummary
 from epochal.settings import Settings
 from epochal.values import (
     MOST_BITS,
@@ -116,6 +117,7 @@ class Recorder:
         self.on_tick = Callbacks("on_tick", self.guard)
         self._on_line = Callbacks("on_line", self.guard)
         self.config = RunConfig(self)
+        self.summary = RunSummary(self)
         self._is_observed = False
         self._writer = writer
         self._reader: DeviceReader | None = None

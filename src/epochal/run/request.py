@@ -36,6 +36,9 @@ class Request:
     reporting: Reporting
     tags: list[str]
     notes: str | None
+    group: str | None = None
+    job_type: str | None = None
+    owner: str | None = None
     resume: str
     resume_step: int | None
     totals: Totals
@@ -57,6 +60,9 @@ def checked_request(
     reporting: Mapping[str, Any],
     tags: Iterable[str],
     notes: str | None,
+    group: str | None = None,
+    job_type: str | None = None,
+    owner: str | None = None,
     resume: Any,
     resume_step: int | None,
     totals: Totals,
@@ -66,6 +72,7 @@ def checked_request(
 ) -> Request:
     """Return the request; raise for the first argument that is not valid."""
     _check_texts(project=project, name=name, id=run_id)
+    _check_texts(group=group, job_type=job_type, owner=owner)
     if notes is not None and not isinstance(notes, str):
         raise ValueTypeError(f"notes must be a text, not {type(notes).__name__}.")
     if not isinstance(tags, Iterable):
@@ -81,6 +88,9 @@ def checked_request(
         reporting=options_from({**located_options(settings.sinks), **file_options, **reporting}),
         tags=list(dict.fromkeys([*settings.tags, *given])),
         notes=notes,
+        group=group,
+        job_type=job_type,
+        owner=owner,
         resume=_resume_mode(settings.resume if resume is None else resume),
         resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
         totals=totals,

@@ -63,8 +63,9 @@ def resumed_identity(folder: RunFolder, request: Request) -> tuple[dict[str, Any
     identity["config"] = {**(identity.get("config") or {}), **request.config}
     identity["totals"] = {**(identity.get("totals") or {}), **request.totals.as_record()}
     identity["tags"] = list(dict.fromkeys([*(identity.get("tags") or []), *request.tags]))
-    if request.notes is not None:
-        identity["notes"] = request.notes
+    for key in ("notes", "group", "job_type", "owner"):
+        if (given := getattr(request, key)) is not None:
+            identity[key] = given
     return identity, folder.last_attempt() + 1
 
 

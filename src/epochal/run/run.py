@@ -30,6 +30,7 @@ from epochal.run.accepted import shown_text
 from epochal.run.config import RunConfig, record_config
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
+from epochal.run.summary import RunSummary
 from epochal.torch_hooks import torch_hooks
 from epochal.values import Array, Metrics, Scalar, Values, plain_json
 
@@ -92,6 +93,30 @@ class Run:
     def config(self) -> RunConfig:
         """The configuration; a change is recorded. ``config.copy()`` is a plain dict."""
         return self._recorder.config
+
+    @property
+    def summary(self) -> RunSummary:
+        """The last value of each metric, read from the run's own journal when it is asked for.
+
+        What is set (``run.summary["best"] = 3``) is recorded and wins in every view, until it is
+        deleted.
+        """
+        return self._recorder.summary
+
+    @property
+    def group(self) -> str | None:
+        """The group of runs it belongs to, as ``init`` was given it."""
+        return self._recorder.identity.get("group")
+
+    @property
+    def job_type(self) -> str | None:
+        """What it does in its group, such as ``train`` or ``eval``."""
+        return self._recorder.identity.get("job_type")
+
+    @property
+    def owner(self) -> str | None:
+        """Whose run it is; by default the user of the operating system."""
+        return self._recorder.identity.get("owner")
 
     @property
     def attempt(self) -> int:

@@ -42,6 +42,9 @@ def init(
     config_file: str | Path | None = None,
     tags: Iterable[str] = (),
     notes: str | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    owner: str | None = None,
     resume: Resume | bool | None = None,
     resume_step: int | None = None,
     reinit: Reinit = "create_new",
@@ -85,6 +88,10 @@ def init(
     ``wandb_project=`` or ``log_file=``; ``config_file`` may hold them as well. ``strict`` makes
     calls raise for values that cannot be recorded; it is meant for tests.
 
+    ``group`` names runs that belong together, ``job_type`` what this one does among them. ``owner``
+    is whose run it is, by default the user of the operating system. Lists show and queries find
+    all three.
+
     Arguments that are not given come from the environment, the ``epochal.toml`` of the project,
     that of the user, and the defaults, in this order; ``epochal config show`` prints them.
 
@@ -117,6 +124,9 @@ def init(
         reporting=reporting,
         tags=tags,
         notes=notes,
+        group=group,
+        job_type=job_type,
+        owner=owner,
         resume=resume,
         resume_step=resume_step,
         totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),

@@ -36,6 +36,9 @@ class Summary:
         return None if step is None or value is None else (step, value)
 
 
+NOTHING_LOGGED = Summary(0, 0, None, None, None, None, None, None, None, None)
+
+
 def summarise(steps: ArrayLike, values: ArrayLike) -> Summary:
     """Summarise one series given in the order of its points; steps keep their own number type."""
     points, at = np.asarray(values, dtype=np.float64), np.asarray(steps)

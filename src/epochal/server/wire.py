@@ -77,6 +77,9 @@ class RunRow(msgspec.Struct, frozen=True):
     damaged: int
     tags: list[str]
     notes: str | None
+    group: str | None
+    job_type: str | None
+    owner: str | None
     hidden: bool
     problem: str | None
     errors: int | None
@@ -157,13 +160,15 @@ class RunDetail(msgspec.Struct, frozen=True):
     """One run without its points and entries.
 
     ``facts`` is the content of run.json, ``hardware`` the fields of each ``gpu-model`` record,
-    ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role.
+    ``sol`` those of the last ``sol`` record, ``roles`` the metric name of each role, ``summary``
+    what the program set itself.
     ``position`` is the end of the run's records at this response.
     """
 
     row: RunRow
     folder: str
     config: dict[str, Any]
+    summary: dict[str, Any]
     facts: dict[str, Any]
     labels: Labels
     metrics: list[MetricRow]

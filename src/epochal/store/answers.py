@@ -70,6 +70,8 @@ class RunInfo:
     ``is_partly_watched``: a companion did not see the end of an attempt, and no rule has read the
     rest yet. ``nonfinite``: the last loss is nan or infinite. ``is_partial``: only identity and the
     newest records were read so far; counts of records and findings are not known.
+    ``summary`` is what the program set with ``run.summary``; ``group``, ``job_type`` and ``owner``
+    are as ``init`` was given them.
     """
 
     id: str
@@ -99,6 +101,10 @@ class RunInfo:
     nonfinite: bool = False
     is_partly_watched: bool = False
     is_partial: bool = False
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    group: str | None = None
+    job_type: str | None = None
+    owner: str | None = None
 
     @property
     def steps_done(self) -> int | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from epochal.records import ROLES, Axis
 from epochal.store.answers import Metric
@@ -11,6 +12,7 @@ from epochal.store.answers import Metric
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
+_NONFINITE = ("nan", "inf", "-inf")
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 
 
@@ -38,6 +40,14 @@ def no_metric(
     where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
     hint = f" Near: {', '.join(near)}." if near else ""
     return f"run {run!r} has no metric {name!r}{where}.{hint}"
+
+
+def set_number(values: Mapping[str, Any], name: str) -> float | None:
+    """The number that a program set as the summary of a metric; None where it set none."""
+    value = values.get(name)
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    return float(value) if isinstance(value, str) and value in _NONFINITE else None
 
 
 def in_order(metrics: Iterable[Metric]) -> list[Metric]:

@@ -29,6 +29,7 @@ class RowDetails(msgspec.Struct, array_like=True):
 class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
 
+    ``summary_set`` is what the program set with ``run.summary``.
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
     ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone),
@@ -74,6 +75,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     is_ended: bool = False
     latest: dict[str, float | None] = {}
     is_partial: bool = False
+    summary_set: dict[str, Any] = {}
+    group: str | None = None
+    job_type: str | None = None
+    owner: str | None = None
     packed: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(RowDetails()))
 
     @cached_property
@@ -132,6 +137,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
             open_warnings=None if found is None else found.open_warnings,
             nonfinite=self.nonfinite,
             is_partial=self.is_partial,
+            summary=self.summary_set,
+            group=self.group,
+            job_type=self.job_type,
+            owner=self.owner,
         )
 
     def status(self, *, now: float, grew: float | None) -> Status:

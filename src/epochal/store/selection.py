@@ -62,6 +62,9 @@ _PLAIN: dict[str, Reading] = {
     # For the search box.
     "text": lambda run: (run.row.name, run.id, *run.row.tags, run.status.state),
     "notes": lambda run: run.row.notes,
+    "group": lambda run: run.row.group,
+    "job_type": lambda run: run.row.job_type,
+    "owner": lambda run: run.row.owner,
     "hidden": lambda run: run.row.labels.hidden,
     "created": lambda run: run.row.created,
     "updated": lambda run: run.row.updated,
@@ -365,6 +368,9 @@ def _statistic(names: Sequence[str]) -> Reading:
         name = ".".join(names[:-1])
 
     def reading(run: Subject) -> Any:
+        found = _dig(run.row.summary_set, names)
+        if found is not _MISSING:
+            return found
         summary = _summary(run, name)
         value = None if summary is None else getattr(summary, statistic)
         return _MISSING if value is None else value

@@ -31,6 +31,9 @@ const FACTS: Readonly<Record<string, { readonly title: string; readonly isNumeri
   epoch: { title: "epoch", isNumeric: true, valueOf: ({ epoch }) => epoch, write: formatWhole },
   attempts: { title: "attempts", isNumeric: true, valueOf: ({ attempts }) => attempts, write: formatWhole },
   tags: { title: "tags", isNumeric: false, valueOf: ({ tags }) => tags.join(", ") },
+  group: { title: "group", isNumeric: false, valueOf: ({ group }) => group },
+  job_type: { title: "job type", isNumeric: false, valueOf: ({ job_type }) => job_type },
+  owner: { title: "owner", isNumeric: false, valueOf: ({ owner }) => owner },
   notes: { title: "notes", isNumeric: false, valueOf: ({ notes }) => notes },
 };
 

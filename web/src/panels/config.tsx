@@ -59,6 +59,11 @@ function OneConfig({ page, run, matches }: { readonly page: Page; readonly run: 
           ? <Empty title="This run has no configuration" code="epochal.init(config={...})">Pass it to init to search and compare it here.</Empty>
           : <div class="section-body tree"><Tree fields={detail.config} matches={matches} /></div>}
       </Section>
+      {Object.keys(detail.summary).length > 0 && (
+        <Section title="Summary set by the program" tools={copyButton(detail.summary)}>
+          <div class="section-body tree"><Tree fields={detail.summary} matches={matches} /></div>
+        </Section>
+      )}
       <Section title="How it was started" tools={copyButton(facts)}>
         <div class="section-body tree"><Tree fields={facts} matches={matches} isFolded /></div>
       </Section>

@@ -255,8 +255,8 @@ class WandbRun:
             for key, value in self._summary.items()
             if not key.startswith("_") and key not in self._logged and not isinstance(value, dict)
         }
-        if own:
-            yield {"log": "event", "t": t, "name": "summary", "values": own}
+        for name, value in own.items():
+            yield {"log": "summary", "t": t, "name": name, "value": value}
         parts = wb.parts_of(data, part)
         code = protobuf.signed(parts[1].number) if 1 in parts else 0
         finish: Record = {"log": "finish", "t": t, "status": "failed" if code else "finished"}

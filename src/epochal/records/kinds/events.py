@@ -192,12 +192,6 @@ EVENTS = (
     ),
     # -- importers --------------------------------------------------------------------------------
     Event("alert", "importer", "an alert of another tracker", texts("title", "text", "level")),
-    Event(
-        "summary",
-        "importer",
-        "a summary that no series holds",
-        (Field("values", "object"),),
-    ),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
         "media",

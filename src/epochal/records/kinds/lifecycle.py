@@ -40,6 +40,16 @@ OPTION = Kind(
     "one configuration entry added after the start",
     (Field("name", "text"), Field("value", "any")),
 )
+SUMMARY = Kind(
+    "summary",
+    "none",
+    "what the program says the run came to; it wins over the last value that was logged",
+    (
+        Field("name", "text"),
+        Field("value", "any"),
+        Field("deleted", "flag", meaning="the value that was set no longer counts"),
+    ),
+)
 DEFINE = Kind(
     "define",
     "none",
@@ -85,4 +95,4 @@ MESSAGE = Kind(
     ),
 )
 
-LIFECYCLE = (RUN, RESUME, FINISH, OPTION, DEFINE, EVENT, FINDING, MESSAGE)
+LIFECYCLE = (RUN, RESUME, FINISH, OPTION, SUMMARY, DEFINE, EVENT, FINDING, MESSAGE)

@@ -77,6 +77,8 @@ class WandbSink(Sink):
             resume="allow",
             config=context.config,
             allow_val_change=True,
+            group=context.identity.get("group"),
+            job_type=context.identity.get("job_type"),
             tags=list(context.identity.get("tags") or ()) or None,
             notes=context.identity.get("notes"),
             settings=_settings(self._wandb),
@@ -91,6 +93,9 @@ class WandbSink(Sink):
             if entry.kind == "option":
                 name, value = str(entry.record.get("name")), entry.record.get("value")
                 self._run.config.update({name: value}, allow_val_change=True)
+                continue
+            if entry.kind == "summary":
+                self._set_summary(entry.record)
                 continue
             row = _ROWS.get(entry.kind, WandbSink._scalars)(self, entry)
             if row:
@@ -114,6 +119,13 @@ class WandbSink(Sink):
         run, self._run = self._run, None
         run.finish(exit_code=0 if status in (None, "finished") else 1)
         return state
+
+    def _set_summary(self, record: Mapping[str, Any]) -> None:
+        name = str(record.get("name"))
+        if not record.get("deleted"):
+            self._run.summary[name] = record.get("value")
+        elif name in self._run.summary.keys():  # noqa: SIM118 (W&B's summary is no mapping)
+            del self._run.summary[name]
 
     def _scalars(self, entry: Entry) -> dict[str, Any]:
         row: dict[str, Any] = dict(keyed_scalars(entry))

@@ -22,6 +22,7 @@ from epochal.store.answers import Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
 from epochal.store.local.listing import FoundPart, Listing
 from epochal.store.local.row import PROCESS_FIELDS, brief_info, chosen_fields
+from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
 _HEAD_BYTES = 4096
@@ -82,6 +83,9 @@ def outline_row(
         damaged=0,
         tags=names.tags,
         notes=names.notes,
+        group=names.group,
+        job_type=names.job_type,
+        owner=names.owner,
         labels=labels,
         config=dict(config) if isinstance(config, dict) else {},
         problem=None,
@@ -124,7 +128,17 @@ def read_ends(part: FoundPart) -> Ends | None:
     lines = tail[: tail.rfind(b"\n") + 1].split(b"\n")[:-1]
     if start:
         del lines[:1]  # its beginning is not in the tail
-    newest = [record for line in reversed(lines[-_MAX_RECORDS:]) if (record := decode(line))]
+    newest: list[Record] = []
+    num_counted = 0
+    for line in reversed(lines):
+        if num_counted == _MAX_RECORDS:
+            break
+        record = decode(line)
+        if record is None:
+            num_counted += 1
+            continue
+        newest.append(record)
+        num_counted += record["log"] != "summary"  # often many, behind the last values
     return Ends(header, newest) if newest else None
 
 
@@ -136,11 +150,12 @@ def _furthest(records: list[Record], field: str) -> int | None:
 
 def _last_values(records: list[Record]) -> dict[str, float]:
     """The values of the newest record that has any of a role, as far as a name alone tells it."""
+    said = _set_values(records)
     for record in records:
         if axis_of(record) not in ("step", "epoch"):
             continue
         try:
-            numbers = dict(stored_numbers_of(record))
+            numbers = {**dict(stored_numbers_of(record)), **said}
         except (AttributeError, TypeError, ValueError, OverflowError):
             continue
         places = ((_GUESSES.get(name), name) for name in numbers)
@@ -149,3 +164,13 @@ def _last_values(records: list[Record]) -> dict[str, float]:
             # The first guess of a role goes before the others, as in the whole row.
             return {role: numbers[name] for (_, role), name in reversed(found)}
     return {}
+
+
+def _set_values(records: list[Record]) -> dict[str, float]:
+    """The numbers that the program set as its summary, as far as these records say."""
+    values: dict[str, Any] = {}
+    for record in records:  # newest first
+        name = record.get("name")
+        if record["log"] == "summary" and isinstance(name, str):
+            values.setdefault(name, record.get("value"))
+    return {name: value for name in values if (value := set_number(values, name)) is not None}

@@ -15,9 +15,11 @@ from epochal.series.series import Series
 from epochal.store.local.columns import Origin, SeriesKey, SeriesTable, whole_number
 
 # Kinds that say something about the run as a whole; "epoch" says how many there will be.
-FACT_KINDS = ("run", "finish", "define", "resume", "option", "epoch")
+FACT_KINDS = ("run", "finish", "define", "resume", "option", "summary", "epoch")
 _MEANINGS = ("unit", "goal", "x", "role")
 _CHILD = "child-"
+# The value of a summary that was deleted; an earlier part may hold it.
+DELETED: Any = object()
 
 
 class StalePartError(FormatError):
@@ -116,6 +118,7 @@ class PartFacts:
     header: Record | None = None
     finish: Record | None = None
     config: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
     definitions: dict[str, dict[str, Any]] = field(default_factory=dict)
     takeovers: dict[Axis, int] = field(default_factory=dict)
     reached: dict[Axis, int] = field(default_factory=dict)
@@ -163,6 +166,8 @@ class PartFacts:
             self.definitions.setdefault(record["name"], {}).update(meaning)
         elif kind == "epoch":
             self._note_epoch(record)
+        elif kind == "summary" and self.origin.rank == 0:
+            self._note_summary(record)
         elif not self.is_loop:
             return
         elif kind == "resume":
@@ -174,6 +179,11 @@ class PartFacts:
             self.config.update(record["config"])
         elif kind == "option" and "name" in record:
             self.config[str(record["name"])] = record.get("value")
+
+    def _note_summary(self, record: Record) -> None:
+        name = record.get("name")
+        if isinstance(name, str):
+            self.summary[name] = DELETED if record.get("deleted") else record.get("value")
 
     def _note_epoch(self, record: Record) -> None:
         self.num_epochs = whole_number(record.get("total")) or self.num_epochs

@@ -41,6 +41,9 @@ def brief_info(
         notes=_text(field("notes")) if labels.notes is None else labels.notes,
         hidden=labels.hidden,
         tracker=tracker,
+        group=_text(field("group")),
+        job_type=_text(field("job_type")),
+        owner=_text(field("owner")),
     )
 
 
@@ -98,6 +101,7 @@ def make_row(
         notes=brief.notes if isinstance(brief.notes, str) else None,
         labels=labels,
         config={**(config if isinstance(config, dict) else {}), **state.config},
+        summary_set=state.summary,
         problem=" ".join(_with_losses(state, problems)) or None,
         is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
         finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
@@ -106,6 +110,9 @@ def make_row(
         source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
         end=state.end(),
         found=found_in(state, rules),
+        group=brief.group,
+        job_type=brief.job_type,
+        owner=brief.owner,
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         written=source.journal_written_s,

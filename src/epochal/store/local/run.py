@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.records import Axis, Position, Record
-from epochal.series.reduce import Summary
+from epochal.series.reduce import NOTHING_LOGGED, Summary
 from epochal.series.series import Series
 from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status
 from epochal.store.finding_counts import FindingCounts
@@ -27,7 +28,7 @@ from epochal.store.local.row import brief_info, changed_at, faulty_row, make_row
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader, RunState, locked
 from epochal.store.local.summaries import RowSummaries
-from epochal.store.metrics import no_metric
+from epochal.store.metrics import no_metric, set_number
 from epochal.store.row import Row
 from epochal.store.status import GONE, UNREADABLE
 from epochal.store.store import RunView
@@ -450,10 +451,14 @@ class LocalRun(RunView):
         found = summaries.find(
             name, axis, rank, ask=self._ask, read=lambda on: self.series(name, rank=rank, axis=on)
         )
-        if found is None:
+        value = set_number(summaries.row.summary_set, name) if rank == 0 else None
+        if found is None and (value is None or axis is not None):
             raise self._no_metric(name, rank, axis)
         if len(summaries.row.summaries) > num_kept:
             self._tell_news()
+        if value is not None:
+            return replace(found or NOTHING_LOGGED, last=value, last_step=None)
+        assert found is not None
         return found
 
     @locked

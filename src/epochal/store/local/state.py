@@ -27,7 +27,7 @@ from epochal.series.trend import Goal
 from epochal.store.answers import Cursor, Metric
 from epochal.store.local.columns import Origin, SeriesKey
 from epochal.store.local.index import Stamp
-from epochal.store.local.part import Part, PartFacts, StalePartError
+from epochal.store.local.part import DELETED, Part, PartFacts, StalePartError
 from epochal.store.local.source import RunSource
 
 _GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
@@ -101,6 +101,14 @@ class RunState:
         for facts in sorted(self._facts, key=lambda facts: facts.name.attempt):
             merged.update(facts.config)
         return merged
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the program set as the run's summary; rank 0 itself wins over its children."""
+        merged: dict[str, Any] = {}
+        for facts in sorted(self._facts, key=lambda f: (f.name.attempt, f.is_loop)):
+            merged.update(facts.summary)
+        return {name: value for name, value in merged.items() if value is not DELETED}
 
     def reached(self, axis: Axis) -> int | None:
         """The highest step or epoch of rank 0 in the newest attempt that logged any."""

@@ -21,7 +21,7 @@ from epochal.series.series import Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.state import AXES, RunState
-from epochal.store.metrics import resolve
+from epochal.store.metrics import resolve, set_number
 from epochal.store.row import Row
 
 _VALUES_AT_ONCE = 1 << 20
@@ -82,7 +82,8 @@ class RowSummaries:
             self.row.keep(key.name, key.axis, rank, summary)
             role = roles.get(key) if rank == 0 else None
             if role is not None:
-                self.row.latest.setdefault(role, summary.last)
+                said = set_number(self.row.summary_set, key.name)
+                self.row.latest.setdefault(role, summary.last if said is None else said)
 
     @cached_property
     def _by_name(self) -> Mapping[str, Sequence[Metric]]:

@@ -1,0 +1,63 @@
+"""``group``, ``job_type`` and ``owner``: arguments of ``init``, in lists and queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from epochal.cli.main import main
+from epochal.errors import UsageError, ValueTypeError
+from epochal.journal.layout import read_json
+from epochal.server.rows import run_row
+from epochal.store.local.store import load_run, open_store
+from tests.conftest import StartRun
+
+
+def test_they_are_in_run_json_and_in_every_list(
+    start_run: StartRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start_run(name="a", group="sweep-1", job_type="train", owner="ada") as run:
+        assert (run.group, run.job_type, run.owner) == ("sweep-1", "train", "ada")
+    with start_run(name="b", owner="bob"):
+        pass
+    said = read_json(run.dir / "run.json")
+    assert (said["group"], said["job_type"], said["owner"]) == ("sweep-1", "train", "ada")
+    row = run_row(load_run(run.dir))
+    assert (row.group, row.job_type, row.owner) == ("sweep-1", "train", "ada")
+    root = run.dir.parent.parent
+    for query in ("group == 'sweep-1'", "job_type == 'train'", "owner == 'ada'"):
+        with open_store(root) as store:
+            assert [view.info.name for view in store.runs(query)] == ["a"]
+    assert main(["--dir", str(root), "ls"]) == 0
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header.split()[:5] == ["NAME", "PROJECT", "GROUP", "OWNER", "STATUS"]
+    assert {tuple(line.split()[2:4]) for line in lines} == {("sweep-1", "ada"), ("—", "bob")}
+    assert main(["--dir", str(root), "show", "a"]) == 0
+    shown = capsys.readouterr().out
+    assert all(word in shown for word in ("sweep-1", "job type", "ada"))
+
+
+def test_the_owner_is_the_user_of_the_system(
+    start_run: StartRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "grace")
+    run = start_run()
+    assert (run.owner, run.group, run.job_type) == ("grace", None, None)
+    assert load_run(run.dir).info.owner == "grace"
+
+
+def test_a_resumed_run_keeps_them_unless_they_are_given(start_run: StartRun) -> None:
+    with start_run(name="one", group="g", job_type="train", owner="ada"):
+        pass
+    with start_run(name="one", resume="must", job_type="eval") as run:
+        assert (run.group, run.job_type, run.owner) == ("g", "eval", "ada")
+
+
+@pytest.mark.parametrize("argument", ["group", "job_type", "owner"])
+@pytest.mark.parametrize(("value", "error"), [(3, ValueTypeError), (" ", UsageError)])
+def test_they_are_texts(
+    start_run: StartRun, argument: str, value: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=argument):
+        start_run(**{argument: value})
