@@ -26,11 +26,20 @@ def test_a_picture_is_shown(tmp_path: Path, server: Server) -> None:
 
 
 def test_a_blob_that_could_run_is_a_download(tmp_path: Path, server: Server) -> None:
-    with_blob(tmp_path, "text/html", b"<script>alert(1)</script>")
+    with_blob(tmp_path, "application/xhtml+xml", b"<script>alert(1)</script>")
     headers = server.ask("/api/runs/id-x/blob/d1.bin").headers
     assert headers["content-type"] == "application/octet-stream"
     assert headers["content-disposition"].startswith("attachment")
     assert "sandbox" in headers["content-security-policy"]
+
+
+def test_a_page_is_shown_and_can_run_and_load_nothing(tmp_path: Path, server: Server) -> None:
+    with_blob(tmp_path, "text/html", b"<script>alert(1)</script>")
+    headers = server.ask("/api/runs/id-x/blob/d1.bin").headers
+    assert headers["content-type"].startswith("text/html")
+    policy = headers["content-security-policy"].split("; ")
+    assert {"sandbox", "default-src 'none'", "img-src data:"} <= set(policy)
+    assert not any("allow-scripts" in one or "script-src" in one for one in policy)
 
 
 def test_a_drawing_has_no_origin(tmp_path: Path, server: Server) -> None:

@@ -29,6 +29,10 @@ _SUFFIXES = {
     "audio/mpeg": ".mp3",
     "video/mp4": ".mp4",
     "application/json": ".json",
+    "application/vnd.epochal.table+json": ".table.json",
+    "text/html": ".html",
+    "video/webm": ".webm",
+    "video/ogg": ".ogv",
     "application/x-protobuf": ".pb",
     "application/onnx": ".onnx",
     "application/x-npy": ".npy",
@@ -36,6 +40,8 @@ _SUFFIXES = {
     "text/tab-separated-values": ".tsv",
 }
 UNKNOWN = "application/octet-stream"
+# Columns and rows, which the page shows as a table.
+TABLE = "application/vnd.epochal.table+json"
 
 
 def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
@@ -47,6 +53,8 @@ def media_type_of(data: bytes, *, otherwise: str = UNKNOWN) -> str:
 
 def media_type_of_name(name: str) -> str:
     """The media type of a file name's suffix."""
+    if name.endswith(".table.json"):
+        return TABLE
     kind = mimetypes.guess_type(name)[0] or UNKNOWN
     return {"audio/x-wav": "audio/wav"}.get(kind, kind)
 

@@ -144,6 +144,7 @@ def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> s
             "style-src-attr 'unsafe-inline'",
             "img-src 'self' data: blob:",
             "font-src data:",
+            "frame-src 'self'",
             "connect-src 'self'",
             "worker-src 'self' blob:",
             "base-uri 'none'",

@@ -27,10 +27,13 @@ _CHUNK_BYTES = 256 * 1024
 # Types that a browser shows; anything else is a download.
 _INLINE_TYPES = frozenset(
     {"image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/svg+xml"}
+    | {"text/html"}
 )
-# A script in an image has no origin and cannot run.
+# A script in an image or a page has no origin and cannot run; nothing else is loaded.
 _SANDBOX = {
-    "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+    "content-security-policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+    ),
     "cross-origin-resource-policy": "same-origin",
 }
 

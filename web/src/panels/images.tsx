@@ -1,4 +1,4 @@
-/** Images and other files that were recorded at steps. */
+/** Images, tables, pages and other files that were recorded at steps. */
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
@@ -11,6 +11,7 @@ import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import type { EntryRow, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
+import { BlobTable, TABLE_TYPE } from "./parts/blob-table.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { Section } from "./parts/section.tsx";
 import { parseStep, stepAtOrBefore, StepSlider, stepsOf } from "./parts/step-slider.tsx";
@@ -81,22 +82,38 @@ interface BlobSectionProps {
 function BlobSection({ page, run, name, blobs, step, onOpen }: BlobSectionProps): JSX.Element {
   const at = stepAtOrBefore(stepsOf(blobs), step);
   const blob = at === undefined ? blobs.at(-1)! : blobs.findLast((one) => one.step === at)!;
-  const address = page.source.blobUrl(run.id, blob.file);
   return (
     <Section title={name} note={blob.step === null ? undefined : `step ${formatWhole(blob.step)} · ${blobs.length} in all`}>
       <figure class="section-body">
-        {blob.mediaType.startsWith("image/")
-          ? (
-            <button type="button" class="image-button" aria-label={`Open ${name}`} onClick={() => onOpen(blob)}>
-              <img class="image" src={address} alt={blob.caption ?? name} loading="lazy"
-                onLoad={({ currentTarget: image }) => image.classList.toggle("is-small", image.naturalWidth < SMALL_PX)} />
-            </button>
-          )
-          : <a class="button" href={address} download={blob.file}>{blob.file}{blob.bytes === null ? "" : `, ${formatBytes(blob.bytes)}`}</a>}
+        <BlobBody page={page} run={run} blob={blob} onOpen={onOpen} />
         {blob.caption !== null && <figcaption>{blob.caption}</figcaption>}
       </figure>
     </Section>
   );
+}
+
+interface BlobBodyProps {
+  readonly page: Page;
+  readonly run: RunRow;
+  readonly blob: Blob;
+  readonly onOpen: (blob: Blob) => void;
+}
+
+/** An image, a table, a page in a frame without scripts; a link to anything else. */
+function BlobBody({ page, run, blob, onOpen }: BlobBodyProps): JSX.Element {
+  const address = page.source.blobUrl(run.id, blob.file);
+  if (blob.mediaType.startsWith("image/")) {
+    return (
+      <button type="button" class="image-button" aria-label={`Open ${blob.name}`} onClick={() => onOpen(blob)}>
+        <img class="image" src={address} alt={blob.caption ?? blob.name} loading="lazy"
+          onLoad={({ currentTarget: image }) => image.classList.toggle("is-small", image.naturalWidth < SMALL_PX)} />
+      </button>
+    );
+  }
+  const link = <a class="button" href={address} download={blob.file}>{blob.file}{blob.bytes === null ? "" : `, ${formatBytes(blob.bytes)}`}</a>;
+  if (blob.mediaType === TABLE_TYPE) return <><BlobTable key={blob.file} page={page} run={run.id} file={blob.file} bytes={blob.bytes} />{link}</>;
+  if (blob.mediaType === "text/html") return <><iframe class="blob-page" sandbox="" title={blob.name} src={address} loading="lazy" />{link}</>;
+  return link;
 }
 
 function blobOf({ record, name, step }: EntryRow): Blob | null {

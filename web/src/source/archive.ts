@@ -43,6 +43,11 @@ export function createArchiveSource(body: ArchiveBody): Source {
     },
     series: async (request) => chooseSeries(await parts(), request, body),
     blobUrl: (run, file) => body.blobs[run]?.[file] ?? "data:,",
+    blobText: async (run, file) => {
+      const address = body.blobs[run]?.[file];
+      if (address === undefined) throw new SourceError("This file is not in this archive.", 404);
+      return textOf(address);
+    },
     exportUrl: () => null,
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),
   };
@@ -66,6 +71,12 @@ function withSummaries(row: RunRow, names: readonly string[], detail: RunDetail 
     if (found != null) summary[name] ??= found;
   }
   return { ...row, summary };
+}
+
+/** The text of a `data:` URL; a saved page may not fetch it. */
+function textOf(address: string): string {
+  const encoded = address.slice(address.indexOf(",") + 1);
+  return new TextDecoder().decode(Uint8Array.from(atob(encoded), (character) => character.charCodeAt(0)));
 }
 
 async function decodeBase64(text: string): Promise<SeriesAnswer> {

@@ -18,6 +18,7 @@ export function createLiveSource(): Source {
     get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
     series: async (request) => decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()),
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
+    blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
     exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
     updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), {
       method: "PATCH",

@@ -99,6 +99,8 @@ export interface Source {
   series(request: SeriesRequest): Promise<SeriesAnswer>;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobUrl(run: string, file: string): string;
+  /** A blob that is a text. */
+  blobText(run: string, file: string): Promise<string>;
   /** Address of a whole run as a file; null where there is no server to make it. */
   exportUrl(run: string, format: string): string | null;
   /** Null where labels cannot be changed. */
