@@ -39,10 +39,14 @@ class FileWriter:
     """What ``SummaryWriter.file_writer`` is: takes events, summaries and graphs.
 
     ``to`` has the run to write to, ``twin`` gives the writer of real event files, if there is one.
+    ``prefix`` is put before every name.
     """
 
-    def __init__(self, log_dir: str, to: HasRun, twin: Callable[[], Any]) -> None:
+    def __init__(
+        self, log_dir: str, to: HasRun, twin: Callable[[], Any], *, prefix: str = ""
+    ) -> None:
         self._log_dir = log_dir
+        self._prefix = prefix
         self._to = to
         self._twin = twin
         self._tags: Tags | None = None
@@ -56,7 +60,7 @@ class FileWriter:
         event.wall_time = time.time() if walltime is None else walltime
         if step is not None:
             event.step = int(step)
-        self._write(event.SerializeToString())
+        self.write_serialized(event.SerializeToString())
         twin = self._twin()
         if twin is not None:
             twin.add_event(event, step, walltime)
@@ -67,7 +71,7 @@ class FileWriter:
         """Write a ``Summary`` message."""
         at = time.time() if walltime is None else walltime
         step = b"" if global_step is None else pb.whole(2, int(global_step))
-        self._write(pb.double(1, at) + step + pb.chunk(5, summary.SerializeToString()))
+        self.write_serialized(pb.double(1, at) + step + pb.chunk(5, summary.SerializeToString()))
         twin = self._twin()
         if twin is not None:
             twin.add_summary(summary, global_step, walltime)
@@ -76,8 +80,10 @@ class FileWriter:
         """Write a ``GraphDef`` message, and how its steps ran."""
         graph, stats = graph_profile
         at = pb.double(1, time.time() if walltime is None else walltime)
-        self._write(at + pb.chunk(4, graph.SerializeToString()))
-        self._write(at + pb.chunk(8, pb.text(1, "step1") + pb.chunk(2, stats.SerializeToString())))
+        self.write_serialized(at + pb.chunk(4, graph.SerializeToString()))
+        self.write_serialized(
+            at + pb.chunk(8, pb.text(1, "step1") + pb.chunk(2, stats.SerializeToString()))
+        )
         twin = self._twin()
         if twin is not None:
             twin.add_graph(graph_profile, walltime)
@@ -85,7 +91,7 @@ class FileWriter:
     def add_onnx_graph(self, graph: Any, walltime: float | None = None) -> None:
         """Write a ``GraphDef`` message."""
         at = pb.double(1, time.time() if walltime is None else walltime)
-        self._write(at + pb.chunk(4, graph.SerializeToString()))
+        self.write_serialized(at + pb.chunk(4, graph.SerializeToString()))
         twin = self._twin()
         if twin is not None:
             twin.add_onnx_graph(graph, walltime)
@@ -104,16 +110,19 @@ class FileWriter:
     def reopen(self) -> None:
         """Do nothing: writing opens what was closed."""
 
-    def _write(self, data: bytes) -> None:
+    def write_serialized(self, data: bytes) -> None:
+        """Write an ``Event`` message that is encoded already."""
         from epochal.imports.tfevents_event import Tags, read_event  # it needs NumPy
 
         self._tags = self._tags or Tags()
         event = read_event(data, self._tags)
         run = self._to.open(purge_step=event.step) if event.is_restart else self._to.run
         if event.points:
-            points = dict(event.points)
+            points = {f"{self._prefix}{name}": value for name, value in event.points}
             run.write({"log": "metrics", "t": event.t, "step": event.step, "m": points})
         for record in event.records:
+            if self._prefix and "name" in record and record["log"] != "event":
+                record["name"] = f"{self._prefix}{record['name']}"
             place = event.blobs.get(record.get("file", ""))
             if place is None:
                 run.write(record)

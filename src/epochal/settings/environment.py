@@ -30,14 +30,18 @@ def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
 def child_environment(package_root: Path) -> dict[str, str]:
     """The environment of a process of ours that is started in another folder.
 
-    It finds this package and whatever the caller's relative entries of PYTHONPATH led to.
+    It finds this package and whatever the caller's relative entries of PYTHONPATH led to, but not
+    the package that takes the place of wandb: a sink needs W&B's own.
     """
     env = dict(os.environ)
     env.pop("PYTHONINSPECT", None)  # would have it wait for input at its end
     given = [os.path.abspath(p) for p in env.get("PYTHONPATH", "").split(os.pathsep) if p]
+    stand_in = str(package_root / "epochal" / "wandb" / "stand_in")
+    given = [path for path in given if path != stand_in]
     # Put in front, an installation's folder could hide modules of Python itself.
     if package_root.name not in ("site-packages", "dist-packages"):
         given = [str(package_root), *given]
+    env.pop("PYTHONPATH", None)
     if given:
         env["PYTHONPATH"] = os.pathsep.join(given)
     return env

@@ -1,0 +1,252 @@
+"""Artifacts, as far as they exist: files that are copied into the run's folder, with their facts.
+
+There is no registry: an artifact is found again by its name in the folder of runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from epochal.journal.layout import read_json, write_json
+from epochal.run.run import Run as EpochalRun
+from epochal.run.run import recorder_of
+from epochal.wandb.errors import CommError
+from epochal.wandb.notices import not_supported
+
+_ABOUT = "artifact.json"
+
+
+class Artifact:
+    """Files under one name, with a type, a description and metadata."""
+
+    def __init__(
+        self,
+        name: str,
+        type: str,  # noqa: A002 (W&B's name)
+        description: str | None = None,
+        metadata: dict[str, Any] | None = None,
+        incremental: bool = False,
+        use_as: str | None = None,
+        storage_region: str | None = None,
+        digest_algorithm: str = "MD5",
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.description = description
+        self.metadata = dict(metadata or {})
+        self.aliases: list[str] = []
+        self.files_by_name: dict[str, Path] = {}
+        self.references: dict[str, str] = {}
+        self._made: Path | None = None
+
+    def add_file(
+        self,
+        local_path: str | os.PathLike[str],
+        name: str | None = None,
+        is_tmp: bool | None = False,
+        skip_cache: bool | None = False,
+        policy: str | None = "mutable",
+        overwrite: bool = False,
+    ) -> Path:
+        """Add a file."""
+        path = Path(local_path).absolute()
+        if not path.is_file():
+            raise ValueError(f"Path is not a file: {str(local_path)!r}")
+        self.files_by_name[name or path.name] = path
+        return path
+
+    def add_dir(
+        self, local_path: str | os.PathLike[str], name: str | None = None, **options: Any
+    ) -> None:
+        """Add every file below a folder."""
+        base = Path(local_path).absolute()
+        if not base.is_dir():
+            raise ValueError(f"Path is not a directory: {str(local_path)!r}")
+        for path in sorted(base.rglob("*")):
+            if path.is_file():
+                inner = path.relative_to(base).as_posix()
+                self.files_by_name[f"{name}/{inner}" if name else inner] = path
+
+    def add_reference(self, uri: Any, name: str | None = None, **options: Any) -> None:
+        """Add an address; what it leads to is not copied."""
+        self.references[name or str(uri)] = str(uri)
+
+    def add(self, obj: Any, name: str, overwrite: bool = False) -> None:
+        """Add a table, a picture or another value as a file."""
+        for file in obj.files():
+            with self.new_file(name, mode="wb") as out:
+                out.write(file.data)
+
+    @contextlib.contextmanager
+    def new_file(
+        self, name: str, mode: str = "x", encoding: str | None = None
+    ) -> Iterator[IO[Any]]:
+        """Open a new file of the artifact for writing."""
+        if self._made is None:
+            self._made = Path(tempfile.mkdtemp(prefix="epochal-artifact-"))
+            weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
+        path = self._made / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode, encoding=encoding) as file:
+            yield file
+        self.files_by_name[name] = path
+
+    def files(self) -> list[Path]:
+        """The files."""
+        return list(self.files_by_name.values())
+
+    def get_path(self, name: str) -> Path:
+        """The path of one file."""
+        return self.files_by_name[name]
+
+    get_entry = get_path
+
+    def download(self, root: str | None = None, **options: Any) -> str:
+        """Copy the files into a folder, by default ``artifacts/NAME``; give its path."""
+        target = Path(root or Path("artifacts") / self.name.replace(":", "-"))
+        for name, path in self.files_by_name.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / name)
+        return str(target)
+
+    def wait(self, timeout: int | None = None) -> Artifact:
+        """Return at once: a copy is complete when ``log_artifact`` returns."""
+        return self
+
+    @property
+    def digest(self) -> str:
+        """A digest of names and contents."""
+        found = hashlib.md5(usedforsecurity=False)
+        for name, path in sorted(self.files_by_name.items()):
+            found.update(name.encode())
+            found.update(path.read_bytes())
+        return found.hexdigest()
+
+
+class ArtifactCalls:
+    """The calls of a run about artifacts."""
+
+    _run: EpochalRun
+
+    def log_artifact(
+        self,
+        artifact_or_path: Artifact | str | os.PathLike[str],
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002 (W&B's name)
+        aliases: list[str] | None = None,
+        tags: list[str] | None = None,
+    ) -> Artifact:
+        """Copy the files of an artifact into the run's folder, and record what it is."""
+        artifact = _as_artifact(artifact_or_path, name or f"run-{self._run.id}-artifact", type)
+        recorder = recorder_of(self._run)
+        artifact.aliases = list(dict.fromkeys([*(aliases or []), "latest"]))
+        if recorder.is_recorded:
+            folder = recorder.folder.path / "files" / "artifacts" / artifact.name
+            folder.mkdir(parents=True, exist_ok=True)
+            artifact.download(str(folder))
+            about = {"name": artifact.name, "type": artifact.type, "aliases": artifact.aliases}
+            write_json(folder / _ABOUT, {**about, "metadata": artifact.metadata})
+            about["artifact"] = about.pop("name")
+            self._run.event("artifact", **about, files=list(artifact.files_by_name))
+        return artifact
+
+    def use_artifact(
+        self,
+        artifact_or_name: Artifact | str,
+        type: str | None = None,  # noqa: A002
+        aliases: list[str] | None = None,
+        use_as: str | None = None,
+    ) -> Artifact:
+        """Find an artifact that a run of this folder has logged; record that it is used."""
+        if isinstance(artifact_or_name, Artifact):
+            return artifact_or_name
+        name = artifact_or_name.rpartition("/")[2].partition(":")[0]
+        root = self._run.dir.parent.parent
+        found = list(root.glob(f"*/*/files/artifacts/{name}/{_ABOUT}"))
+        if not found:
+            raise CommError(f"no run below {root} has logged an artifact {name!r}.")
+        newest = max(found, key=lambda path: path.stat().st_mtime)
+        about = read_json(newest)
+        artifact = Artifact(name, str(about.get("type") or type), metadata=about.get("metadata"))
+        artifact.add_dir(newest.parent)
+        artifact.files_by_name.pop(_ABOUT, None)
+        self._run.event("artifact-used", artifact=name)
+        return artifact
+
+    def log_model(
+        self,
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        aliases: list[str] | None = None,
+    ) -> None:
+        """Copy the files of a model into the run's folder."""
+        self.log_artifact(
+            path, name=name or f"run-{self._run.id}-model", type="model", aliases=aliases
+        )
+
+    def use_model(self, name: str) -> str:
+        """The path of a model that a run of this folder has logged."""
+        artifact = self.use_artifact(name)
+        files = artifact.files()
+        return str(files[0]) if len(files) == 1 else artifact.download()
+
+    def link_artifact(
+        self, artifact: Artifact, target_path: str, aliases: list[str] | None = None
+    ) -> Artifact:
+        """Accepted: there is no registry."""
+        not_supported("link_artifact")
+        return artifact
+
+    def link_model(
+        self,
+        path: str | os.PathLike[str],
+        registered_model_name: str,
+        name: str | None = None,
+        aliases: list[str] | None = None,
+    ) -> Artifact | None:
+        """Keep the model in the run's folder; there is no registry."""
+        not_supported("link_model", "the model is kept in the run's folder")
+        return self.log_artifact(path, name=name or registered_model_name, type="model")
+
+    def upsert_artifact(
+        self,
+        artifact_or_path: Artifact | str,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002
+        aliases: list[str] | None = None,
+        distributed_id: str | None = None,
+    ) -> Artifact:
+        """Log an artifact; what several processes add is not merged."""
+        not_supported("upsert_artifact", "each process logs its own files")
+        return self.log_artifact(artifact_or_path, name, type, aliases)
+
+    def finish_artifact(
+        self,
+        artifact_or_path: Artifact | str,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002
+        aliases: list[str] | None = None,
+        distributed_id: str | None = None,
+    ) -> Artifact:
+        """Log an artifact."""
+        return self.log_artifact(artifact_or_path, name, type, aliases)
+
+
+def _as_artifact(given: Any, name: str, kind: str | None) -> Artifact:
+    if isinstance(given, Artifact):
+        return given
+    artifact = Artifact(name, kind or "unspecified")
+    path = Path(given)
+    if path.is_dir():
+        artifact.add_dir(path)
+    else:
+        artifact.add_file(path)
+    return artifact

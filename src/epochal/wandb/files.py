@@ -1,0 +1,118 @@
+"""``save``, ``restore`` and ``log_code``: files that are copied into the folder of a run."""
+
+from __future__ import annotations
+
+import glob as globbing
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+from epochal.run.run import Run, recorder_of
+
+POLICIES = ("live", "now", "end")
+_SKIPPED = frozenset({"__pycache__", "wandb", "runs", "node_modules", "venv"})
+
+
+class SavedFiles:
+    """The files that a program asked to keep; they lie below ``files/`` in the run's folder."""
+
+    def __init__(self, run: Run, folder: Path) -> None:
+        self._run = run
+        self._folder = folder
+        self._copies: dict[Path, Path] = {}
+
+    def add(
+        self,
+        pattern: str | os.PathLike[str],
+        base_path: str | os.PathLike[str] | None,
+        policy: str,
+        *,
+        is_pattern: bool,
+    ) -> list[str]:
+        """Copy the files that a pattern names; give the paths of the copies."""
+        if policy not in POLICIES:
+            raise ValueError('Only "live" "end" and "now" policies are currently supported.')
+        text = os.fspath(pattern)
+        if "://" in text:
+            recorder_of(self._run).console.notice(f"{text!r} is not a local file: it is not kept.")
+            return []
+        found = globbing.glob(text, recursive=True) if is_pattern else [text]
+        base = Path(os.path.abspath(os.path.dirname(text) if base_path is None else base_path))
+        if base_path is None and is_pattern:
+            base = Path(os.path.abspath(_fixed_part(text)))
+        kept = [copy for path in found if (copy := self._add_path(Path(path), base, policy))]
+        return [str(copy) for copy in kept]
+
+    def copy_again(self) -> None:
+        """Copy once more what may have changed since."""
+        for source, copy in self._copies.items():
+            if source.is_file():
+                self._copy(source, copy)
+        self._copies.clear()
+
+    def open(self, name: str) -> Any:
+        """A kept file, open for reading; None where there is none of that name."""
+        path = self._folder / name
+        return path.open(encoding="utf-8", errors="replace") if path.is_file() else None
+
+    def add_code(
+        self,
+        root: str,
+        include: Callable[..., bool] | None,
+        exclude: Callable[..., bool] | None,
+    ) -> None:
+        """Copy the Python files below a folder, or those that ``include`` selects."""
+        base = Path(root).absolute()
+        for path in _source_files(base):
+            is_wanted = path.suffix == ".py" if include is None else _ask(include, path, base)
+            if is_wanted and not (exclude is not None and _ask(exclude, path, base)):
+                self._copy(path, self._folder / "code" / path.relative_to(base))
+
+    def _add_path(self, path: Path, base: Path, policy: str) -> Path | None:
+        source = Path(os.path.abspath(path))
+        if not source.is_file() or source.is_relative_to(self._folder):
+            return None
+        inner = source.relative_to(base) if source.is_relative_to(base) else Path(source.name)
+        copy = self._folder / inner
+        if policy != "now":
+            self._copies[source] = copy
+        return copy if self._copy(source, copy) else None
+
+    def _copy(self, source: Path, copy: Path) -> bool:
+        recorder = recorder_of(self._run)
+        if not recorder.is_recorded:
+            return False
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, copy)
+        except OSError as error:
+            recorder.console.notice(f"{str(source)!r} could not be kept: {error}")
+            return False
+        return True
+
+
+def _fixed_part(pattern: str) -> str:
+    """The folder of a pattern up to its first wildcard."""
+    parts = Path(pattern).parts
+    fixed = list(parts[:-1])
+    for number, part in enumerate(fixed):
+        if globbing.has_magic(part):
+            fixed = fixed[:number]
+            break
+    return os.path.join(*fixed) if fixed else "."
+
+
+def _source_files(base: Path) -> Iterator[Path]:
+    for folder, names, files in os.walk(base):
+        names[:] = [name for name in names if name not in _SKIPPED and not name.startswith(".")]
+        for name in files:
+            yield Path(folder) / name
+
+
+def _ask(call: Callable[..., bool], path: Path, base: Path) -> bool:
+    """Call a function of the path, or of the path and the folder."""
+    arguments = (str(path), str(base))[: max(1, len(signature(call).parameters))]
+    return bool(call(*arguments))

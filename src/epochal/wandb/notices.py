@@ -1,0 +1,35 @@
+"""Says once in one sentence that something is accepted and has no effect."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from epochal.console.messages import error
+from epochal.wandb.environment import is_silent
+
+_SAID: set[str] = set()
+
+
+def say_once(sentence: str) -> None:
+    """Print a sentence on stderr, once in this process; nothing with ``WANDB_SILENT``."""
+    if sentence in _SAID or is_silent():
+        return
+    _SAID.add(sentence)
+    error("epochal: %s", sentence)
+
+
+def not_supported(what: str, then: str = "it is accepted and has no effect") -> None:
+    """Say once that a feature of W&B is not there."""
+    say_once(f"{what} is not supported by epochal.wandb: {then}.")
+
+
+def term(sentence: Any, *, is_shown: bool = True) -> None:
+    """Print what a script prints through ``wandb.termlog`` and the like."""
+    if is_shown and not is_silent():
+        error("wandb: %s", str(sentence).rstrip(os.linesep))
+
+
+def forget() -> None:
+    """Say everything again."""
+    _SAID.clear()

@@ -1,0 +1,180 @@
+"""``run.config`` with the interface of ``wandb.Config``, over the configuration of an Epochal run.
+
+A value that is there already changes only with ``allow_val_change``, as W&B has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epochal.errors import UsageError as EpochalUsageError
+from epochal.values import plain_json
+from epochal.wandb.errors import ConfigError
+from epochal.wandb.notices import say_once
+
+if TYPE_CHECKING:
+    from epochal.run.run import Run
+
+
+class Config:
+    """Entries by attribute and by item; a change is recorded in the run."""
+
+    def __init__(self, run: Run | None = None, *, allow_val_change: bool = False) -> None:
+        object.__setattr__(self, "_entries", {} if run is None else run.config)
+        object.__setattr__(self, "_allow", allow_val_change)
+        object.__setattr__(self, "_locked", {})
+
+    def __getitem__(self, key: str) -> Any:
+        return self._entries[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._set({key: value}, None)
+
+    __setattr__ = __setitem__
+
+    def __getattr__(self, key: str) -> Any:
+        try:
+            return self._entries[key]
+        except KeyError:
+            raise AttributeError(f"the configuration has no entry {key!r}.") from None
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return repr(self.as_dict())
+
+    def keys(self) -> list[str]:
+        """The names of the entries."""
+        return [key for key in self._entries if not key.startswith("_")]
+
+    def values(self) -> list[Any]:
+        """The values of the entries."""
+        return [value for _, value in self.items()]
+
+    def items(self) -> list[tuple[str, Any]]:
+        """The entries."""
+        return [(key, self._entries[key]) for key in self.keys()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """A plain dict, whose changes are not recorded."""
+        entries = self._entries
+        return dict(entries.copy())
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value of an entry, or a default."""
+        return self._entries.get(key, default)
+
+    def update(self, d: Any, allow_val_change: bool | None = None) -> None:
+        """Set several entries: of a dict, a namespace, flags, or a YAML file's path."""
+        self._set(parse_config(d), allow_val_change)
+
+    def setdefaults(self, d: Any) -> None:
+        """Set the entries that are not there yet."""
+        self._set({k: v for k, v in parse_config(d).items() if k not in self._entries}, None)
+
+    def setdefault(self, key: str, default: Any = None) -> Any:
+        """The value of an entry, set to a default where there is none."""
+        if key not in self._entries:
+            self[key] = default
+        return self[key]
+
+    def update_locked(
+        self, d: Mapping[str, Any], user: str | None = None, _allow_val_change: bool | None = None
+    ) -> None:
+        """Set entries that later calls cannot change, such as those that a sweep chose."""
+        self._set(dict(d), _allow_val_change)
+        self._locked.update(dict.fromkeys(d, user))
+
+    def persist(self) -> None:
+        """Do nothing: every change is recorded at once."""
+
+    def _set(self, values: Mapping[str, Any], allow_val_change: bool | None) -> None:
+        allowed = self._allow if allow_val_change is None else allow_val_change
+        entries, changed = self._entries, {}
+        for given, value in values.items():
+            key = str(given).strip("-")
+            if key in self._locked:
+                by = self._locked[key]
+                say_once(f"config entry {key!r} was set by {by}; another value is ignored.")
+                continue
+            plain = plain_json(value)
+            if key in entries and entries[key] == plain:
+                continue
+            if key in entries and not allowed:
+                raise ConfigError(
+                    f"config entry {key!r} is {entries[key]!r} and would become {plain!r}: pass"
+                    " allow_val_change=True to config.update() or to init()."
+                )
+            changed[key] = plain
+        if changed:
+            entries.update(changed)
+
+
+class StaticConfig:
+    """``run.config_static``: the entries as they are now, which cannot be changed."""
+
+    def __init__(self, entries: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "__dict__", dict(entries))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("config_static cannot be changed: use config.")
+
+    def __getitem__(self, key: str) -> Any:
+        return self.__dict__[key]
+
+    def keys(self) -> list[str]:
+        """The names of the entries."""
+        return list(self.__dict__)
+
+
+def parse_config(
+    given: Any, *, exclude: list[str] | None = None, include: list[str] | None = None
+) -> dict[str, Any]:
+    """A dict, a namespace, flags or the path of a YAML file as a dict of entries."""
+    if exclude and include:
+        raise EpochalUsageError("config_exclude_keys and config_include_keys exclude each other.")
+    entries = _entries_of(given)
+    if include is not None:
+        return {key: entries[key] for key in include if key in entries}
+    return {key: value for key, value in entries.items() if key not in (exclude or ())}
+
+
+def _entries_of(given: Any) -> dict[str, Any]:
+    if given is None:
+        return {}
+    if isinstance(given, (str, Path)):
+        return config_file(Path(given))
+    if isinstance(given, Config):
+        return given.as_dict()
+    if isinstance(given, Mapping):
+        return dict(given)
+    flags = getattr(given, "flag_values_dict", None)
+    if callable(flags):
+        return dict(flags())
+    if hasattr(given, "keys"):
+        return {key: given[key] for key in given.keys()}  # noqa: SIM118 (may be no mapping)
+    if hasattr(given, "__dict__"):
+        return dict(vars(given))
+    raise TypeError(f"config must be a dict or a namespace, not {type(given).__name__}.")
+
+
+def config_file(path: Path) -> dict[str, Any]:
+    """The entries of a YAML file, plain or as W&B writes them (``lr: {value: 0.1}``)."""
+    from epochal.run.request import file_entries
+
+    def value_of(entry: Any) -> Any:
+        is_described = isinstance(entry, dict) and "value" in entry
+        is_described = is_described and set(entry) <= {"value", "desc"}
+        return entry["value"] if is_described else entry
+
+    entries = file_entries(path)
+    return {key: value_of(entry) for key, entry in entries.items() if key != "wandb_version"}

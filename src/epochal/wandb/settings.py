@@ -1,0 +1,90 @@
+"""``wandb.Settings``: takes every setting, and hands on those that mean something here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+# Settings that mean the same as an argument of ``init``.
+_ARGUMENTS = {
+    "mode": "mode",
+    "project": "project",
+    "entity": "entity",
+    "run_name": "name",
+    "run_id": "id",
+    "resume": "resume",
+    "resume_from": "resume_from",
+    "fork_from": "fork_from",
+    "run_group": "group",
+    "run_job_type": "job_type",
+    "run_tags": "tags",
+    "run_notes": "notes",
+    "root_dir": "dir",
+    "reinit": "reinit",
+    "console": "console",
+    "sweep_id": "sweep_id",
+    "disable_git": "disable_git",
+    "silent": "silent",
+    "quiet": "quiet",
+    "allow_val_change": "allow_val_change",
+    "sync_tensorboard": "sync_tensorboard",
+    "save_code": "save_code",
+}
+
+
+class Settings:
+    """Settings by name. All names are accepted; one that was not given is None."""
+
+    def __init__(self, **values: Any) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dict__)
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{k}={v!r}' for k, v in self.__dict__.items())})"
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A setting, or a default where it was not given."""
+        return self.__dict__.get(name, default)
+
+    def update(self, values: Mapping[str, Any] | None = None, **more: Any) -> None:
+        """Set several settings."""
+        self.__dict__.update({**(values or {}), **more})
+
+    def update_from_dict(self, values: Mapping[str, Any]) -> None:
+        """Set several settings."""
+        self.update(values)
+
+    def model_dump(self) -> dict[str, Any]:
+        """The settings that were given."""
+        return dict(self.__dict__)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ``init`` that these settings stand for."""
+        given = self.__dict__
+        return {
+            argument: given[name]
+            for name, argument in _ARGUMENTS.items()
+            if given.get(name) is not None
+        }
+
+
+def as_settings(settings: Any) -> Settings:
+    """What ``init(settings=...)`` was given, as settings of ours."""
+    if settings is None:
+        return Settings()
+    if isinstance(settings, Settings):
+        return settings
+    if isinstance(settings, Mapping):
+        return Settings(**settings)
+    return Settings(**{k: v for k, v in vars(settings).items() if v is not None})

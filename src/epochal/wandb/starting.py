@@ -1,0 +1,246 @@
+"""``wandb.init``: every argument of W&B 0.31, as an Epochal run.
+
+An argument wins over ``settings=``, and that over the ``WANDB_*`` variables. ``online``,
+``offline`` and ``shared`` all record to the local folder of runs; nothing is sent.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import RunNotFoundError
+from epochal.journal.layout import read_json, run_folders, slugify
+from epochal.run.notebook import calling_cell
+from epochal.run.run import Run as EpochalRun
+from epochal.run.run import recorder_of
+from epochal.run.start import init as start_run
+from epochal.run.start import init_off
+from epochal.settings import read_settings
+from epochal.wandb.active import ACTIVE
+from epochal.wandb.environment import is_quiet, read_environment
+from epochal.wandb.errors import UsageError
+from epochal.wandb.notices import not_supported, say_once
+from epochal.wandb.run_config import config_file, parse_config
+from epochal.wandb.settings import Settings, as_settings
+from epochal.wandb.sweep_parameters import sweep_parameters
+from epochal.wandb.wandb_run import Run
+
+MODES = ("online", "offline", "disabled", "shared", "dryrun", "run", "online-only")
+RESUMES = ("allow", "never", "must", "auto")
+REINITS = ("default", "return_previous", "finish_previous", "create_new")
+DEFAULTS_FILE = "config-defaults.yaml"
+DO_NOT_SET = object()
+
+
+def init(
+    entity: str | None = None,
+    project: str | None = None,
+    dir: str | os.PathLike[str] | None = None,  # noqa: A002 (W&B's names)
+    id: str | None = None,  # noqa: A002
+    name: str | None = None,
+    notes: str | None = None,
+    tags: Sequence[str] | None = None,
+    config: Mapping[str, Any] | str | Any = None,
+    config_exclude_keys: list[str] | None = None,
+    config_include_keys: list[str] | None = None,
+    allow_val_change: bool | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    mode: str | None = None,
+    force: bool | None = None,
+    reinit: bool | str | None = None,
+    resume: bool | str | None = None,
+    resume_from: str | None = None,
+    fork_from: str | None = None,
+    save_code: bool | None = None,
+    tensorboard: bool | None = None,
+    sync_tensorboard: bool | None = None,
+    monitor_gym: bool | None = None,
+    settings: Settings | Mapping[str, Any] | None = None,
+    anonymous: Any = DO_NOT_SET,
+) -> Run:
+    """Start a run and make it ``wandb.run``; the arguments are those of ``wandb.init``."""
+    given = {
+        "entity": entity,
+        "project": project,
+        "dir": dir,
+        "id": id,
+        "name": name,
+        "notes": notes,
+        "tags": tags,
+        "group": group,
+        "job_type": job_type,
+        "mode": mode,
+        "reinit": reinit,
+        "resume": resume,
+        "resume_from": resume_from,
+        "fork_from": fork_from,
+        "save_code": save_code,
+        "allow_val_change": allow_val_change,
+        "sync_tensorboard": tensorboard if sync_tensorboard is None else sync_tensorboard,
+    }
+    own = as_settings(settings)
+    asked = {
+        **read_environment(),
+        **own.arguments,
+        **{key: value for key, value in given.items() if value is not None},
+    }
+    _check(asked)
+    previous = _previous(asked.get("reinit"))
+    if previous is not None:
+        say_once("wandb.init() returns the run that is open: reinit='create_new' opens another.")
+        return previous
+    entries = parse_config(config, exclude=config_exclude_keys, include=config_include_keys)
+    if Path(DEFAULTS_FILE).is_file():
+        entries = {**config_file(Path(DEFAULTS_FILE)), **entries}
+    chosen = sweep_parameters()
+    run, starting_step = _start(asked, {**entries, **chosen})
+    opened = Run(
+        run,
+        own,
+        facts={**asked, "name": run.name},
+        starting_step=starting_step,
+        allow_val_change=bool(asked.get("allow_val_change")) or calling_cell() is not None,
+    )
+    opened.config._locked.update(dict.fromkeys(chosen, "the sweep"))
+    ACTIVE.add(opened)
+    _begin(opened, asked, monitor_gym=monitor_gym)
+    return opened
+
+
+def _check(asked: Mapping[str, Any]) -> None:
+    mode, reinit = asked.get("mode"), asked.get("reinit")
+    if mode is not None and mode not in MODES:
+        raise UsageError(f"mode={mode!r} is not known: use online, offline, disabled or shared.")
+    if reinit is not None and not isinstance(reinit, bool) and reinit not in REINITS:
+        raise UsageError(f"reinit={reinit!r} is not known: use one of {', '.join(REINITS)}.")
+    if asked.get("resume") and (asked.get("resume_from") or asked.get("fork_from")):
+        raise UsageError("resume cannot be used with resume_from or fork_from.")
+    if asked.get("resume_from") and asked.get("fork_from"):
+        raise UsageError("resume_from and fork_from cannot be used together.")
+
+
+def _previous(reinit: bool | str | None) -> Run | None:
+    """The open run that ``init`` returns; finishes open runs where that is asked for."""
+    if ACTIVE.current is None or reinit == "create_new":
+        return None
+    in_notebook = calling_cell() is not None
+    if reinit in (True, "finish_previous") or (in_notebook and reinit in (None, "default")):
+        for run in ACTIVE:
+            run.finish()
+        return None
+    return ACTIVE.current
+
+
+def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun, int]:
+    """Open the run; give it with the number of its first row."""
+    names = {"project": asked.get("project"), "name": asked.get("name") or asked.get("id")}
+    if asked.get("mode") == "disabled" or asked.get("disabled"):
+        return init_off(**names, config=config), 0
+    if asked.get("disable_git"):
+        os.environ.setdefault("EPOCHAL_GIT", "off")
+    options: dict[str, Any] = {
+        **names,
+        "id": asked.get("id"),
+        "dir": None if asked.get("dir") is None else Path(asked["dir"]) / "runs",
+        "config": config,
+        "tags": asked.get("tags") or (),
+        "notes": asked.get("notes"),
+        "group": asked.get("group"),
+        "job_type": asked.get("job_type"),
+        "owner": asked.get("entity"),
+        "console": False,
+        "capture": str(asked.get("console") or "").lower() != "off" or None,
+    }
+    goes_on = _set_resume(options, asked)
+    try:
+        run = start_run(**options)
+    except RunNotFoundError as error:
+        raise UsageError(str(error)) from error
+    return run, run.step + 1 if goes_on and run.attempt > 1 else 0
+
+
+def _set_resume(options: dict[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Set how the run is resumed; True if its steps go on where they ended."""
+    resume = asked.get("resume")
+    if (origin := asked.get("fork_from")) is not None:
+        options["fork_from"] = str(origin).replace("?_step=", "?step=")
+        return True
+    if (origin := asked.get("resume_from")) is not None:
+        options["id"], step = _split_origin(str(origin))
+        options.update(resume="must", resume_step=step + 1)
+        return True
+    if isinstance(resume, str) and resume not in RESUMES:
+        options.update(id=options["id"] or resume, resume="allow")
+        return True
+    known = _run_of_id(options) if options["id"] else None
+    if resume == "never" and known is not None:
+        raise UsageError(f"resume='never', but a run with the id {options['id']!r} exists.")
+    if resume == "must" and not options["id"]:
+        raise UsageError("resume='must' needs the id of the run to go on with.")
+    if resume in (True, "auto") and not options["id"]:
+        options["id"] = _unfinished(options)
+    if not options["id"]:
+        options.pop("id")
+        options["resume"] = "never"
+        return False
+    options["resume"] = "must" if resume == "must" else "allow"
+    # Without ``resume`` W&B overwrites a run of the same id: the new attempt begins at step 0.
+    return bool(resume) and resume != "never"
+
+
+def _split_origin(origin: str) -> tuple[str, int]:
+    run_id, mark, step = origin.partition("?_step=")
+    if not mark or not step.isdigit():
+        raise UsageError(f"resume_from={origin!r} must be of the form 'ID?_step=NUMBER'.")
+    return run_id, int(step)
+
+
+def _folders(options: Mapping[str, Any]) -> list[tuple[Path, dict[str, Any]]]:
+    settings = read_settings()
+    root = Path(options["dir"] or settings.dir).expanduser().absolute()
+    project = root / slugify(options["project"] or settings.project)
+    found = run_folders(project) if project.is_dir() else ()
+    return [(one.path, read_json(one.identity)) for one in found if one.identity.exists()]
+
+
+def _run_of_id(options: Mapping[str, Any]) -> Path | None:
+    wanted = options["id"]
+    return next((path for path, known in _folders(options) if known.get("id") == wanted), None)
+
+
+def _unfinished(options: Mapping[str, Any]) -> str | None:
+    """The id of the newest run of the project, if it did not finish."""
+    found = _folders(options)
+    if not found:
+        return None
+    from epochal.reading import load
+
+    path, identity = max(found, key=lambda one: float(one[1].get("created") or 0.0))
+    status = load(path).info.status.text
+    return None if status == "finished" else str(identity["id"])
+
+
+def _begin(run: Run, asked: Mapping[str, Any], *, monitor_gym: bool | None) -> None:
+    """Start what arguments ask for beside the run, and say where it is recorded."""
+    recorder = recorder_of(run.epochal)
+    if asked.get("mode") == "shared":
+        not_supported("mode='shared'", "each process records its own part of the run")
+    if monitor_gym:
+        not_supported("monitor_gym=True", "videos of gym are not recorded")
+    if asked.get("sync_tensorboard"):
+        from epochal.wandb.tensorboard import record_event_files
+
+        run.on_teardown(record_event_files(run.epochal))
+    if run.disabled:
+        return
+    script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
+    if asked.get("save_code") and script is not None and script.is_file():
+        run._saved.add(script, script.parent, "now", is_pattern=False)
+    is_told = not (is_quiet() or asked.get("silent") or asked.get("quiet"))
+    if is_told and recorder.rank == 0:
+        recorder.console.notice(f"run {run.name!r} is recorded in {run.sync_dir}")

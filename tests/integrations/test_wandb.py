@@ -1,0 +1,415 @@
+"""``import epochal.wandb as wandb``: runs, rows, configuration, the end."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import epochal
+import epochal.wandb as wandb
+from epochal.reading import RunData
+from epochal.wandb import notices
+
+REAL = importlib.util.find_spec("wandb")
+needs_wandb = pytest.mark.skipif(REAL is None, reason="the real wandb is not installed")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Work in a folder of the test, without companions and without variables of W&B."""
+    import os
+
+    for name in os.environ:
+        if name.startswith("WANDB_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EPOCHAL_COMPANION", "off")
+    notices.forget()
+    yield tmp_path
+    wandb.teardown()
+
+
+def read(run: Any) -> RunData:
+    return epochal.load(run.sync_dir)
+
+
+def points(run: Any, name: str) -> dict[int, float]:
+    series = read(run).series(name)
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+# -- init -----------------------------------------------------------------------------------------
+
+
+@needs_wandb
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("init", "log", "login", "watch", "unwatch", "alert", "save", "define_metric"),
+        *("Table", "Histogram", "Image", "Audio", "Video", "Object3D", "Html", "Molecule"),
+        *("Plotly", "Artifact", "log_artifact", "use_artifact", "log_model", "use_model"),
+        *("link_model", "plot_table", "box3d", "mark_preempting", "setup", "teardown", "restore"),
+    ],
+)
+def test_signatures_have_every_argument_of_the_real_one(name: str) -> None:
+    import wandb as real
+
+    ours = getattr(wandb.Run, name, None) or getattr(wandb, name)
+    theirs = getattr(real.Run, name, None) or getattr(real, name)
+    if name == "init":
+        ours, theirs = wandb.init, real.init
+    assert _parameters(theirs) <= _parameters(ours)
+
+
+@needs_wandb
+def test_a_run_has_every_public_member_of_the_real_one() -> None:
+    import wandb as real
+
+    theirs = {name for name in dir(real.Run) if not name.startswith("_")}
+    assert theirs <= set(dir(wandb.Run))
+    for name in theirs:
+        member = getattr(real.Run, name)
+        if inspect.isfunction(member):
+            assert _parameters(member) <= _parameters(getattr(wandb.Run, name)), name
+
+
+@needs_wandb
+def test_plot_has_every_function_and_argument_of_the_real_one() -> None:
+    import wandb.plot as real
+
+    for name in real.__all__:
+        assert _parameters(getattr(real, name)) <= _parameters(getattr(wandb.plot, name)), name
+
+
+def test_no_module_of_the_package_hides_a_public_name() -> None:
+    for found in pkgutil.iter_modules(wandb.__path__):
+        if found.name != "__main__":
+            importlib.import_module(f"epochal.wandb.{found.name}")
+    modules = {name for name in wandb.__all__ if isinstance(getattr(wandb, name), ModuleType)}
+    assert modules == set(wandb._MODULES)
+
+
+def test_init_takes_project_name_config_tags_and_notes() -> None:
+    run = wandb.init(
+        project="mnist", name="first", config={"lr": 0.1}, tags=["a", "b"], notes="a note"
+    )
+    assert (run.project, run.name, run.tags, run.notes) == ("mnist", "first", ("a", "b"), "a note")
+    run.finish()
+    info = read(run).info
+    assert (info.project, info.name, info.tags, info.notes) == (
+        *("mnist", "first", ("a", "b"), "a note"),
+    )
+
+
+def test_variables_are_defaults_and_arguments_win(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_PROJECT", "from-environment")
+    monkeypatch.setenv("WANDB_NAME", "named")
+    monkeypatch.setenv("WANDB_TAGS", "x, y")
+    monkeypatch.setenv("WANDB_RUN_GROUP", "grouped")
+    monkeypatch.setenv("WANDB_DIR", "elsewhere")
+    run = wandb.init(name="given")
+    assert (run.project, run.name, run.tags) == ("from-environment", "given", ("x", "y"))
+    assert run.group == "grouped"
+    assert Path(run.sync_dir).is_relative_to(Path.cwd() / "elsewhere")
+
+
+def test_settings_stand_for_arguments() -> None:
+    run = wandb.init(settings=wandb.Settings(run_name="by-settings", silent=True, x_unknown=1))
+    assert run.name == "by-settings"
+    assert run.settings.x_unknown == 1
+    assert run.settings.never_heard_of is None
+
+
+@pytest.mark.parametrize("by", ["argument", "mode", "disabled"])
+def test_a_disabled_run_takes_every_call_and_writes_nothing(
+    by: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by == "mode":
+        monkeypatch.setenv("WANDB_MODE", "disabled")
+    elif by == "disabled":
+        monkeypatch.setenv("WANDB_DISABLED", "true")
+    run = wandb.init(mode="disabled" if by == "argument" else None, config={"lr": 1})
+    assert run.disabled
+    wandb.log({"loss": 1.0, "picture": wandb.Html("<p>")})
+    wandb.config.update({"more": 2})
+    wandb.summary["best"] = 3
+    assert (wandb.config.lr, wandb.config["more"]) == (1, 2)
+    run.save("*.nothing")
+    run.finish()
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize("mode", ["online", "offline", "shared"])
+def test_other_modes_record_locally(mode: str) -> None:
+    with wandb.init(mode=mode) as run:
+        run.log({"loss": 1.0})
+    assert points(run, "loss") == {0: 1.0}
+
+
+def test_a_mode_that_is_not_known_is_refused() -> None:
+    with pytest.raises(wandb.UsageError, match="mode='onlin' is not known"):
+        wandb.init(mode="onlin")
+
+
+def test_a_second_init_returns_the_open_run_unless_told_otherwise() -> None:
+    first = wandb.init()
+    assert wandb.init() is first
+    beside = wandb.init(reinit="create_new")
+    assert beside is not first
+    assert wandb.run is beside
+    third = wandb.init(reinit=True)
+    assert third not in (first, beside)
+    assert first.finished
+    assert beside.finished
+
+
+# -- resume ---------------------------------------------------------------------------------------
+
+
+def test_a_run_is_resumed_by_its_id_and_its_rows_go_on() -> None:
+    with wandb.init(id="job", resume="allow") as run:
+        assert not run.resumed
+        for value in (3.0, 2.0):
+            run.log({"loss": value})
+    with wandb.init(id="job", resume="must") as run:
+        assert (run.resumed, run.starting_step, run.step, run.id) == (True, 2, 2, "job")
+        run.log({"loss": 1.0})
+    assert points(run, "loss") == {0: 3.0, 1: 2.0, 2: 1.0}
+
+
+def test_without_resume_a_run_of_the_same_id_begins_again() -> None:
+    with wandb.init(id="job") as run:
+        for value in (3.0, 2.0):
+            run.log({"loss": value})
+    with wandb.init(id="job") as run:
+        run.log({"loss": 9.0})
+    assert points(run, "loss") == {0: 9.0}
+
+
+def test_resume_from_hides_later_rows() -> None:
+    with wandb.init(id="job") as run:
+        for value in (4.0, 3.0, 2.0):
+            run.log({"loss": value})
+    with wandb.init(resume_from="job?_step=0") as run:
+        run.log({"loss": 9.0})
+    assert points(run, "loss") == {0: 4.0, 1: 9.0}
+
+
+def test_resume_must_and_never_say_what_is_wrong() -> None:
+    with pytest.raises(wandb.UsageError, match="with the id 'missing'"):
+        wandb.init(id="missing", resume="must")
+    wandb.init(id="there").finish()
+    with pytest.raises(wandb.UsageError, match="exists"):
+        wandb.init(id="there", resume="never")
+
+
+def test_auto_resumes_the_newest_run_only_if_it_did_not_finish() -> None:
+    done = wandb.init(resume="auto")
+    done.log({"loss": 1.0})
+    done.finish()
+    failed = wandb.init(resume="auto")
+    assert failed.id != done.id
+    failed.log({"loss": 1.0})
+    failed.finish(exit_code=1)
+    assert wandb.init(resume=True).id == failed.id
+
+
+# -- log ------------------------------------------------------------------------------------------
+
+
+def test_rows_are_numbered_by_committed_calls() -> None:
+    run = wandb.init()
+    wandb.log({"a": 1.0})
+    wandb.log({"a": 2.0}, commit=False)
+    wandb.log({"b": 3.0})
+    wandb.log({"c": 4.0}, step=10)
+    wandb.log({"d": 5.0})
+    assert run.step == 11
+    wandb.finish()
+    assert points(run, "a") == {0: 1.0, 1: 2.0}
+    assert (points(run, "b"), points(run, "c"), points(run, "d")) == (
+        {1: 3.0},
+        {10: 4.0},
+        {10: 5.0},
+    )
+
+
+def test_lower_steps_are_kept_and_do_not_move_the_row() -> None:
+    run = wandb.init()
+    run.log({"a": 1.0}, step=5)
+    run.log({"a": 2.0}, step=3)
+    assert run.step == 5
+    run.finish()
+    assert points(run, "a") == {3: 2.0, 5: 1.0}
+
+
+def test_nested_values_and_numbers_of_other_libraries() -> None:
+    np = pytest.importorskip("numpy")
+    torch = pytest.importorskip("torch")
+    run = wandb.init()
+    run.log({"train": {"loss": np.float32(0.5), "acc": {"top1": torch.tensor([0.25])}}, "on": True})
+    run.log({"bad": float("nan"), "absent": None})
+    run.finish()
+    assert points(run, "train.loss") == {0: 0.5}
+    assert points(run, "train.acc.top1") == {0: 0.25}
+    assert points(run, "on") == {0: 1.0}
+    assert str(points(run, "bad")) == "{1: nan}"
+
+
+def test_what_is_no_dict_of_names_is_refused_and_a_finished_run_too() -> None:
+    run = wandb.init()
+    with pytest.raises(TypeError, match="must be passed a dictionary"):
+        run.log([1.0])
+    with pytest.raises(TypeError, match="must be strings"):
+        run.log({1: 1.0})
+    run.finish()
+    with pytest.raises(wandb.UsageError, match="is finished"):
+        run.log({"a": 1.0})
+    with pytest.raises(wandb.Error, match="must call"):
+        wandb.log({"a": 1.0})
+
+
+# -- configuration and summary --------------------------------------------------------------------
+
+
+def test_config_by_attribute_and_item_and_from_a_namespace() -> None:
+    run = wandb.init(config=argparse.Namespace(lr=0.1, layers=[1, 2]))
+    wandb.config.seed = 7
+    wandb.config["model"] = {"width": 4}
+    wandb.config.update({"epochs": 3})
+    wandb.config.setdefaults({"epochs": 9, "extra": 1})
+    assert (run.config.lr, run.config["seed"], "epochs" in run.config) == (0.1, 7, True)
+    assert run.config.get("nothing", 5) == 5
+    run.finish()
+    assert dict(read(run).config) == {
+        "lr": 0.1,
+        "layers": [1, 2],
+        "seed": 7,
+        "model": {"width": 4},
+        "epochs": 3,
+        "extra": 1,
+    }
+
+
+def test_a_value_of_the_config_changes_only_when_that_is_allowed() -> None:
+    run = wandb.init(config={"lr": 0.1})
+    run.config.lr = 0.1
+    with pytest.raises(wandb.Error, match="allow_val_change"):
+        run.config.lr = 0.2
+    run.config.update({"lr": 0.2}, allow_val_change=True)
+    assert run.config_static["lr"] == 0.2
+
+
+def test_keys_of_the_config_are_selected_and_files_are_read(here: Path) -> None:
+    (here / "config.yaml").write_text("lr:\n  value: 0.5\n  desc: null\ndepth: 2\n")
+    (here / "config-defaults.yaml").write_text("depth: 9\nwidth: 8\n")
+    run = wandb.init(config="config.yaml", config_exclude_keys=["nothing"])
+    assert run.config.as_dict() == {"lr": 0.5, "depth": 2, "width": 8}
+    run.finish()
+    chosen = wandb.init(config={"a": 1, "b": 2}, config_include_keys=["b"])
+    assert chosen.config.as_dict() == {"b": 2, "depth": 9, "width": 8}
+
+
+def test_the_summary_has_last_values_and_what_is_set_wins() -> None:
+    run = wandb.init()
+    run.log({"loss": 2.0, "acc": 0.5})
+    run.log({"loss": 1.0})
+    assert (run.summary["loss"], wandb.summary.acc) == (1.0, 0.5)
+    run.summary["best"] = 0.9
+    run.summary.update({"loss": 0.5})
+    assert (run.summary.best, run.summary.get("loss"), run.summary.get("no", 1)) == (0.9, 0.5, 1)
+    assert {"loss", "acc", "best"} <= set(run.summary.keys())
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def test_finish_with_an_exit_code_and_a_with_block_that_raises() -> None:
+    run = wandb.init()
+    run.log({"a": 1.0})
+    wandb.finish(exit_code=3)
+    assert read(run).info.status.text == "failed"
+    with pytest.raises(RuntimeError), wandb.init() as broken:
+        raise RuntimeError("no")
+    assert wandb.run is None
+    assert read(broken).info.status.text not in ("finished", "running")
+
+
+def test_labels_can_be_changed_later() -> None:
+    run = wandb.init(name="a", tags=["x"])
+    run.name, run.notes = "b", "new"
+    run.tags = (*run.tags, "y")
+    run.finish()
+    info = read(run).info
+    assert (info.name, info.notes, info.tags) == ("b", "new", ("x", "y"))
+
+
+def test_saved_files_lie_in_the_runs_folder_as_they_are_at_the_end(here: Path) -> None:
+    (here / "out").mkdir()
+    (here / "out" / "model.txt").write_text("first")
+    run = wandb.init()
+    assert wandb.save("out/*.txt") == [str(Path(run.dir) / "model.txt")]
+    (here / "out" / "model.txt").write_text("last")
+    run.save("out/model.txt", base_path=".", policy="now")
+    run.finish()
+    assert (Path(run.dir) / "model.txt").read_text() == "last"
+    assert (Path(run.dir) / "out" / "model.txt").read_text() == "last"
+
+
+def test_an_artifact_is_kept_and_found_again(here: Path) -> None:
+    (here / "weights.bin").write_bytes(b"123")
+    with wandb.init() as run:
+        artifact = wandb.Artifact("net", type="model", metadata={"epoch": 3})
+        artifact.add_file("weights.bin")
+        with artifact.new_file("note.txt", mode="w") as file:
+            file.write("hello")
+        run.log_artifact(artifact, aliases=["best"])
+    with wandb.init() as other:
+        found = other.use_artifact("net:best")
+        folder = Path(found.download())
+    assert (folder / "weights.bin").read_bytes() == b"123"
+    assert (folder / "note.txt").read_text() == "hello"
+    assert found.metadata == {"epoch": 3}
+
+
+def test_what_has_no_effect_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
+    assert wandb.login(key="secret")
+    assert wandb.login()
+    run = wandb.init(monitor_gym=True, force=True, anonymous="allow")
+    run.pin_config_keys(["a"])
+    run.pin_config_keys(["b"])
+    said = capfd.readouterr().err
+    assert said.count("wandb.login() has no effect") == 1
+    assert said.count("pin_config_keys is not supported") == 1
+    assert said.count("monitor_gym=True is not supported") == 1
+    assert "secret" not in said
+
+
+def test_an_alert_is_recorded_once_within_its_time() -> None:
+    run = wandb.init()
+    wandb.alert("low", "accuracy is low", level=wandb.AlertLevel.WARN, wait_duration=300)
+    wandb.alert("low", "accuracy is low", level="WARN", wait_duration=300)
+    with pytest.raises(ValueError, match="level must be one of"):
+        wandb.alert("x", "y", level="LOUD")
+    run.finish()
+    assert len(_alerts(run)) == 1
+
+
+def _alerts(run: Any) -> list[Any]:
+    view = read(run).view
+    messages = [one.record for one in view.entries("message") if one.record["level"] == "warning"]
+    return [record for record in messages if "accuracy is low" in record["text"]]
+
+
+def _parameters(call: Any) -> set[str]:
+    kept = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
+    found = inspect.signature(call).parameters.values()
+    return {one.name for one in found if one.kind not in kept} - {"self"}
