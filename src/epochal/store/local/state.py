@@ -121,6 +121,15 @@ class RunState:
 
     def cuts(self, axis: Axis) -> dict[int, int]:
         """By attempt, the step or epoch from which a newer attempt replaces it."""
+        if axis not in self._cuts:
+            self._cuts[axis] = self._find_cuts(axis)
+        return self._cuts[axis]
+
+    @cached_property
+    def _cuts(self) -> dict[Axis, dict[int, int]]:
+        return {}
+
+    def _find_cuts(self, axis: Axis) -> dict[int, int]:
         takeovers: dict[int, int] = {}
         for facts in self._facts:
             takeover = facts.takeovers.get(axis)
@@ -159,27 +168,35 @@ class RunState:
     def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Series]]:
         """The points of one rank's series in each part, in the order of parts."""
         found: list[tuple[Origin, Series]] = []
-        for part in self.parts:
-            origin = part.facts.origin
-            piece = part.series(key) if origin.rank == rank else None
+        for part in self._parts_of.get(rank, ()):
+            piece = part.series(key)
             if piece is not None:
-                found.append((origin, piece))
+                found.append((part.facts.origin, piece))
+        return found
+
+    @cached_property
+    def _parts_of(self) -> Mapping[int, Sequence[Part]]:
+        """The parts of each rank: a series of one of a thousand ranks concerns few of them."""
+        found: dict[int, list[Part]] = {}
+        for part in self.parts:
+            found.setdefault(part.facts.origin.rank, []).append(part)
         return found
 
     def _lazy_pieces(self, key: SeriesKey, rank: int) -> Iterator[tuple[Origin, Series]]:
         """The same as ``merge`` takes them, each read when it is asked for."""
-        for part in sorted(self.parts, key=lambda part: _weight(part.facts.origin)):
-            origin = part.facts.origin
-            piece = part.series(key) if origin.rank == rank else None
+        parts = self._parts_of.get(rank, ())
+        for part in sorted(parts, key=lambda part: _weight(part.facts.origin)):
+            piece = part.series(key)
             if piece is not None:
-                yield origin, piece
+                yield part.facts.origin, piece
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """Every point of one rank's series."""
         cuts = self.cuts(key.axis)
-        most = sum(part.facts.num_records for part in self.parts if part.facts.origin.rank == rank)
+        parts = self._parts_of.get(rank, ())
+        most = sum(part.facts.num_records for part in parts)
         merged = merge(self._lazy_pieces(key, rank), cuts=cuts, most=most)
-        exact = exact_values(self.parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
+        exact = exact_values(parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = self._metric_of.get(key)
         series = replace(
             merged,

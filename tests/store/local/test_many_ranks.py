@@ -1,0 +1,62 @@
+"""A run of a thousand ranks: few open files, and work that grows with the ranks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from epochal.store.local.store import LocalStore
+from tests.store.journals import Journal, settle
+from tests.store.local.test_summaries import lines_run
+
+
+def ranks(root: Path, count: int) -> Journal:
+    journal = Journal(root)
+    for rank in range(count):
+        writer = "loop" if rank == 0 else f"rank-{rank:04d}"
+        journal.metrics(1, loss=float(rank), writer=writer).metrics(2, loss=0.5, writer=writer)
+    return journal
+
+
+def num_records(root: Path) -> int:
+    with LocalStore(root) as store:
+        return store.run("x").info.records
+
+
+def read_every_rank(root: Path) -> int:
+    with LocalStore(root) as store:
+        run = store.run("x")
+        (metric,) = run.metrics()
+        return sum(len(run.series("loss", rank=rank)) for rank in metric.ranks)
+
+
+def test_many_ranks_are_read_and_sealed_with_few_open_files(tmp_path: Path) -> None:
+    ranks(tmp_path / "many", 1000)
+    ranks(tmp_path / "sealed", 300)
+    settle(tmp_path)
+    code = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\n"
+        "from pathlib import Path; from tests.store.local.test_many_ranks import *\n"
+        "from tests.store.sealing import seal_all\n"
+        "many, sealed = (Path(sys.argv[1]) / name for name in ('many', 'sealed'))\n"
+        "assert num_records(many) == 3000\n"
+        "assert read_every_rank(many) == 2000\n"
+        "seal_all(sealed)\n"
+        "assert num_records(sealed) == 900\n"
+        "assert read_every_rank(sealed) == 600\n"
+        "assert len(os.listdir('/proc/self/fd')) < 180\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_work_for_all_ranks_grows_with_their_number(tmp_path: Path) -> None:
+    lines = {}
+    for count in (40, 160):
+        ranks(tmp_path / str(count), count)
+        read_every_rank(tmp_path / str(count))
+        lines[count] = lines_run(partial(read_every_rank, tmp_path / str(count)))
+    assert lines[160] < 5 * lines[40]
