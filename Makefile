@@ -86,6 +86,8 @@ docs: $(VENV)/.dev
 	$(BIN)/python tools/spec_tables.py
 	$(BIN)/python tools/findings_guide.py
 	$(BIN)/python tools/settings_table.py
+	$(BIN)/python tools/sinks_table.py
+	$(BIN)/python tools/wire.py
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

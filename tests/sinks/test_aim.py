@@ -4,7 +4,27 @@ from pathlib import Path
 
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with, send
+
+# A repository that no Aim server has looked after is indexed before it can be queried.
+SERIES = """
+import json, sys
+from aim import Repo
+repo = Repo(sys.argv[1])
+repo._recreate_index()
+found = {}
+for run in repo.query_metrics("True", report_mode=0).iter_runs():
+    for metric in run:
+        steps, (values, *_) = metric.data.items_list()
+        found[metric.name] = [[int(step), float(value)] for step, value in zip(steps, values)]
+print(json.dumps(found))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    package="aim",
+    options=lambda folder: {"aim_repo": str(folder)},
+)
 
 REPOSITORY = """
 import json, sys

@@ -9,6 +9,18 @@ from epochal.journal.layout import RunFolder
 from epochal.records import Position
 from epochal.sinks.members.json_log import JsonLogOptions, JsonLogSink
 from epochal.sinks.sink import Entry, SinkContext
+from tests.sinks.member import Member
+
+SERIES = """
+import json, sys
+records = json.load(open(sys.argv[1]))
+print(json.dumps({"train/loss": [[r["step"], r["loss"]] for r in records if r["log"] == "step"]}))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    options=lambda folder: {"log_file": str(folder / "log.json")},
+    argument=lambda folder, _run: str(folder / "log.json"),
+)
 
 
 def context(tmp_path: Path, state: dict[str, Any] | None = None) -> SinkContext:

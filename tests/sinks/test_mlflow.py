@@ -6,7 +6,27 @@ import pytest
 
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with, send
+
+SERIES = """
+import json, sys
+from mlflow import MlflowClient
+client = MlflowClient(tracking_uri=sys.argv[1])
+experiment = client.get_experiment_by_name("tests")
+(run,) = client.search_runs([experiment.experiment_id])
+found = {
+    name: [[m.step, m.value] for m in client.get_metric_history(run.info.run_id, name)]
+    for name in run.data.metrics
+}
+print(json.dumps(found))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    package="mlflow",
+    options=lambda folder: {"mlflow_tracking_uri": f"sqlite:///{folder}/mlflow.db"},
+    argument=lambda folder, _run: f"sqlite:///{folder}/mlflow.db",
+)
 
 STORE = """
 import json, sys

@@ -7,6 +7,22 @@ from epochal.journal.layout import RunFolder
 from epochal.records import Position
 from epochal.sinks.members.plain_log import PlainLogOptions, PlainLogSink
 from epochal.sinks.sink import Entry, SinkContext
+from tests.sinks.member import Member
+
+SERIES = """
+import json, sys
+found = {}
+for line in open(sys.argv[1]):
+    step, kind, value = line.split()
+    found.setdefault(kind, []).append([int(step), float(value)])
+print(json.dumps(found))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    options=lambda folder: {"plain_log_file": str(folder / "log.txt")},
+    argument=lambda folder, _run: str(folder / "log.txt"),
+    loss="train",
+)
 
 
 def context(tmp_path: Path, state: dict[str, Any] | None = None) -> SinkContext:

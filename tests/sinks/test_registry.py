@@ -28,7 +28,7 @@ from epochal.sinks.sink import Sink, SinkOptions, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiaryOptions(SinkOptions):
-    diary_file: str | None = option(is_path=True, starts_sink=True)
+    diary_file: str | None = option("the file", is_path=True, starts_sink=True)
 
 
 class DiarySink(Sink):

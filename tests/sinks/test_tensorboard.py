@@ -20,7 +20,26 @@ from epochal.run.run import Run
 from epochal.sinks.reporting import options_from
 from epochal.sinks.worker import Forwarding
 from tests.conftest import StartRun
+from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with
+
+SERIES = """
+import json, sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0})
+events.Reload()
+print(json.dumps({
+    tag: [[point.step, point.value] for point in events.Scalars(tag)]
+    for tag in events.Tags()["scalars"]
+}))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    package="tensorboard",
+    options=lambda folder: {"tensorboard_dir": str(folder), "run_name": "Named by hand"},
+    argument=lambda folder, _run: str(folder / "Named by hand"),
+    loss="Loss/train",
+)
 
 ACCUMULATED = """
 import json, sys

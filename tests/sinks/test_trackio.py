@@ -6,7 +6,25 @@ import pytest
 
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with, send
+
+SERIES = """
+import json, sys
+from trackio.sqlite_storage import SQLiteStorage
+found = {}
+for row in SQLiteStorage.get_logs("tests", sys.argv[1]):
+    for name, value in row.items():
+        if name not in ("step", "timestamp"):
+            found.setdefault(name, []).append([row["step"], value])
+print(json.dumps(found))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    package="trackio",
+    environment=lambda folder: {"TRACKIO_DIR": str(folder)},
+    argument=lambda _folder, run: run.name,
+)
 
 STORAGE = """
 import json, sys

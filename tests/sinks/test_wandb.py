@@ -6,7 +6,38 @@ import pytest
 
 from tests.conftest import StartRun
 from tests.sinks.every_kind import CONFIG, log_every_kind
+from tests.sinks.member import Member
 from tests.sinks.trackers import ask, python_with, send
+
+SERIES = """
+import json, pathlib, sys
+from wandb.proto import wandb_internal_pb2
+from epochal.imports.leveldb_log import LogFile
+rows = {}
+for path in sorted(pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")):
+    for _, data in LogFile(path).read():
+        record = wandb_internal_pb2.Record.FromString(data)
+        if record.WhichOneof("record_type") != "history":
+            continue
+        row = {
+            item.key or "/".join(item.nested_key): json.loads(item.value_json)
+            for item in record.history.item
+        }
+        # The server keeps one row per number.
+        rows.setdefault(row["_step"], row)
+found = {}
+for number in sorted(rows):
+    row = rows[number]
+    for name, value in row.items():
+        if not name.startswith("_"):
+            found.setdefault(name, []).append([row["trainer/global_step"], value])
+print(json.dumps(found))
+"""
+MEMBER = Member(
+    reader=SERIES,
+    package="wandb",
+    options=lambda folder: {"wandb_mode": "offline", "wandb_dir": str(folder)},
+)
 
 RECORDS = """
 import json, pathlib, sys

@@ -83,10 +83,10 @@ def init(
     ``alerts`` are addresses that get findings (from the severity ``alert_on``: "info", "warning",
     "error") and the end of the run: "desktop", or addresses of the apprise package. ``redact``
     names what else is redacted in configuration and command besides passwords, tokens and keys
-    (names or regular expressions); False redacts nothing. ``report_to`` names the trackers to
-    forward to (json_log, plain_log, tensorboard, wandb, aim, mlflow, trackio), with options such as
-    ``wandb_project=`` or ``log_file=``; ``config_file`` may hold them as well. ``strict`` makes
-    calls raise for values that cannot be recorded; it is meant for tests.
+    (names or regular expressions); False redacts nothing. ``report_to`` names the sinks to
+    forward to, such as "tensorboard" or "wandb", with options such as ``wandb_project=`` or
+    ``log_file=``; ``config_file`` may hold them as well, and the guide on trackers lists them.
+    ``strict`` makes calls raise for values that cannot be recorded; it is meant for tests.
 
     ``group`` names runs that belong together, ``job_type`` what this one does among them. ``owner``
     is whose run it is, by default the user of the operating system. Lists show and queries find

@@ -5,14 +5,15 @@ last state, passes batches of records, and closes it with the status of the run.
 the run's folder stores its state and position. A sink that failed is discarded, and a new one is
 opened from the last state.
 
-    open(context)    start, or continue from ``context.state``; False: the sent records are gone
+    open(context)    start, or continue from ``context.state``; False: send everything again
     write(batch)     send these records; after a crash the same batch may come again
     flush()          make the sent records durable; returns the state to continue from
     close(status)    the run ended with this status (None: unknown, or not yet); returns the state
 
 Any method may raise or be slow: other sinks and the training continue. A new sink is one file in
-``members/`` with its options, and one line in the conformance test. The training process loads that
-file to check options, so a sink imports its tracker in ``open``.
+``members/`` with its options, and its test ``tests/sinks/test_<name>.py``, whose ``MEMBER`` tells
+the conformance test how to read back what was sent. The training process loads the sink's file to
+check options, so a sink imports its tracker in ``open``.
 """
 
 from __future__ import annotations
@@ -38,18 +39,20 @@ class SinkBusyError(EpochalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What a sink can be told: one field per option, each a text or None.
+    """The options of a sink: one field per option, declared with :func:`option`.
 
     The names are flat, as people write them in a configuration file (``wandb_project``).
     """
 
 
-def option(*, is_path: bool = False, starts_sink: bool = False) -> Any:
-    """A field of :class:`SinkOptions` that is None until it is given.
+def option(meaning: str, *, is_path: bool = False, starts_sink: bool = False) -> Any:
+    """A field of :class:`SinkOptions`, a text that is None until it is given.
 
-    A path is made absolute when it is read. An option that starts its sink needs no ``report_to``.
+    ``meaning`` goes into the guide: what the option sets, then what applies without it. A path is
+    made absolute when it is read. An option that starts its sink needs no ``report_to``.
     """
-    return field(default=None, metadata={"is_path": is_path, "starts_sink": starts_sink})
+    marks = {"meaning": meaning, "is_path": is_path, "starts_sink": starts_sink}
+    return field(default=None, metadata=marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,15 +110,22 @@ class SinkContext:
 class Sink(ABC):
     """Something that takes a run's records; used by one thread at a time.
 
-    ``name`` is what ``report_to`` takes; ``options`` declares what the sink can be told.
+    ``name`` is what ``report_to`` takes. ``summary`` says in the guide what the target gets.
+    ``extra`` is the extra of Epochal that installs the tracker's package.
     """
 
     name: ClassVar[str]
+    summary: ClassVar[str] = ""
     options: ClassVar[type[SinkOptions]] = SinkOptions
+    extra: ClassVar[str | None] = None
 
     @abstractmethod
     def open(self, context: SinkContext) -> bool:
-        """Begin or go on; False when nothing of what was sent before is left."""
+        """Start, or continue after what was sent before.
+
+        Returns False when the target lost earlier records, so everything is sent again. A sink
+        that cannot know returns True.
+        """
 
     @abstractmethod
     def write(self, batch: Sequence[Entry]) -> None:
@@ -130,14 +140,14 @@ class Sink(ABC):
         """End; ``status`` as in the run's ``finish`` record. The state, as ``flush`` gives it."""
 
 
-def require(package: str, *, extra: str) -> Any:
-    """Import a tracker's own package, or say how to install it."""
+def require(package: str, sink: Sink) -> Any:
+    """Import the package of a sink's tracker; raises with the command that installs it."""
     try:
         return importlib.import_module(package)
     except ImportError as error:
         raise SinkUnavailableError(
-            f"{extra!r} needs the package {package!r}, which cannot be imported ({error}): "
-            f"pip install 'epochal[{extra}]'."
+            f"{sink.name!r} needs the package {package!r}, which cannot be imported ({error}): "
+            f"pip install 'epochal[{sink.extra}]'."
         ) from error
 
 

@@ -15,11 +15,13 @@ _MOST_BINS = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AimOptions(SinkOptions):
-    """``aim_repo`` is a folder or an ``aim://`` address; Aim's own default if None."""
+    """An Aim run in a repository."""
 
-    aim_experiment: str | None = None
-    aim_repo: str | None = option(is_path=True)
-    aim_name: str | None = None
+    aim_experiment: str | None = option("the experiment; default: the run's project")
+    aim_repo: str | None = option(
+        "a folder or an `aim://` address; default: Aim's own", is_path=True
+    )
+    aim_name: str | None = option("the name of the Aim run; default: the run's name")
 
 
 class AimSink(Sink):
@@ -30,7 +32,9 @@ class AimSink(Sink):
     """
 
     name = "aim"
+    summary = "An Aim run: numbers, distributions, texts and images."
     options = AimOptions
+    extra = "aim"
 
     def __init__(self) -> None:
         self._aim: Any = None
@@ -40,7 +44,7 @@ class AimSink(Sink):
     def open(self, context: SinkContext) -> bool:
         """Start the Aim run, or go on with it."""
         options: AimOptions = context.options
-        self._aim = require("aim", extra="aim")
+        self._aim = require("aim", self)
         self._blobs = context.folder.blobs
         known = context.state.get("hash")
         if options.aim_repo is not None and "://" not in options.aim_repo:

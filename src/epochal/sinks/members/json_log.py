@@ -18,15 +18,18 @@ from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLogOptions(SinkOptions):
-    """``log_file``: where the JSON array goes; ``training.json`` in the run's folder if None."""
+    """The place of the file."""
 
-    log_file: str | None = option(is_path=True, starts_sink=True)
+    log_file: str | None = option(
+        "the file; default: `training.json` in the run's folder", is_path=True, starts_sink=True
+    )
 
 
 class JsonLogSink(Sink):
     """Appends records to one JSON array."""
 
     name = "json_log"
+    summary = "A JSON array of all records, with `time` in ISO format, valid after each record."
     options = JsonLogOptions
 
     def __init__(self) -> None:

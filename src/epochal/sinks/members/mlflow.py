@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, flattened, option, require
 
 # The server refuses more in one call, and longer values.
 _METRICS_PER_CALL, _PARAMS_PER_CALL = 1000, 100
@@ -26,11 +26,13 @@ _STATUSES = {"finished": "FINISHED", "failed": "FAILED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MlflowOptions(SinkOptions):
-    """``mlflow_tracking_uri`` as MLflow writes them; its environment variable if None."""
+    """An MLflow run in a store."""
 
-    mlflow_tracking_uri: str | None = None
-    mlflow_experiment: str | None = None
-    mlflow_name: str | None = None
+    mlflow_tracking_uri: str | None = option(
+        "a server, folder or database, as MLflow writes it; default: `MLFLOW_TRACKING_URI`"
+    )
+    mlflow_experiment: str | None = option("the experiment; default: the run's project")
+    mlflow_name: str | None = option("the name of the MLflow run; default: the run's name")
 
 
 class MlflowSink(Sink):
@@ -41,7 +43,9 @@ class MlflowSink(Sink):
     """
 
     name = "mlflow"
+    summary = "An MLflow run: metrics, parameters, texts and images as artifacts."
     options = MlflowOptions
+    extra = "mlflow"
 
     def __init__(self) -> None:
         self._mlflow: Any = None
@@ -53,7 +57,7 @@ class MlflowSink(Sink):
     def open(self, context: SinkContext) -> bool:
         """Create the MLflow run, or go on with it."""
         options: MlflowOptions = context.options
-        self._mlflow = require("mlflow", extra="mlflow")
+        self._mlflow = require("mlflow", self)
         self._blobs = context.folder.blobs
         self._client = self._mlflow.MlflowClient(tracking_uri=options.mlflow_tracking_uri)
         run = self._found(context) or self._created(context)

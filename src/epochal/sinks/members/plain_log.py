@@ -26,19 +26,20 @@ _LONGEST_LINE = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainLogOptions(SinkOptions):
-    """``plain_log_file``: where ``step kind value`` goes; ``training.txt`` in the run's folder.
+    """The place of the file, and which series it has."""
 
-    ``plain_log_kinds``: which kinds, with commas between (``train,val``); all of them if None.
-    """
-
-    plain_log_file: str | None = option(is_path=True)
-    plain_log_kinds: str | None = None
+    plain_log_file: str | None = option(
+        "a file, or a folder that exists; default: `training.txt` in the run's folder",
+        is_path=True,
+    )
+    plain_log_kinds: str | None = option("the kinds to write, such as `train,val`; default: all")
 
 
 class PlainLogSink(Sink):
     """Appends a line for every number."""
 
     name = "plain_log"
+    summary = "Lines of `step kind value`, as `epochal export --format plain`."
     options = PlainLogOptions
 
     def __init__(self) -> None:

@@ -22,13 +22,13 @@ _MOST_HEADLINES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorBoardOptions(SinkOptions):
-    """``tensorboard_dir`` holds one folder per run, named ``run_name`` (the run's own if None).
+    """The folder of the event file."""
 
-    Without ``tensorboard_dir`` the event file lies in the run's own folder.
-    """
-
-    tensorboard_dir: str | None = option(is_path=True)
-    run_name: str | None = None
+    tensorboard_dir: str | None = option(
+        "a folder with one folder per run; default: `tensorboard/` in the run's folder",
+        is_path=True,
+    )
+    run_name: str | None = option("the folder in `tensorboard_dir`; default: the run's name")
 
 
 class TensorBoardSink(Sink):
@@ -39,6 +39,7 @@ class TensorBoardSink(Sink):
     """
 
     name = "tensorboard"
+    summary = "One event file per run, which `tensorboard --logdir` reads as it grows."
     options = TensorBoardOptions
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from epochal.sinks.keys import keyed_scalars
-from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, require
+from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, require
 
 _TELEMETRY = frozenset({"gpu", "system"})
 
@@ -39,17 +39,19 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackioOptions(SinkOptions):
-    """Trackio's own folder (TRACKIO_DIR) has the project."""
+    """A run in Trackio's own folder (``TRACKIO_DIR``)."""
 
-    trackio_project: str | None = None
-    trackio_name: str | None = None
+    trackio_project: str | None = option("the project; default: the run's project")
+    trackio_name: str | None = option("the name of the Trackio run; default: the run's name")
 
 
 class TrackioSink(Sink):
     """Writes rows, histograms and texts; telemetry goes where Trackio keeps its own."""
 
     name = "trackio"
+    summary = "Rows, histograms and texts in Trackio's local database."
     options = TrackioOptions
+    extra = "trackio"
 
     def __init__(self) -> None:
         self._trackio: Any = None
@@ -63,8 +65,8 @@ class TrackioSink(Sink):
     def open(self, context: SinkContext) -> bool:
         """Find Trackio's database."""
         options: TrackioOptions = context.options
-        self._trackio = require("trackio", extra="trackio")
-        self._storage = require("trackio.sqlite_storage", extra="trackio").SQLiteStorage
+        self._trackio = require("trackio", self)
+        self._storage = require("trackio.sqlite_storage", self).SQLiteStorage
         self._project = options.trackio_project or context.fact("project", "epochal")
         self._name = options.trackio_name or context.fact("name", context.folder.path.name)
         self._run_id = context.fact("id", self._name)

@@ -36,13 +36,15 @@ _QUIET = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbOptions(SinkOptions):
-    """W&B's own environment variables and settings apply to options that are None."""
+    """Arguments of ``wandb.init``; its own settings apply to those that are not given."""
 
-    wandb_project: str | None = None
-    wandb_name: str | None = None
-    wandb_entity: str | None = None
-    wandb_mode: str | None = None
-    wandb_dir: str | None = option(is_path=True)
+    wandb_project: str | None = option("the project; default: the run's project")
+    wandb_name: str | None = option("the name of the W&B run; default: the run's name")
+    wandb_entity: str | None = option("the user or team; default: W&B's own")
+    wandb_mode: str | None = option(
+        "`online`, `offline` or `disabled`; default: `WANDB_MODE`, else `online`"
+    )
+    wandb_dir: str | None = option("the folder of W&B's files; default: W&B's own", is_path=True)
 
 
 class WandbSink(Sink):
@@ -53,7 +55,9 @@ class WandbSink(Sink):
     """
 
     name = "wandb"
+    summary = "A W&B run: rows, texts, histograms, images and the allocator's memory."
     options = WandbOptions
+    extra = "wandb"
 
     def __init__(self) -> None:
         self._wandb: Any = None
@@ -64,7 +68,7 @@ class WandbSink(Sink):
     def open(self, context: SinkContext) -> bool:
         """Start the W&B run, or go on with it."""
         options: WandbOptions = context.options
-        self._wandb = require("wandb", extra="wandb")
+        self._wandb = require("wandb", self)
         self._blobs = context.folder.blobs
         self._rows = int(context.state.get("rows") or 0)
         self._run = self._wandb.init(
