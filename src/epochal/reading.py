@@ -15,7 +15,7 @@ from epochal.health.rule_settings import reader_rules
 from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
-from epochal.series.series import Series, X, data_frame
+from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
 from epochal.store.local.store import LocalStore, load_run, open_store
@@ -93,7 +93,7 @@ class RunData:
         *,
         rank: int = 0,
         axis: Axis | None = None,
-        x: X = "step",
+        x: X | None = None,
         lo: float | None = None,
         hi: float | None = None,
         pixels: int | None = None,
@@ -101,13 +101,18 @@ class RunData:
         """A series: every point, or with ``pixels`` those that a chart that wide shows.
 
         ``name`` may be a role (``eval_loss``) or the end of a name (``loss`` finds ``train/loss``).
-        ``lo`` and ``hi`` are along ``x``: step, epoch, tokens, wall or relative. With ``pixels``
-        each slice keeps its first, last, smallest and largest point, and what is not finite.
+        ``x`` is step, epoch, tokens, wall, relative or the name of a metric; by default the axis
+        that the run defined for this one (``run.define(name, x=…)``), else its steps. The result
+        keeps its own axis where it cannot be converted. ``lo`` and ``hi`` are along ``x``. With
+        ``pixels`` each slice keeps its first, last, smallest and largest point, and what is not
+        finite.
         Raises ``MetricNotFoundError``.
         """
         metric = self._metric(name, axis)
         series = self._view.series(metric.name, rank=rank, axis=metric.axis)
-        chosen = series.reindex(x, self._view).between(lo, hi)
+        if x is not None and x not in X_KINDS:
+            self._view.series(x)  # says what there is instead
+        chosen = series.reindex(x or metric.x or "step", self._view).between(lo, hi)
         if pixels is None or len(chosen) <= pixels:
             # A copy: the store's own arrays are shared, and cannot be written to.
             return chosen.select(np.arange(len(chosen)))

@@ -86,6 +86,13 @@ def test_it_holds_the_run_and_every_point_of_its_series(tmp_path: Path) -> None:
     assert columns[:3] == [[0.0, 1.0], [1.5, 0.25], [1001.0, 1002.0]]
 
 
+def test_a_series_is_kept_along_the_axis_that_was_defined(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).add({"log": "define", "name": "acc", "x": "images"})
+    journal.metrics(1, images=64, acc=0.5).metrics(2, images=128, acc=0.7)
+    head, columns = series_of(body_of(saved(tmp_path, "x")), "acc")
+    assert (head["x"], columns[0]) == ("images", [64, 128])
+
+
 def test_several_runs_are_listed_newest_first_and_each_once(tmp_path: Path) -> None:
     Journal(tmp_path, "old", created=1.0).metrics(0, loss=1.0)
     Journal(tmp_path, "new", created=2.0).metrics(0, loss=1.0)

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from epochal.errors import UsageError
 from epochal.series.series import X, concatenated
 from epochal.store.local.store import load_run
 from tests.store.journals import Journal
@@ -48,8 +47,25 @@ def test_another_series_is_put_where_its_steps_are(journal: Journal) -> None:
 def test_a_series_that_cannot_be_put_there_says_where_it_is(tmp_path: Path) -> None:
     run = load_run(Journal(tmp_path).metrics(5, a=1).folder.path)
     assert run.series("a").reindex("tokens", run).x == "step"
-    with pytest.raises(UsageError, match="not an axis"):
-        run.series("a").reindex("miles", run)  # type: ignore[arg-type]
+    assert run.series("a").reindex("miles", run).x == "step"
+
+
+def test_a_series_is_put_where_another_metric_was_last(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(0, acc=0.1).metrics(1, images=64)
+    journal.metrics(2, acc=0.2).metrics(3, images=32, acc=0.3).metrics(5, acc=0.5)
+    run = load_run(journal.folder.path)
+    moved = run.series("acc").reindex("images", run)
+    assert moved.x == "images"
+    assert moved.at.tolist() == [32.0, 32.0, 64.0]
+    assert moved.values.tolist() == [0.3, 0.5, 0.2]  # before the first image there is no place
+
+
+def test_series_of_different_axes_meet_by_their_times(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(7, images=10)
+    journal.add({"log": "epoch", "epoch": 1, "m": {"acc": 0.1}}).metrics(8, images=20)
+    journal.add({"log": "epoch", "epoch": 2, "m": {"acc": 0.2}})
+    run = load_run(journal.folder.path)
+    assert run.series("acc").reindex("images", run).at.tolist() == [10.0, 20.0]
 
 
 def test_clocks_that_jump_back_do_not_disorder_a_chart(tmp_path: Path) -> None:

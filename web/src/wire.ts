@@ -184,7 +184,7 @@ export interface SeriesHead {
   name: string;
   rank: number;
   axis: AxisName;
-  x: XKind;
+  x: string;
   raw: boolean;
   count: number;
   points: number;

@@ -51,14 +51,15 @@ class Line:
 
 
 def lines_of(run: RunView, *, all_ranks: bool) -> Iterator[Line]:
-    """Every series of a run on its own axis."""
+    """Every series of a run on its own axis, or on the one that was defined for it."""
     run_id = run.info.id
     findings = _finding_steps(run)
     for metric in run.metrics():
         for rank in metric.ranks if all_ranks else metric.ranks[:1]:
             series = run.series(metric.name, rank=rank, axis=metric.axis)
             steps = findings.get(metric.name, ()) if metric.axis == "step" else ()
-            yield Line(run_id, series.reindex("step", run), steps)
+            moved = series.reindex(metric.x or "step", run)
+            yield Line(run_id, moved, steps if moved.x == series.x else ())
 
 
 def pack_series(lines: Sequence[Line], *, budget_bytes: int) -> list[str]:

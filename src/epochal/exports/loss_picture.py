@@ -103,9 +103,14 @@ class _Frame:
 def draw(runs: Sequence[RunView]) -> list[Shape]:
     """The drawing of some runs, each in its colour; runs without a loss are named all the same."""
     axis = "step" if any(_on(run, "step") for run in runs) else "epoch"
-    courses = [
-        _course(run, axis, _COLOURS[index % len(_COLOURS)]) for index, run in enumerate(runs)
-    ]
+    coloured = [(run, _COLOURS[index % len(_COLOURS)]) for index, run in enumerate(runs)]
+    courses = [_course(run, axis, colour) for run, colour in coloured]
+    defined = _defined_axis(runs, axis)
+    if defined is not None:
+        moved = [_course(run, axis, colour, x=defined) for run, colour in coloured]
+        # One picture has one axis: all losses go along it, or none.
+        if all(series.x == defined for course in moved for series in course.present()):
+            courses, axis = moved, defined
     frame = _frame(courses)
     shapes: list[Shape] = [*_axes(frame, axis)]
     for course in courses:
@@ -136,12 +141,20 @@ def _on(run: RunView, axis: str) -> bool:
     return any(metric is not None and metric.axis == axis for metric in roles)
 
 
-def _course(run: RunView, axis: str, colour: Colour) -> _Course:
+def _defined_axis(runs: Sequence[RunView], axis: str) -> str | None:
+    """The axis that every run defined for its losses; None where they do not agree."""
+    losses = (run.role(role) for run in runs for role in ("loss", "eval_loss"))
+    found = {metric.x for metric in losses if metric is not None and metric.axis == axis}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _course(run: RunView, axis: str, colour: Colour, *, x: str | None = None) -> _Course:
     found: list[Series | None] = []
     for role in ("loss", "eval_loss"):
         metric = run.role(role)
         fits = metric is not None and metric.axis == axis and 0 in metric.ranks
-        found.append(run.series(metric.name, axis=metric.axis) if metric and fits else None)
+        series = run.series(metric.name, axis=metric.axis) if metric and fits else None
+        found.append(series if series is None or x is None else series.reindex(x, run))
     name = _printable(f"{run.info.project}/{run.info.name}")
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
     return _Course(short, colour, *found)
@@ -151,8 +164,8 @@ def _frame(courses: Sequence[_Course]) -> _Frame:
     present = [series for course in courses for series in course.present() if len(series)]
     if not present:
         return _Frame(0.0, 1.0, 0.0, 1.0)
-    first = float(min(series.steps[0] for series in present))
-    last = float(max(series.steps[-1] for series in present))
+    first = float(min(series.at[0] for series in present))
+    last = float(max(series.at[-1] for series in present))
     values = np.concatenate([series.floats[np.isfinite(series.floats)] for series in present])
     low, high = _limits(values)
     return _Frame(first, last if last > first else first + 1, low, high)
@@ -192,10 +205,10 @@ def _strokes(course: _Course, frame: _Frame) -> Iterator[Shape]:
     loss = course.loss
     if loss is None:
         return
-    raw = buckets(loss.steps, loss.floats, pixels=WIDTH - LEFT - RIGHT)
+    raw = buckets(loss.at, loss.floats, pixels=WIDTH - LEFT - RIGHT)
     steps, values = _points(raw)
     yield Stroke(frame.x(steps), frame.y(values), course.colour, width=1.0, opacity=_RAW_OPACITY)
-    mean = buckets(loss.steps, centred_mean(loss.floats), pixels=(WIDTH - LEFT - RIGHT) // 2)
+    mean = buckets(loss.at, centred_mean(loss.floats), pixels=(WIDTH - LEFT - RIGHT) // 2)
     steps, values = _points(mean)
     yield Stroke(frame.x(steps), frame.y(values), course.colour, width=2.0)
 
@@ -227,7 +240,7 @@ def _dots(course: _Course, frame: _Frame) -> Iterator[Shape]:
     most = (WIDTH - LEFT - RIGHT) // 3
     if places.size > most:
         places = places[np.unique(np.linspace(0, places.size - 1, most).astype(np.intp))]
-    for x, y in zip(frame.x(series.steps[places]), frame.y(series.floats[places]), strict=True):
+    for x, y in zip(frame.x(series.at[places]), frame.y(series.floats[places]), strict=True):
         if TOP <= y <= HEIGHT - BOTTOM:
             yield Dot(float(x), float(y), 3.0, course.colour)
 

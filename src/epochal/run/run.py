@@ -460,8 +460,8 @@ class Run:
     ) -> None:
         """Say what a metric means: unit, goal ('min' or 'max'), role (loss, lr, norm), x axis.
 
-        ``x`` names the metric to draw this one against. It is recorded; charts and exports do not
-        use it yet.
+        ``x`` names the metric to draw this one against, in charts, exports and ``series()``.
+        ``name`` may be a pattern: ``define("val/*", x="epoch")``.
         """
         self.write(typed.define_record(now(), name=name, unit=unit, goal=goal, x=x, role=role))
 

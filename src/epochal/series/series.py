@@ -10,18 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from epochal.errors import EpochalError, MetricNotFoundError, UsageError
+from epochal.errors import EpochalError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.downsample import Buckets, buckets
 from epochal.series.reduce import Summary, summarise
 from epochal.series.trend import Goal
 
-X = Literal["step", "epoch", "tokens", "wall", "relative"]
+# An axis: one of ``X_KINDS``, or the name of a metric.
+X = str
+X_KINDS = ("step", "epoch", "tokens", "wall", "relative")
 Floats = NDArray[np.float64]
 
 # The series that say which epoch a step belongs to and how many tokens it has.
@@ -72,7 +74,10 @@ class Series:
 
     @property
     def x(self) -> X:
-        """What ``at`` counts: steps, epochs, tokens, Unix seconds or seconds since the start."""
+        """What ``at`` counts: steps, epochs, tokens, Unix seconds or seconds since the start.
+
+        Anything else is the name of the metric whose values it holds.
+        """
         return _OWN_X[self.axis] if self.reindexed is None else self.reindexed[0]
 
     @property
@@ -135,10 +140,10 @@ class Series:
     def reindex(self, x: X, run: SeriesRun) -> Series:
         """The points along another axis, in its order; points without a position are left out.
 
-        A series that cannot be converted keeps its own axis: ``x`` of the result says which it is.
+        ``x`` is one of ``X_KINDS``, or the name of a metric: a point is then where that metric was
+        last, at the point's step or before. A series that cannot be converted keeps its own axis:
+        ``x`` of the result says which it is.
         """
-        if x not in get_args(X):
-            raise UsageError(f"x={x!r} is not an axis: use one of {', '.join(get_args(X))}.")
         moved = self._moved(x, run)
         at = moved.at
         if at.dtype.kind != "f":
@@ -161,7 +166,31 @@ class Series:
                 steps, values = mapping
                 along = values if x == "epoch" else values.cumsum()
                 return replace(self, reindexed=(x, np.interp(self.steps, steps, along)))
-        return self
+        if x in ("step", "tokens", self.x):
+            return self
+        places = self._along_metric(x, run)
+        return self if places is None else replace(self, reindexed=(x, places))
+
+    def _along_metric(self, name: str, run: SeriesRun) -> Floats | None:
+        """The last value of a metric at each point; nan before its first, None without it.
+
+        Series of one axis are matched by their steps, others by their times.
+        """
+        for rank in dict.fromkeys((self.rank, 0)):
+            try:
+                other = run.series(name, rank=rank)
+            except MetricNotFoundError:
+                continue
+            by_step = other.axis == self.axis and self.axis != "time"
+            places = other.steps if by_step else other.times
+            order = np.argsort(places, kind="stable")
+            index = np.searchsorted(
+                places[order], self.steps if by_step else self.times, side="right"
+            )
+            values = np.append(np.nan, other.floats[order])
+            found: Floats = values[index]
+            return found if bool(np.isfinite(found).any()) else None
+        return None
 
     def _start(self, run: SeriesRun) -> float:
         if run.created is not None:

@@ -19,10 +19,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
-from epochal.series.series import Series
+from epochal.series.series import X_KINDS, Series
 from epochal.server import wire
 from epochal.server.cursor import format_cursors
-from epochal.server.params import choice_param, float_param, int_param, ranks_param, required_param
+from epochal.server.params import (
+    choice_param,
+    float_param,
+    int_param,
+    ranks_param,
+    required_param,
+    str_param,
+)
 from epochal.server.responses import body_response, etag_of, matches_etag
 from epochal.server.state import server_state
 from epochal.store.store import RunView
@@ -32,7 +39,6 @@ MAGIC = b"EPS1"
 MAX_POINTS = 16_000_000
 _ALIGNMENT = 8
 MAX_SERIES = 4000
-_X_KINDS: Sequence[wire.XKind] = get_args(wire.XKind)
 _AXES: Sequence[wire.AxisName] = get_args(wire.AxisName)
 
 Floats = NDArray[np.float64]
@@ -40,7 +46,9 @@ Floats = NDArray[np.float64]
 NAMES = required_param("name", most=64)
 RUNS = required_param("run", most=1000)
 RANKS = ranks_param()
-X = choice_param("x", _X_KINDS, typescript="XKind")
+X = str_param(
+    "x", note="`step`, `epoch`, `tokens`, `wall`, `relative` or a metric; by default as defined"
+)
 AXIS = choice_param("axis", _AXES, typescript="AxisName")
 LO = float_param("lo")
 HI = float_param("hi")
@@ -67,7 +75,7 @@ class _RunBlocks:
 async def series(request: Request) -> Response:
     """``/api/series``: points of some series of many runs, in the layout of ``spec/wire.md``."""
     names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
-    x, axis = X(request) or "step", AXIS(request)
+    x, axis = X(request), AXIS(request)
     lo, hi, pixels = LO(request), HI(request), PIXELS(request)
     if lo is not None and hi is not None and lo > hi:
         raise UsageError(f"lo={lo} must not be above hi={hi}.")
@@ -81,7 +89,10 @@ async def series(request: Request) -> Response:
         for name in names:
             for rank in _ranks_of(run, name, axis) if ranks is None else ranks:
                 try:
-                    found = run.series(name, rank=rank, axis=axis).reindex(x, run)
+                    own = run.series(name, rank=rank, axis=axis)
+                    if x is not None and x not in X_KINDS:
+                        run.series(x)  # raises where there is no such metric
+                    found = own.reindex(x or defined_x(run, name), run)
                 except (MetricNotFoundError, FormatError) as error:
                     absent = wire.Missing(run_id, name, rank, str(error))
                     missing.setdefault(name, []).append(absent)
@@ -131,6 +142,12 @@ def _position(run_id: str, run: RunView) -> str:
 
 def _positions(found: Mapping[str, _RunBlocks]) -> dict[str, str]:
     return {run_id: one.position for run_id, one in found.items() if one.position is not None}
+
+
+def defined_x(run: RunView, name: str) -> str:
+    """The axis that a run defined for a metric; steps where it defined none."""
+    metric = run.metric(name)
+    return "step" if metric is None or metric.name != name else metric.x or "step"
 
 
 def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[int]:

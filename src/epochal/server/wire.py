@@ -249,7 +249,7 @@ class SeriesHead(msgspec.Struct, frozen=True):
     name: str
     rank: int
     axis: AxisName
-    x: XKind
+    x: str
     raw: bool
     count: int
     points: int

@@ -38,6 +38,7 @@ class Curves:
         have the metric on that axis are left out.
         """
         main = _series(run, metric)
+        x = metric.x or x if x == "step" else x
         moved = main.reindex(x, run)
         curves = [self._curve(main, moved, metric.name, "curve", smoothing)]
         evaluated = _metric_of_role(run, "eval_loss") if metric.role == "loss" else None

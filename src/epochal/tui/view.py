@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar, get_args
+from typing import TypeVar
 
-from epochal.series.series import X
+from epochal.series.series import X_KINDS, X
 
 _PAN = 0.25
 _CLOSEST = 2.0**-20
@@ -84,7 +84,7 @@ def _kept(zoom: Zoom) -> Zoom:
 T = TypeVar("T")
 
 _SMOOTHINGS = (0.0, 0.6, 0.9, 0.97)
-_AXES: tuple[X, ...] = get_args(X)
+_AXES: tuple[X, ...] = X_KINDS
 
 
 @dataclass(frozen=True, slots=True)

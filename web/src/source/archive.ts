@@ -106,9 +106,9 @@ function firstAxis(parts: readonly SeriesPart[], { run, name, rank }: SeriesHead
   return (["step", "epoch", "time"] as const).find((axis) => axes.includes(axis)) ?? "step";
 }
 
-function reindexed(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
+function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): SeriesPart {
   const { head, data, times } = part;
-  if (x === head.x) return part;
+  if (x === null || x === head.x) return part;
   const created = responsesOf(body, head.run).run?.row.created ?? null;
   const isTimed = x === "wall" || x === "relative";
   const start = x === "relative" ? created : 0;
@@ -119,12 +119,12 @@ function reindexed(part: SeriesPart, x: XKind, body: ArchiveBody): SeriesPart {
       return { head: { ...head, x }, data: { ...data, x: at }, times };
     }
   }
-  const knots = head.axis === "step" ? body.axes[head.run]?.[isTimed ? "wall" : x] : undefined;
+  const knots = head.x === "step" ? body.axes[head.run]?.[isTimed ? "wall" : (x as XKind)] : undefined;
   if (knots === undefined || knots.step.length === 0 || (isTimed && start === null)) return part;
   return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
 }
 
-function withMovedX(part: SeriesPart, x: XKind, move: (at: number) => number): SeriesPart {
+function withMovedX(part: SeriesPart, x: string, move: (at: number) => number): SeriesPart {
   return { ...part, head: { ...part.head, x }, data: withX(part.data, (column) => column.map(move)) };
 }
 

@@ -39,7 +39,7 @@ function runsQuery({ query, order, offset, limit, withConfig, summaries }: RunsR
 }
 
 export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels }: SeriesRequest): URLSearchParams {
-  return queryOf({ x, axis, lo, hi, pixels, name: names, run: runs, rank: ranks });
+  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, name: names, run: runs, rank: ranks });
 }
 
 function queryOf(params: Readonly<Record<string, Value>>): URLSearchParams {

@@ -7,7 +7,7 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import type {
-  AxisName, EntryRow, Labels, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, XKind,
+  AxisName, EntryRow, Labels, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -25,7 +25,8 @@ export interface RunsRequest {
 export interface SeriesRequest {
   readonly runs: readonly string[];
   readonly names: readonly string[];
-  readonly x: XKind;
+  /** A kind or a metric's name; null for the axis that a run defined for the metric, else steps. */
+  readonly x: string | null;
   /** For names that exist on several axes. */
   readonly axis?: AxisName;
   /** Without it rank 0. */

@@ -15,7 +15,7 @@ export interface PlacedMark {
 
 export interface Marks {
   /** Those that have a place along an axis, ascending; the same list until something happens. */
-  onAxis(x: XKind): readonly PlacedMark[];
+  onAxis(x: string): readonly PlacedMark[];
   /** The phase that the training said it is in last; null where it said none. */
   readonly phase: ReadonlySignal<string | null>;
   apply(update: Update): void;
@@ -54,7 +54,7 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
     all.value = [];
     if (id !== null) ask(id);
   });
-  const byAxis = new Map<XKind, ReadonlySignal<readonly PlacedMark[]>>();
+  const byAxis = new Map<string, ReadonlySignal<readonly PlacedMark[]>>();
   return {
     onAxis(x) {
       const known = byAxis.get(x) ?? computed(() => placed(all.value, x));
@@ -71,8 +71,11 @@ export function createMarks(source: Source, run: ReadonlySignal<string | null>):
   };
 }
 
-function placed(marks: readonly Mark[], x: XKind): readonly PlacedMark[] {
+function placed(marks: readonly Mark[], axis: string): readonly PlacedMark[] {
   return marks
-    .flatMap(({ kind, label, at, gpu }): PlacedMark[] => (at[x] === undefined ? [] : [{ kind, label, gpu, x: at[x] }]))
+    .flatMap(({ kind, label, at, gpu }): PlacedMark[] => {
+      const x = at[axis as XKind];
+      return x === undefined ? [] : [{ kind, label, gpu, x }];
+    })
     .sort((one, other) => one.x - other.x);
 }

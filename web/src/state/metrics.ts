@@ -9,6 +9,8 @@ export interface Metric {
   readonly unit: string | null;
   readonly goal: "max" | "min" | null;
   readonly role: string | null;
+  /** The metric that it is drawn along, as a run defined it; null for its own axis. */
+  readonly x: string | null;
   readonly ranks: readonly number[];
   /** Whether a run has the same name along another axis: then the axis has to be told. */
   readonly isAmbiguous: boolean;
@@ -35,6 +37,7 @@ export function metricsOf(details: readonly (RunDetail | null)[]): readonly Metr
       unit: same.find(({ unit }) => unit !== null)?.unit ?? null,
       goal: same.find(({ goal }) => goal !== null)?.goal ?? null,
       role: same.find(({ role }) => role !== null)?.role ?? null,
+      x: same.find(({ x }) => x !== null)?.x ?? null,
       ranks: [...new Set(same.flatMap(({ ranks }) => ranks))].sort((one, other) => one - other),
       isAmbiguous: byAxis.size > 1,
     }));

@@ -22,7 +22,7 @@ import { createReadings } from "./machine-readings.ts";
 import type { Readings } from "./machine-readings.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
 import type { Runs } from "./runs.ts";
-import { createView } from "./view.ts";
+import { createView, isXKind } from "./view.ts";
 import type { View, Zoom } from "./view.ts";
 
 export interface Page {
@@ -135,7 +135,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     },
     zoomTo(zoom, panel = "charts") {
       batch(() => {
-        view.x.value = zoom.x;
+        if (isXKind(zoom.x)) view.x.value = zoom.x;
         view.zoom.value = zoom;
         view.panel.value = panel;
       });

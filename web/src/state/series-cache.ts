@@ -9,7 +9,7 @@ import type { ReadonlySignal, Signal } from "@preact/signals";
 import type { Range } from "../chart/index.ts";
 import { laterPosition, comparePosition } from "../source/position.ts";
 import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
-import type { AxisName, Nonfinite, Points, XKind } from "../wire.ts";
+import type { AxisName, Nonfinite, Points } from "../wire.ts";
 import { endOf, appendPoints, lengthOf } from "./append-points.ts";
 import { groupBy } from "./group-by.ts";
 import { batchRequests } from "./batch-requests.ts";
@@ -17,7 +17,8 @@ import { batchRequests } from "./batch-requests.ts";
 export interface SeriesQueryOptions {
   readonly run: string;
   readonly name: string;
-  readonly x: XKind;
+  /** Null for the axis that the run defined, else steps. */
+  readonly x: string | null;
   readonly axis?: AxisName;
   /** Without it rank 0. */
   readonly ranks?: "all";

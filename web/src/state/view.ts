@@ -12,9 +12,13 @@ import type { Field } from "./url-hash.ts";
 
 export const X_KINDS: readonly XKind[] = ["step", "epoch", "tokens", "wall", "relative"];
 
-/** A range of x, and what x counts there: charts along something else are not zoomed. */
+/** A range of x, and what x counts there, a kind or a metric: charts along something else are not zoomed. */
 export interface Zoom extends Range {
-  readonly x: XKind;
+  readonly x: string;
+}
+
+export function isXKind(x: string): x is XKind {
+  return (X_KINDS as readonly string[]).includes(x);
 }
 
 export type SmoothingKind = "ema" | "gaussian";
@@ -48,6 +52,8 @@ export interface View {
   readonly metricsAreRegex: Signal<boolean>;
   readonly zoom: Signal<Zoom | null>;
   readonly isLogX: Signal<boolean>;
+  /** Metrics that are drawn along their steps although a run defined another axis. */
+  readonly onStep: Signal<readonly string[]>;
   /** Metrics whose y axis is logarithmic. */
   readonly logY: Signal<readonly string[]>;
   /** What charts of several runs do with values far from all others. */
@@ -104,6 +110,7 @@ export function createView(location: Location = window.location, history: Histor
     metricsAreRegex: keep(flagField("metrics-regex")),
     zoom: keep(zoomField("zoom")),
     isLogX: keep(flagField("log-x")),
+    onStep: keep(namesField("on-step")),
     logY: keep(namesField("log-y")),
     outliers: keep(choiceField<OutlierChoice>("clip", ["auto", "1", "0"], "auto")),
     pinned: keep(namesField("pin")),
@@ -161,8 +168,7 @@ function smoothnessField(key: string): Field<number> {
 /** Written as `step:1000..2500`. */
 export function zoomField(key: string): Field<Zoom | null> {
   const parse = (text: string): Zoom | null => {
-    const [, kind, from, to] = /^([a-z]+):([^:]+)\.\.(.+)$/.exec(text) ?? [];
-    const x = X_KINDS.find((one) => one === kind);
+    const [, x, from, to] = /^(.+):([^:]+)\.\.(.+)$/.exec(text) ?? [];
     const [min, max] = [Number(from), Number(to)];
     return x !== undefined && min < max ? { x, min, max } : null;
   };

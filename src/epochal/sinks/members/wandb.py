@@ -98,6 +98,9 @@ class WandbSink(Sink):
                 name, value = str(entry.record.get("name")), entry.record.get("value")
                 self._run.config.update({name: value}, allow_val_change=True)
                 continue
+            if entry.kind == "define":
+                self._define(entry.record)
+                continue
             if entry.kind == "summary":
                 self._set_summary(entry.record)
                 continue
@@ -123,6 +126,12 @@ class WandbSink(Sink):
         run, self._run = self._run, None
         run.finish(exit_code=0 if status in (None, "finished") else 1)
         return state
+
+    def _define(self, record: Mapping[str, Any]) -> None:
+        x = record.get("x")
+        if isinstance(x, str) and x != "step":
+            self._run.define_metric(x)
+            self._run.define_metric(str(record.get("name")), step_metric=x)
 
     def _set_summary(self, record: Mapping[str, Any]) -> None:
         name = str(record.get("name"))

@@ -6,7 +6,9 @@ grow, are sealed or become shorter while they are read.
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -217,8 +219,9 @@ class RunState:
         """Every series there is, with its meaning, in order of first appearance."""
         definitions = self._definitions()
         roles = self._roles(definitions)
+        meaning_of = _with_patterns(definitions)
         return [
-            _metric(key, ranks, definitions.get(key.name, {}), roles.get(key.name))
+            _metric(key, ranks, meaning_of(key.name), roles.get(key.name))
             for key, ranks in self.ranks.items()
         ]
 
@@ -403,6 +406,30 @@ class RunReader:
 
     def _too_fast(self) -> FormatError:
         return FormatError(f"the files in {self.source.path} change faster than they can be read.")
+
+
+def _with_patterns(
+    definitions: Mapping[str, Mapping[str, Any]],
+) -> Callable[[str], Mapping[str, Any]]:
+    """What gives a metric's meaning: its own definition over those of patterns (``val/*``)."""
+    patterns = [
+        (re.compile(fnmatch.translate(name)).match, meaning)
+        for name, meaning in definitions.items()
+        if any(sign in name for sign in "*?[")
+    ]
+
+    def meaning_of(name: str) -> Mapping[str, Any]:
+        own = definitions.get(name, {})
+        if not patterns:
+            return own
+        found: dict[str, Any] = {}
+        for matches, meaning in patterns:
+            # A metric that a pattern calls its own axis would stand on itself.
+            if matches(name):
+                found.update(meaning if meaning.get("x") != name else {**meaning, "x": None})
+        return {**found, **own}
+
+    return meaning_of
 
 
 def _metric(

@@ -2,16 +2,15 @@
 
 import { formatWhole } from "../../chart/index.ts";
 import type { BucketData, SeriesData } from "../../chart/index.ts";
-import type { XKind } from "../../wire.ts";
 
-const UNITS: Readonly<Record<XKind, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", wall: "s", relative: "s" };
+const UNITS: Readonly<Record<string, string>> = { step: "steps", epoch: "epochs", tokens: "tokens", wall: "s", relative: "s" };
 
 /** Such as `1 bucket = 40 steps`, of the coarsest of some series; null when all points of all of them are there. */
-export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: XKind): string | null {
+export function bucketNote(parts: readonly { readonly data: SeriesData }[], x: string): string | null {
   const widths = parts.map(({ data }) => (data.kind === "buckets" ? bucketWidth(data) : 0));
   const widest = Math.max(0, ...widths);
   if (widest === 0) return null;
-  return `1 bucket = ${formatWhole(x === "step" || x === "tokens" ? Math.round(widest) : widest)} ${UNITS[x]}`;
+  return `1 bucket = ${formatWhole(x === "step" || x === "tokens" ? Math.round(widest) : widest)} ${UNITS[x] ?? x}`;
 }
 
 /** The middle distance between slices that hold several points; 0 where each holds one. */

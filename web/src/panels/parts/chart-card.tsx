@@ -31,6 +31,7 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
       <header class="card-head">
         <h3 title={metric.name}>{metric.name}</h3>
         {metric.unit !== null && <span class="card-note">{metric.unit}</span>}
+        {isAlongMetric(page, metric) && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
         <span class="card-space" />
         {isPinned && <span class="card-note" title="Pinned">pinned</span>}
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`}
@@ -40,6 +41,10 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
       <InView height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
+}
+
+function isAlongMetric({ view }: Page, { name, x }: Metric): boolean {
+  return x !== null && view.x.value === "step" && !view.onStep.value.includes(name);
 }
 
 /** Whether charts show every rank, their mean or, as long as nobody asks, the first. */
@@ -68,6 +73,7 @@ export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element 
   const items: (MenuItem | "divider")[] = [
     { label: "Pin to the top", isOn: isPinned, run: () => (view.pinned.value = toggled(view.pinned.value, name)) },
     { label: "Logarithmic values", isOn: isLog, run: () => (view.logY.value = toggled(view.logY.value, name)) },
+    ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
     "divider",
     { label: "Download CSV", hint: "every point", run: () => void saveCsv(page, metric) },
     { label: "Download PNG", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },

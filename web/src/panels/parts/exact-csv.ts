@@ -6,12 +6,13 @@ import type { SeriesPart } from "../../source/source.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { bucketNote } from "./bucket-note.ts";
+import { requestedX } from "./metric-chart.tsx";
 
 export async function exactCsv({ source, view, runs }: Page, metric: Pick<Metric, "name" | "axis">): Promise<string> {
   const { parts } = await source.series({
     runs: runs.drawn.value.map(({ id }) => id),
     names: [metric.name],
-    x: view.x.value,
+    x: requestedX(view, metric.name),
     axis: metric.axis,
     ranks: "all",
     pixels: 0,

@@ -10,6 +10,7 @@ import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
+import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { SeriesPart } from "../../source/source.ts";
@@ -47,9 +48,10 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const ids = props.runs ?? runs.drawn.value.map(({ id }) => id);
   const chosen = view.focus.value;
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
-  const base = { name: metric.name, x: view.x.value, pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
+  const base = { name: metric.name, x: requestedX(view, metric.name), pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
   const whole = useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null })));
   const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
+  const kind = isXKind(x) ? x : null;
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
   const close = useSeriesQueries(page, zoom === null ? [] : ids.map((run): SeriesQueryOptions => ({ ...base, run, range: widened(zoom) })));
   const parts = new Map<string, readonly SeriesPart[]>();
@@ -69,7 +71,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const stretches = usePhases(page, metric.name, x);
   const options: Partial<LineOptions> = {
     title: metric.name,
-    xFormat: x,
+    xFormat: kind ?? "number",
     yFormat: formatOf(metric.name, metric.unit),
     xKind: view.isLogX.value ? "log" : "linear",
     yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
@@ -81,7 +83,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     hasLegend: lines.length > 1 && lines.length <= mostInLegend,
     marks,
     stretches,
-    sync: page.sync,
+    sync: kind === null ? null : page.sync,
     onZoom: (range) => setZoom(view, { x, ...range }),
     onReset: () => setZoom(view, null),
     onSolo: (chosen) => {
@@ -152,6 +154,11 @@ export function smoothingOf(view: View): Smoothing {
   return view.smoothing.value === "ema" ? { kind: "ema", weight: amount } : { kind: "gaussian", sigma: amount / (1 - amount) / 2 };
 }
 
+/** Steps mean the axis that a run defined for the metric, unless somebody turned that off. */
+export function requestedX(view: View, name: string): string | null {
+  return view.x.value === "step" && !view.onStep.value.includes(name) ? null : view.x.value;
+}
+
 function expectedX(x: XKind, axis: AxisName): XKind {
   if (x === "wall" || x === "relative") return x;
   return axis === "step" ? x : OWN[axis];
@@ -186,7 +193,7 @@ export function hiddenMarks({ view }: Page): readonly string[] {
 }
 
 /** Findings about a metric, and what happened in the run in focus; the same list until one of them changes. */
-function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
+function useMarks(page: Page, name: string, x: string): readonly Mark[] {
   const findings = page.findings.all.value;
   const placed = page.marks.onAxis(x);
   const hidden = hiddenMarks(page).join(" ");
@@ -199,7 +206,7 @@ function useMarks(page: Page, name: string, x: XKind): readonly Mark[] {
   }, [findings, placed, hidden, name, x, whose]);
 }
 
-function findingMarks(findings: readonly Finding[], name: string, x: XKind): readonly Mark[] {
+function findingMarks(findings: readonly Finding[], name: string, x: string): readonly Mark[] {
   if (x !== "step") return [];
   return findings
     .filter(({ series, steps }) => series === name && steps !== null)
@@ -209,7 +216,7 @@ function findingMarks(findings: readonly Finding[], name: string, x: XKind): rea
 const NO_STRETCHES: readonly Stretch[] = [];
 
 /** The phases of the run in focus, under its loss. */
-function usePhases(page: Page, name: string, x: XKind): readonly Stretch[] {
+function usePhases(page: Page, name: string, x: string): readonly Stretch[] {
   const focus = page.runs.focus.value;
   const loss = focus === null ? undefined : page.details.of(focus.id).value?.roles["loss"];
   const placed = page.marks.onAxis(x);
