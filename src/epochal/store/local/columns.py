@@ -102,11 +102,12 @@ class Block:
         columns: list[NDArray[np.float64]],
     ) -> None:
         """Add many records, a column of values for each name; without steps, none has one."""
-        self._values.frombytes(np.column_stack(columns).tobytes())
+        self._values.frombytes(np.column_stack(columns).data.cast("B"))
         self._note(ordinals[0], ordinals[-1])
         self._ordinals.extend(ordinals)
-        self._steps.frombytes((np.full(times.size, NO_STEP) if steps is None else steps).tobytes())
-        self._times.frombytes(times.tobytes())
+        given = np.full(times.size, NO_STEP) if steps is None else steps
+        self._steps.frombytes(given.data.cast("B"))
+        self._times.frombytes(times.data.cast("B"))
 
     def _note(self, first: int, last: int) -> None:
         if first < self._last:

@@ -72,18 +72,19 @@ class TailedPart:
             file.seek(self.offset - len(self._last_bytes))
             if file.read(len(self._last_bytes)) != self._last_bytes:
                 raise ShorterFileError(f"{self.path} was replaced while it was being read.")
-            rest = b""
-            while chunk := file.read(max(_CHUNK_BYTES, len(rest))):  # so that long lines end soon
-                chunk = rest + chunk
+            size = _CHUNK_BYTES
+            while chunk := file.read(size):
                 end = chunk.rfind(b"\n") + 1
                 nul = chunk.find(b"\0", 0, end)
                 if nul >= 0:
                     self._stopped_at = seen
                     end = chunk.rfind(b"\n", 0, nul) + 1
                 self._take(chunk[:end])
-                if nul >= 0:
+                if nul >= 0 or (not end and len(chunk) < size):
                     return
-                rest = chunk[end:]
+                # A line that is longer than a chunk is read again, with more of it each time.
+                size = _CHUNK_BYTES if end else 2 * size
+                file.seek(self.offset)
 
     def _take(self, text: bytes) -> None:
         """Take in whole lines."""
