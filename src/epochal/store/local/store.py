@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import os
 import shutil
@@ -284,7 +286,8 @@ class LocalStore:
     def _look_once(self, until: float = math.inf) -> None:
         """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
         if not self._looked:
-            self._look()
+            with _without_collections():
+                self._look()
         if len(self._by_id) < len(self._runs):
             self._tell_apart(until=until)
 
@@ -456,6 +459,18 @@ def _read(run: LocalRun, until: float, *, whole: bool) -> bool:
         finally:
             run.lock.release()
     return True
+
+
+@contextlib.contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the garbage collector from going through the rows of thousands of runs as they come."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _created(run: LocalRun) -> float:
