@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from epochal.run.current import current_run, finish, log
     from epochal.run.run import Run
     from epochal.run.start import init
+    from epochal.run.track import track
     from epochal.series.lost_time import LostTime, explain_phases
     from epochal.series.trend import Trend, TrendGroup
     from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
@@ -67,6 +68,7 @@ _HOMES = {
     "log": "epochal.run.current",
     "open": "epochal.reading",
     "speed_of_light": "epochal.torch.flops",
+    "track": "epochal.run.track",
     "watch": "epochal.torch.watching",
     "watch_memory": "epochal.torch.memory",
     "watch_moe": "epochal.torch.moe",
@@ -105,6 +107,7 @@ __all__ = [
     "load",
     "log",
     "speed_of_light",
+    "track",
     "watch",
     "watch_memory",
     "watch_moe",

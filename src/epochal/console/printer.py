@@ -186,6 +186,11 @@ class Console:
                 self._bar = open_progress_bar(self._target(), name=name, total=total, unit=unit)
         return self._bar is not None
 
+    def set_progress_total(self, total: float) -> None:
+        """Give the bar, if there is one, a total that was not known when it was opened."""
+        if self._bar is not None:
+            self._bar.total = total
+
     def progress(
         self,
         done: float,

@@ -58,7 +58,7 @@ class ProgressBar:
         self._descriptor = stream.fileno()
         self._pen = _Pen(stream)
         self._name = name
-        self._total = total
+        self.total = total
         self._unit = unit
         self._due = -math.inf
         self._line = join_line(stream, self)
@@ -79,7 +79,7 @@ class ProgressBar:
         progress = Progress(
             name=self._name,
             done=done,
-            total=self._total,
+            total=self.total,
             unit=self._unit,
             loss=loss,
             rate=rate,

@@ -68,6 +68,12 @@ class ProgressEstimator:
         self._has_bar: bool | None = None
         self.has_printed = False
 
+    def set_total_steps(self, total: int) -> None:
+        """Show percent and time left from now on."""
+        self._totals = Totals(steps=total)
+        self._eta = Eta(total)
+        self._console.set_progress_total(total)
+
     def step(self, record: Mapping[str, Any]) -> None:
         """Print a typed step's line."""
         now = self._clock()

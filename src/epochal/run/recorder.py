@@ -21,6 +21,7 @@ Other parts of Epochal (companion, ``epochal.torch``, ``Monitor``) use the recor
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -33,7 +34,7 @@ from epochal.console.printer import Console
 from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.guard import Fault, Guard, attempt
 from epochal.journal.fork import call_in_children
-from epochal.journal.layout import RunFolder
+from epochal.journal.layout import RunFolder, write_json
 from epochal.journal.line import decode, decode_json, encode, now
 from epochal.journal.writer import JournalWriter
 from epochal.records import KINDS, Record, axis_of
@@ -161,6 +162,19 @@ class Recorder:
     def lost_records(self) -> int:
         """How many records this process could not write."""
         return 0 if self._writer is None else self._writer.lost_total
+
+    @property
+    def has_length(self) -> bool:
+        """Whether it is known how many steps, tokens or epochs the run is to have."""
+        return bool(self.identity.get("totals"))
+
+    def set_total_steps(self, total: int) -> None:
+        """Set how many steps the run is to have, for those who watch it."""
+        self.identity["totals"] = {"steps": total}
+        self._pace.set_total_steps(total)
+        if self._writer is not None and self.rank == 0:
+            with contextlib.suppress(OSError):  # what is shown matters less than the training
+                write_json(self.folder.identity, self.redactor.identity(self.identity))
 
     def check_open(self) -> None:
         """Raise when the run is finished."""
