@@ -42,7 +42,7 @@ def track(
     left with ``break``, and raise. In a run that has no ``total_steps``, a loop that logs one step
     per item sets it. Only rank 0 shows anything.
     """
-    if not hasattr(iterable, "__iter__") and not hasattr(iterable, "__getitem__"):
+    if not any(hasattr(iterable, method) for method in ("__iter__", "__getitem__")):
         raise ValueTypeError(f"track takes an iterable, not a {type(iterable).__name__}.")
     if total is not None and (isinstance(total, bool) or not isinstance(total, int) or total < 0):
         raise UsageError(f"total={total!r} must be a number of items, 0 or more.")
