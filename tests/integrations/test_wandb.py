@@ -405,8 +405,8 @@ def test_an_alert_is_recorded_once_within_its_time() -> None:
 
 def _alerts(run: Any) -> list[Any]:
     view = read(run).view
-    messages = [one.record for one in view.entries("message") if one.record["level"] == "warning"]
-    return [record for record in messages if "accuracy is low" in record["text"]]
+    alerts = [one.record for one in view.entries("event", name="alert")]
+    return [one for one in alerts if (one["text"], one["level"]) == ("accuracy is low", "warning")]
 
 
 def _parameters(call: Any) -> set[str]:

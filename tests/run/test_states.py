@@ -45,6 +45,7 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
     "log_image": ("blob", lambda run: run.log_image("i", PNG)),
     "log_graph": ("graph", lambda run: run.log_graph("<svg/>")),
     "event": ("event", lambda run: run.event("restarted")),
+    "alert": ("event", lambda run: run.alert("loss", "it is high")),
     "message": ("message", lambda run: run.message("words")),
     "section": ("message", timed_section),
     "define": ("define", lambda run: run.define("loss", goal="min")),

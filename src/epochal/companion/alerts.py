@@ -94,6 +94,13 @@ class Alerts:
             words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()
             self.say(words, severity=finding.severity)
 
+    def asked(self, record: Mapping[str, Any]) -> None:
+        """Tell what the program itself asked to be told, whatever its level."""
+        level, title, text = (record.get(name) for name in ("level", "title", "text"))
+        severity: Severity = level if level in ("info", "warning", "error") else "info"
+        if self._least <= _GRAVITY["error"]:
+            self.say(f"{title}: {text}" if text else str(title), severity=severity)
+
     def finished(self, record: Mapping[str, Any]) -> None:
         """Tell that the run has ended, and how."""
         status, reason, step = (record.get(name) for name in ("status", "reason", "last_step"))

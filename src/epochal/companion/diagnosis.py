@@ -33,6 +33,7 @@ _LOOK_FOR_S = 0.2
 
 OnFinding = Callable[[Finding], object]
 OnFinish = Callable[[Record], object]
+OnAlert = Callable[[Record], object]
 OnRecords = Callable[[str, Sequence[Record]], object]  # a writer and what it wrote
 
 
@@ -45,6 +46,7 @@ class Diagnosis:
         *,
         on_finding: OnFinding = lambda _finding: None,
         on_finish: OnFinish = lambda _record: None,
+        on_alert: OnAlert = lambda _record: None,
         on_records: OnRecords = lambda _writer, _records: None,
         clock: Callable[[], float] = time.time,
         guard: Guard | None = None,
@@ -66,12 +68,15 @@ class Diagnosis:
         self.callbacks: dict[str, Callable[..., object]] = {
             "on_finding": on_finding,
             "on_finish": on_finish,
+            "on_alert": on_alert,
             "on_records": on_records,
         }
         self._clock = clock
         self._ranks: dict[str, int] = {}
         self._phase: str | None = None
         self._began: dict[str, Any] | None = None
+        # Alerts of the program that were passed on, by title and time: a companion may restart.
+        self._alerted: set[tuple[str, Any]] = set()
         self._is_behind = True
 
     @property
@@ -152,13 +157,26 @@ class Diagnosis:
             self._note_phase(record)
             if writer == LOOP and record["log"] == "finish":
                 self._call("on_finish", record)
+        for record in records:
+            if record["log"] == "event" and record.get("name") == "alert":
+                self._pass_on(record)
         self._call("on_records", writer, records)
+
+    def _pass_on(self, record: Record) -> None:
+        """Pass on an alert of the program, once."""
+        alert = (str(record.get("title")), record.get("t"))
+        if alert not in self._alerted:
+            self._alerted.add(alert)
+            self._journal.event("alert-sent", title=alert[0], at=alert[1])
+            self._call("on_alert", record)
 
     def _remember(self, record: Record) -> None:
         if record.get("log") == "finding":
             self._findings.written.add(dedup_key(record))
         elif record.get("log") == "event" and record.get("name") == "phase":
             self._phase = str(record.get("phase"))
+        elif record.get("log") == "event" and record.get("name") == "alert-sent":
+            self._alerted.add((str(record.get("title")), record.get("at")))
 
     def _say(self, findings: Iterable[Finding]) -> None:
         for finding in findings:

@@ -78,6 +78,7 @@ class Companion:
             config,
             on_finding=self._alerts.finding,
             on_finish=self._alerts.finished,
+            on_alert=self._alerts.asked,
             on_records=self._timeline.take,
             guard=self.guard,
         )

@@ -41,6 +41,7 @@ from epochal.records import KINDS, Record, axis_of
 from epochal.redact import Redactor
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
+from epochal.run.alerts import RunAlerts
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
@@ -119,6 +120,7 @@ class Recorder:
         self._on_line = Callbacks("on_line", self.guard)
         self.config = RunConfig(self)
         self.summary = RunSummary(self)
+        self.alerts = RunAlerts(self)
         self._is_observed = False
         self._writer = writer
         self._reader: DeviceReader | None = None

@@ -435,6 +435,26 @@ class Run:
             shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
             console.message("%s", text, level=shown)
 
+    def alert(
+        self, title: str, text: str = "", *, level: str = "info", wait_s: float = 60.0
+    ) -> bool:
+        """Send a message where findings are sent (``init(alerts=…)``), record it and print it.
+
+        ``level`` is info, warning or error. An alert of the same title within ``wait_s`` seconds is
+        left out; returns False then.
+        """
+        record = self._recorder.alerts.record(title, text, level=level, wait_s=wait_s)
+        if record is None:
+            return False
+        self._recorder.write(record)
+        words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
+        console = self._recorder.console
+        if level == "info":
+            console.message("%s", words, level=Verbosity.NORMAL)
+        else:
+            console.notice(words)
+        return True
+
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took."""
         return timed_section(self._recorder, name)

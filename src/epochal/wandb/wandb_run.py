@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -56,7 +55,6 @@ class Run(RunLabels, ArtifactCalls):
         self._saved = files.SavedFiles(run, Path(self.dir))
         self._watches = watching.Watches(run)
         self._teardown: list[Callable[[], None]] = []
-        self._alerts: dict[str, float] = {}
 
     def __repr__(self) -> str:
         return f"<wandb run {self.path} at {self._run.dir}>"
@@ -175,10 +173,7 @@ class Run(RunLabels, ArtifactCalls):
             raise ValueError("level must be one of 'INFO', 'WARN', or 'ERROR'")
         wait = wait_duration
         wait_s = wait.total_seconds() if isinstance(wait, timedelta) else float(wait or 60.0)
-        if self._alerts.get(title, -1e18) + wait_s > time.monotonic():
-            return
-        self._alerts[title] = time.monotonic()
-        self._run.message(f"{title}: {text}", level=_LEVELS[named])
+        self._run.alert(title, text, level=_LEVELS[named], wait_s=wait_s)
 
     def save(
         self,

@@ -10,6 +10,7 @@ import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
+import { Alerts } from "./parts/alerts.tsx";
 import { showFinding } from "./parts/finding-list.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
 import { RULES } from "./parts/rules.ts";
@@ -44,6 +45,7 @@ function FindingsOf({ page, run }: { readonly page: Page; readonly run: RunRow }
       <ol class="found-list">
         {shown.map((finding) => <li key={finding.id}><FindingCard page={page} finding={finding} /></li>)}
       </ol>
+      <Alerts page={page} run={run} />
       <InternalErrors page={page} />
       <Ranges page={page} run={run} />
     </div>

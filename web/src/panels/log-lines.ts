@@ -40,6 +40,10 @@ const WRITERS: Readonly<Record<string, (fields: Fields, step: number | null) => 
   },
   event: (fields, step) => {
     const name = words(fields["name"]);
+    if (name === "alert") {
+      const { title, text, level: told } = fields;
+      return { level: LEVELS[words(told).toLowerCase()] ?? "info", word: "alert", text: `${words(title)}${atStep(step)}${text ? `: ${words(text)}` : ""}` };
+    }
     const level = name === "exception" ? "error" : name === "records-lost" || name === "internal-error" ? "warning" : "info";
     const { traceback, ...facts } = fields;
     const trace = typeof traceback === "string" ? `\n${traceback}` : "";

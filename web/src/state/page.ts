@@ -90,11 +90,16 @@ export function createPage(source: Source, view: View = createView()): Page {
 
   const recorded = (update: RecordsUpdate): void => {
     seriesCache.apply(update);
+    for (const { kind, name, record } of update.entries) {
+      if (kind !== "event" || name !== "alert") continue;
+      const { title, text, level } = record ?? {};
+      toasts.show(`${runs.row(update.run)?.name ?? "run"}: ${title}${text ? `: ${text}` : ""}`, level === "error" ? "critical" : "info");
+    }
     const detail = details.known(update.run);
     if (detail === null) return;
     const known = new Set(detail.metrics.map(({ name, axis }) => `${axis}\n${name}`));
     const isNew = update.points.some(({ name, axis }) => !known.has(`${axis}\n${name}`));
-    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "sol"].includes(kind))) details.refetch(update.run);
+    if (isNew || update.entries.some(({ kind }) => ["define", "finish", "gpu-model", "option", "sol", "summary"].includes(kind))) details.refetch(update.run);
     for (const role of HEADLINES) {
       const name = detail.roles[role.replace("role:", "")];
       const points = update.points.find((one) => one.name === name && one.rank === 0);

@@ -99,6 +99,15 @@ EVENTS = (
         ),
     ),
     Event(
+        "alert",
+        "training",
+        "`run.alert`, or an alert of another tracker",
+        (
+            *texts("title", "text"),
+            Field("level", "text", meaning="of other trackers any word; of `run.alert` a severity"),
+        ),
+    ),
+    Event(
         "custom-scalars",
         "training",
         "charts that `SummaryWriter.add_custom_scalars` asks for",
@@ -159,6 +168,12 @@ EVENTS = (
         texts("reason", "traceback"),
     ),
     Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
+    Event(
+        "alert-sent",
+        "companion",
+        "in `findings`: an alert of the program was taken to be sent",
+        (*texts("title"), Field("at", meaning="the time of the alert")),
+    ),
     Event("alert-failed", "companion", "an alert could not be sent", texts("reason")),
     Event(
         "phase",
@@ -191,7 +206,6 @@ EVENTS = (
         ),
     ),
     # -- importers --------------------------------------------------------------------------------
-    Event("alert", "importer", "an alert of another tracker", texts("title", "text", "level")),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
         "media",

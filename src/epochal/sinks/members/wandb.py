@@ -21,6 +21,7 @@ from epochal.sinks.sink import Entry, Sink, SinkContext, SinkOptions, option, re
 
 STEP = "trainer/global_step"
 _EPOCH = "epoch"
+_ALERT_LEVELS = {"warning": "WARN", "warn": "WARN", "error": "ERROR"}
 # Telemetry, console output and the machine's description are in the run already.
 _QUIET = {
     "silent": True,
@@ -101,6 +102,9 @@ class WandbSink(Sink):
             if entry.kind == "define":
                 self._define(entry.record)
                 continue
+            if entry.kind == "event" and entry.record.get("name") == "alert":
+                self._alert(entry.record)
+                continue
             if entry.kind == "summary":
                 self._set_summary(entry.record)
                 continue
@@ -132,6 +136,11 @@ class WandbSink(Sink):
         if isinstance(x, str) and x != "step":
             self._run.define_metric(x)
             self._run.define_metric(str(record.get("name")), step_metric=x)
+
+    def _alert(self, record: Mapping[str, Any]) -> None:
+        level = _ALERT_LEVELS.get(str(record.get("level")).lower(), "INFO")
+        title, text = (str(record.get(name) or "") for name in ("title", "text"))
+        self._run.alert(title=title, text=text, level=self._wandb.AlertLevel[level])
 
     def _set_summary(self, record: Mapping[str, Any]) -> None:
         name = str(record.get("name"))
