@@ -102,9 +102,10 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
         return self
 
     def pack(self) -> None:
-        """Make the packed form that of the details, for the index."""
+        """Hold the details packed, which is how the index keeps them and takes less memory."""
         if "details" in self.__dict__:
             self.packed = msgspec.Raw(msgspec.msgpack.encode(self.details))
+            del self.__dict__["details"]
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
         """The row as it is handed out, under the id that its store knows the run by."""
