@@ -103,7 +103,7 @@ _ODD = st.sampled_from(
 
 
 @st.composite
-def _texts(draw: st.DrawFn) -> bytes:
+def damaged_texts(draw: st.DrawFn) -> bytes:
     """Lines that repeat a few sets of keys and types, with damage and other odd ones between."""
     models = draw(st.lists(_MEMBERS, min_size=1, max_size=3))
     kinds = st.sampled_from(["metrics", "step"])
@@ -126,7 +126,7 @@ def _texts(draw: st.DrawFn) -> bytes:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(st.lists(_texts(), min_size=1, max_size=3))
+@given(st.lists(damaged_texts(), min_size=1, max_size=3))
 def test_it_says_what_the_reader_says_of_damaged_lines_too(texts: list[bytes]) -> None:
     decoder = ColumnarDecoder()
     for text in texts:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from epochal.journal import columnar
 from epochal.journal.line import decode, encode
 from epochal.records import KINDS, Record, axis_of, scalars_of
 from epochal.segments import plan
@@ -78,6 +79,20 @@ def test_long_form_gives_back_every_record(objects: list[dict[str, Any]]) -> Non
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "MAX_COLUMNS", 2)
         run_folder = finished_part(Path(folder), *records)
+        with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
+            assert texts(segment.records()) == journal_texts(run_folder)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(_records(), max_size=6), st.lists(st.dictionaries(_KEY, _SCALAR), max_size=4))
+def test_records_that_become_columns_at_once_come_back(
+    records: list[Record], objects: list[dict[str, Any]]
+) -> None:
+    records = records + [{**metrics(step), "m": values} for step, values in enumerate(objects)]
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columnar, "_WORTH_A_DECODER", 2)
+        patch.setattr(columnar, "_SLICE_BYTES", 500)
+        run_folder = finished_part(Path(folder), *records * 4)
         with Segment(copied(run_folder, Path(folder) / "cache").path) as segment:
             assert texts(segment.records()) == journal_texts(run_folder)
 

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+from epochal.journal import columnar
 from epochal.journal.reader import read_part
 from epochal.records import axis_of, scalars_of
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.tail import TailedPart
+from tests.journal.test_columnar import damaged_texts
 from tests.segments.parts import HEADER, NAME, lines, write_part
 
 STEP = {"epoch": 0.5, "step_tokens": 512, "duration_ms": 7, "norm": 1.5, "loss": 2.5, "lr": 1e-3}
@@ -71,6 +75,35 @@ def test_lines_in_columns_say_the_same_as_records(part: TailedPart) -> None:
         _, steps, values = zip(*points, strict=True)
         assert piece.steps.tolist() == list(steps)
         np.testing.assert_array_equal(piece.values, values)
+
+
+@settings(max_examples=60, deadline=None)
+@given(damaged_texts())
+def test_columns_and_single_lines_make_the_same_of_damage(text: bytes) -> None:
+    found = []
+    for worth in (2, 10**9):
+        with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columnar, "_WORTH_A_DECODER", worth)
+            patch.setattr(columnar, "_MAX_DECODERS", 0 if worth > 2 else 256)
+            patch.setattr(columnar, "_SLICE_BYTES", 400)
+            run_folder = write_part(Path(folder), text)
+            part = TailedPart(run_folder.part_path(NAME), NAME)
+            part.poll()
+            found.append(_answers(part))
+    assert found[0] == found[1]
+
+
+def _answers(part: TailedPart) -> Any:
+    facts = part.facts
+    series = {key: part.series(key) for key in part.series_keys()}
+    return (
+        {
+            key: (one.steps.tolist(), repr(one.times.tolist()), repr(one.values.tolist()))
+            for key, one in series.items()
+            if one is not None
+        },
+        (facts.num_records, facts.num_damaged, facts.reached, facts.updated, facts.header),
+    )
 
 
 def test_positions_count_lines_in_columns_too(part: TailedPart) -> None:
