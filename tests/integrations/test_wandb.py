@@ -264,6 +264,20 @@ def test_nested_values_and_numbers_of_other_libraries() -> None:
     assert str(points(run, "bad")) == "{1: nan}"
 
 
+def test_a_row_gets_the_last_value_of_its_step_metric() -> None:
+    run = wandb.init()
+    run.define_metric("epoch")
+    run.define_metric("val/*", step_metric="epoch")
+    run.define_metric("own", step_metric="epoch", step_sync=False)
+    run.log({"epoch": 1, "loss": 3.0})
+    run.log({"loss": 2.0})
+    run.log({"val": {"loss": 4.0}})
+    run.log({"val/loss": 2.5})
+    run.log({"own": 2.0})
+    run.finish()
+    assert points(run, "epoch") == {0: 1, 3: 1}
+
+
 def test_what_is_no_dict_of_names_is_refused_and_a_finished_run_too() -> None:
     run = wandb.init()
     with pytest.raises(TypeError, match="must be passed a dictionary"):

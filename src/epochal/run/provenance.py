@@ -39,7 +39,11 @@ def user_name() -> str | None:
 
 def _command() -> list[str]:
     """What would start this process again; ``sys.argv`` hides ``-m``, ``-c`` and ``-X``."""
-    return [sys.executable, *(sys.orig_argv[1:] or sys.argv)]
+    words = [*(sys.orig_argv[1:] or sys.argv)]
+    # Under `python -m epochal.wandb` the script finds our package `wandb` on this path.
+    if any(Path(entry).parts[-3:] == ("epochal", "wandb", "stand_in") for entry in sys.path):
+        words = ["-m", "epochal.wandb", "python", *words]
+    return [sys.executable, *words]
 
 
 def describe_packages() -> dict[str, str]:

@@ -33,6 +33,8 @@ _HOMES = {
         "data_types",
     ),
     **dict.fromkeys(("plot_table", "visualize"), "plot"),
+    **dict.fromkeys(("agent", "controller", "sweep"), "sweeps"),
+    "Api": "public_api",
     "Artifact": "artifacts",
     "Config": "run_config",
     "Run": "wandb_run",

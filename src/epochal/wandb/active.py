@@ -15,6 +15,7 @@ class ActiveRuns:
 
     def __init__(self) -> None:
         self._runs: list[Run] = []
+        self._latest: Run | None = None
 
     @property
     def current(self) -> Run | None:
@@ -28,6 +29,12 @@ class ActiveRuns:
     def add(self, run: Run) -> None:
         """Make a run the current one."""
         self._runs.append(run)
+        self._latest = run
+
+    @property
+    def latest(self) -> Run | None:
+        """The run opened last, finished or not."""
+        return self._latest
 
     def needed(self, call: str) -> Run:
         """The current run; raises ``wandb.Error`` where there is none."""

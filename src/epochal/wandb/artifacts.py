@@ -168,17 +168,8 @@ class ArtifactCalls:
         """Find an artifact that a run of this folder has logged; record that it is used."""
         if isinstance(artifact_or_name, Artifact):
             return artifact_or_name
-        name = artifact_or_name.rpartition("/")[2].partition(":")[0]
-        root = self._run.dir.parent.parent
-        found = list(root.glob(f"*/*/files/artifacts/{name}/{_ABOUT}"))
-        if not found:
-            raise CommError(f"no run below {root} has logged an artifact {name!r}.")
-        newest = max(found, key=lambda path: path.stat().st_mtime)
-        about = read_json(newest)
-        artifact = Artifact(name, str(about.get("type") or type), metadata=about.get("metadata"))
-        artifact.add_dir(newest.parent)
-        artifact.files_by_name.pop(_ABOUT, None)
-        self._run.event("artifact-used", artifact=name)
+        artifact = find_artifact(self._run.dir.parent.parent, artifact_or_name, type)
+        self._run.event("artifact-used", artifact=artifact.name)
         return artifact
 
     def log_model(
@@ -249,4 +240,18 @@ def _as_artifact(given: Any, name: str, kind: str | None) -> Artifact:
         artifact.add_dir(path)
     else:
         artifact.add_file(path)
+    return artifact
+
+
+def find_artifact(root: Path, name: str, kind: str | None = None) -> Artifact:
+    """The artifact of that name that a run below a folder logged last; raises ``CommError``."""
+    plain = name.rpartition("/")[2].partition(":")[0]
+    found = list(root.glob(f"*/*/files/artifacts/{plain}/{_ABOUT}"))
+    if not found:
+        raise CommError(f"no run below {root} has logged an artifact {plain!r}.")
+    newest = max(found, key=lambda path: path.stat().st_mtime)
+    about = read_json(newest)
+    artifact = Artifact(plain, str(about.get("type") or kind), metadata=about.get("metadata"))
+    artifact.add_dir(newest.parent)
+    artifact.files_by_name.pop(_ABOUT, None)
     return artifact

@@ -27,7 +27,7 @@ def write_row(run: Run, data: Mapping[str, Any], step: int) -> None:
         return
     numbers: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
-    for name, value in _flat(data):
+    for name, value in flatten(data):
         if _is_number(value):
             numbers[name] = value
         elif value is not None:
@@ -41,11 +41,12 @@ def write_row(run: Run, data: Mapping[str, Any], step: int) -> None:
         _write_other(run, name, value, step)
 
 
-def _flat(data: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def flatten(data: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Names and values; those of nested dicts are joined with dots."""
     for key, value in data.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping) and depth < 32:
-            yield from _flat(value, f"{name}.", depth + 1)
+            yield from flatten(value, f"{name}.", depth + 1)
         else:
             yield name, value
 

@@ -19,6 +19,7 @@ STAND_IN = Path(__file__).parent / "stand_in"
 USAGE = """\
 usage: python -m epochal.wandb [python | torchrun | accelerate launch] script.py [ARGS ...]
        python -m epochal.wandb -m MODULE [ARGS ...]
+       python -m epochal.wandb agent SWEEP_ID [--count N]
 
 Runs a script whose 'import wandb' finds Epochal: runs are recorded on this machine.
 """
@@ -30,6 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         return 0 if given else 2
+    if given[0] == "agent":
+        from epochal.wandb.sweeps import agent_command
+
+        os.environ.update(stand_in_environment(os.environ))
+        return agent_command(given[1:])
     try:
         command = command_of(given)
     except UsageError as error:

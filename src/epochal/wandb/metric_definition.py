@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 from epochal.run.run import Run
 from epochal.wandb.errors import Error
+from epochal.wandb.history_row import flatten
 from epochal.wandb.notices import not_supported
 
 _SUMMARIES = frozenset({"min", "max", "mean", "best", "last", "copy", "none", "first"})
@@ -27,6 +31,34 @@ class Metric:
     def wanted(self) -> list[str]:
         """The parts of ``summary``."""
         return [part.strip() for part in (self.summary or "").split(",") if part.strip()]
+
+
+class StepSync:
+    """Adds the last value of a step metric to rows that hold a metric drawn against it."""
+
+    def __init__(self) -> None:
+        self._rules: list[tuple[str, str]] = []
+        self._last: dict[str, Any] = {}
+
+    def add(self, metric: Metric) -> None:
+        """Follow a definition, unless it says ``step_sync=False``."""
+        if metric.step_metric is not None and metric.step_sync is not False:
+            self._rules.append((metric.name, metric.step_metric))
+
+    def complete(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A row with the step metrics that it lacks."""
+        if not self._rules:
+            return data
+        flat = dict(flatten(data))
+        self._last.update({x: flat[x] for _, x in self._rules if x in flat})
+        lacking = {
+            x: self._last[x]
+            for pattern, x in self._rules
+            if x in self._last
+            and x not in flat
+            and any(fnmatchcase(name, pattern) for name in flat if name != x)
+        }
+        return {**data, **lacking} if lacking else data
 
 
 def define(run: Run, metric: Metric) -> None:

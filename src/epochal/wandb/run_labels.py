@@ -32,7 +32,7 @@ class RunLabels:
     @name.setter
     def name(self, name: str) -> None:
         self._facts["name"] = str(name)
-        self._label(name=str(name))
+        self._write_labels(name=str(name))
 
     @property
     def notes(self) -> str | None:
@@ -43,7 +43,7 @@ class RunLabels:
     @notes.setter
     def notes(self, notes: str) -> None:
         self._facts["notes"] = str(notes)
-        self._label(notes=str(notes))
+        self._write_labels(notes=str(notes))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ class RunLabels:
     @tags.setter
     def tags(self, tags: Sequence[str]) -> None:
         self._facts["tags"] = tuple(str(tag) for tag in tags)
-        self._label(tags=self.tags)
+        self._write_labels(tags=self.tags)
 
     @property
     def project(self) -> str:
@@ -142,7 +142,10 @@ class RunLabels:
         """Whether nothing is recorded."""
         return not recorder_of(self._run).is_recorded
 
-    def _label(self, **changes: Any) -> None:
+    def _label(self, *args: Any, **options: Any) -> None:
+        """Accept what frameworks tell W&B about themselves."""
+
+    def _write_labels(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
         from epochal.store.local.labels import read_labels, write_labels
 

@@ -150,7 +150,7 @@ def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun
         "config": config,
         "tags": asked.get("tags") or (),
         "notes": asked.get("notes"),
-        "group": asked.get("group"),
+        "group": asked.get("group") or asked.get("sweep_id"),
         "job_type": asked.get("job_type"),
         "owner": asked.get("entity"),
         "console": False,
@@ -238,6 +238,8 @@ def _begin(run: Run, asked: Mapping[str, Any], *, monitor_gym: bool | None) -> N
         run.on_teardown(record_event_files(run.epochal))
     if run.disabled:
         return
+    if run.sweep_id is not None:
+        run.epochal.event("sweep", sweep_id=run.sweep_id)
     script = Path(sys.argv[0]) if sys.argv and sys.argv[0] else None
     if asked.get("save_code") and script is not None and script.is_file():
         run._saved.add(script, script.parent, "now", is_pattern=False)

@@ -17,8 +17,12 @@ from typing import Any
 _HERE = "epochal.wandb"
 # Name of a submodule: where each of its names is defined in this package.
 _MADE: dict[str, dict[str, str]] = {
-    "apis": {"PublicApi": "api.Api"},
-    "apis.public": {"Api": "api.Api", "Run": "api.ApiRun", "Runs": "api.ApiRuns"},
+    "apis": {"PublicApi": "public_api.Api"},
+    "apis.public": {
+        "Api": "public_api.Api",
+        "Run": "public_api.ApiRun",
+        "Runs": "public_api.ApiRuns",
+    },
     "env": {},
     "errors.errors": {name: f"errors.{name}" for name in ("Error", "CommError", "UsageError")},
     "sdk": {
@@ -64,7 +68,7 @@ _MADE: dict[str, dict[str, str]] = {
     "viz": {"CustomChart": "plot.CustomChart", "visualize": "plot.visualize"},
 }
 # Modules of this package that the real one has too.
-_OWN = frozenset({"data_types", "errors", "plot", "tensorboard"})
+_OWN = frozenset({"data_types", "errors", "plot", "tensorboard", "wandb_run"})
 _WHY = (
     "is not part of epochal.wandb: leave the import out, or run the script with W&B's own package."
 )

@@ -24,7 +24,7 @@ from epochal.wandb import files, watching
 from epochal.wandb.artifacts import Artifact, ArtifactCalls
 from epochal.wandb.errors import UsageError
 from epochal.wandb.history_row import write_row
-from epochal.wandb.metric_definition import Metric, define
+from epochal.wandb.metric_definition import Metric, StepSync, define
 from epochal.wandb.notices import not_supported
 from epochal.wandb.run_config import Config, StaticConfig
 from epochal.wandb.run_labels import RunLabels
@@ -55,6 +55,7 @@ class Run(RunLabels, ArtifactCalls):
         self._saved = files.SavedFiles(run, Path(self.dir))
         self._watches = watching.Watches(run)
         self._teardown: list[Callable[[], None]] = []
+        self._step_sync = StepSync()
 
     def __repr__(self) -> str:
         return f"<wandb run {self.path} at {self._run.dir}>"
@@ -112,7 +113,7 @@ class Run(RunLabels, ArtifactCalls):
         with self._lock:
             row = self._row if step is None else plain_int(step, name="step")
             try:
-                write_row(self._run, data, row)
+                write_row(self._run, self._step_sync.complete(data), row)
             except RunFinishedError as error:
                 raise UsageError(
                     f"Run ({self.id}) is finished. The call to `log` is not recorded: call"
@@ -142,6 +143,7 @@ class Run(RunLabels, ArtifactCalls):
             goal=kwargs.get("goal"),
         )
         define(self._run, metric)
+        self._step_sync.add(metric)
         return metric
 
     def watch(

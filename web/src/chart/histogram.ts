@@ -19,8 +19,6 @@ export interface HistogramOptions {
   readonly label: string;
   readonly distribution: Distribution;
   readonly slot: number;
-  /** Of the values, such as `ms`. */
-  readonly unit?: string;
   /** The same axis for every step keeps the picture still while a cursor moves over steps. */
   readonly range?: Range;
 }
@@ -34,15 +32,10 @@ interface Layout {
 
 export function createHistogram(root: HTMLElement, options: HistogramOptions): Chart<HistogramOptions> {
   return mountChart(root, options, (current) => ({
-    label: () => histogramLabel(current()),
+    label: () => `${current().label} at step ${current().distribution.step}, ${current().distribution.counts.length} bins`,
     draw: (renderer, size, theme) => drawHistogram(renderer, size, current(), theme),
     hover: (point, size) => (point === null ? null : binUnder(point, size, current())),
   }));
-}
-
-/** The words for those who do not see the picture. */
-export function histogramLabel({ label, distribution: { step, counts } }: HistogramOptions): string {
-  return `${label}${step === null ? "" : ` at step ${step}`}, ${counts.length} bins`;
 }
 
 export function drawHistogram(renderer: Renderer, size: Size, options: HistogramOptions, theme: ChartTheme): void {
@@ -76,7 +69,7 @@ function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
   };
 }
 
-export function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
+function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
   const { x } = layout(size, options);
   const { edges, counts, step } = options.distribution;
   const value = x.toValue(point.x);
@@ -84,8 +77,8 @@ export function binUnder(point: Point, size: Size, options: HistogramOptions): T
   if (bin < 0) return null;
   const count = counts[bin]!;
   return {
-    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}${options.unit === undefined ? "" : ` ${options.unit}`}`,
+    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}`,
     rows: [{ label: "count", value: formatWhole(count), note: formatPercent(count / (total(counts) || 1)) }],
-    ...(step === null ? {} : { foot: `step ${formatWhole(step)}` }),
+    foot: `step ${formatWhole(step)}`,
   };
 }

@@ -1,4 +1,4 @@
-/** The config of a run, how it was started, and how it differs from others. */
+/** What a run was configured with, how it was started, and how it differs from others. */
 
 import type { JSX } from "preact";
 

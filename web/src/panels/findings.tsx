@@ -1,4 +1,4 @@
-/** What is wrong, the evidence, what to try, and healthy values. */
+/** What the health rules found: how bad, in a sentence, with the evidence; and the charts at those steps. */
 
 import type { JSX } from "preact";
 

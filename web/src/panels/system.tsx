@@ -1,4 +1,4 @@
-/** Processors, memory, GPUs, disk and network, now and over the run. */
+/** The machine: how much of each resource is used, of the host and of every GPU. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";

@@ -1,0 +1,136 @@
+"""A script is run with W&B's own package offline, then unchanged with ours: the same values."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import epochal
+from epochal.reading import RunData
+
+pytest.importorskip("wandb")
+
+SCRIPTS = Path(__file__).parent / "wandb_scripts"
+# Measured by the clock, so that no two runs have the same.
+_TIMED = ("runtime", "per_second", "_timestamp", "time")
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Runs each script once in both ways; gives both runs."""
+    done: dict[str, tuple[RunData, RunData]] = {}
+
+    def run(script: str) -> tuple[RunData, RunData]:
+        if script not in done:
+            folder = tmp_path_factory.mktemp(script)
+            real, ours = folder / "real", folder / "ours"
+            path = str(SCRIPTS / f"{script}.py")
+            _run([path], real, WANDB_MODE="offline", WANDB_SILENT="true")
+            _run(["-m", "epochal.wandb", path], ours, EPOCHAL_COMPANION="off")
+            done[script] = (_only_run(real / "wandb"), _only_run(ours / "runs"))
+        return done[script]
+
+    return run
+
+
+def _run(arguments: list[str], folder: Path, **variables: str) -> None:
+    folder.mkdir()
+    env = {key: value for key, value in os.environ.items() if not key.startswith("WANDB_")}
+    command = [sys.executable, "-W", "ignore", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env={**env, **variables}, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr.decode()[-2000:]
+
+
+def _only_run(folder: Path) -> RunData:
+    with epochal.open(folder) as runs:
+        (run,) = runs.runs()
+        return run
+
+
+def points(run: RunData) -> dict[str, dict[int, float]]:
+    names = [m.name for m in run.metrics() if m.axis == "step" and m.name not in ("_runtime",)]
+    named = {name: run.series(name) for name in names if not any(t in name for t in _TIMED)}
+    return {
+        name: dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+        for name, series in named.items()
+    }
+
+
+@pytest.mark.parametrize("script", ["plain", "trainer", "lightning_module", "accelerated"])
+def test_every_series_has_the_same_steps_and_values(script: str, both: Any) -> None:
+    real, ours = (points(run) for run in both(script))
+    assert set(real) <= set(ours)
+    for name, values in real.items():
+        assert list(ours[name]) == list(values), name
+        np.testing.assert_array_equal(list(ours[name].values()), list(values.values()), name)
+    assert real
+
+
+@pytest.mark.parametrize("script", ["plain", "trainer", "lightning_module", "accelerated"])
+def test_project_name_and_configuration_are_the_same(script: str, both: Any) -> None:
+    real, ours = both(script)
+    assert (ours.info.project, ours.info.name) == (real.info.project, real.info.name)
+    assert set(ours.info.tags) == set(real.info.tags)
+    assert ours.info.status.state == "finished"
+    known = {key: value for key, value in real.config.items() if not key.startswith("_")}
+    differing = {
+        key: (value, ours.config.get(key))
+        for key, value in known.items()
+        if ours.config.get(key) != value and "dir" not in key and "token" not in key
+    }
+    assert differing == {}
+
+
+def test_histograms_texts_pictures_tables_and_pages_are_the_same(both: Any) -> None:
+    real, ours = (run.view for run in both("plain"))
+    for name in ("weights", "counted"):
+        theirs, own = (_histograms(view, name) for view in (real, ours))
+        assert len(own) == 3
+        np.testing.assert_allclose(own, theirs, rtol=1e-6)
+    assert _texts(ours) == _texts(real)
+    assert [_pixels(data) for data in _blobs(ours, "picture")] == [
+        _pixels(data) for data in _blobs(real, "picture")
+    ]
+    assert _blobs(ours, "page") == _blobs(real, "page")
+    tables = [[json.loads(data) for data in _blobs(view, "table")] for view in (ours, real)]
+    for own_table, their_table in zip(*tables, strict=True):
+        assert own_table["columns"] == their_table["columns"]
+        assert own_table["data"] == their_table["data"]
+    assert len(tables[0]) == 3
+
+
+def test_what_the_program_set_is_the_same(both: Any) -> None:
+    real, ours = both("plain")
+    assert ours.info.summary["best"] == 0.25
+    assert ours.info.summary["final"] == {"acc": 0.5}
+    assert (ours.info.group, ours.info.job_type) == ("g", "train")
+    assert ours.info.notes == real.info.notes == "both ways"
+
+
+def _histograms(view: Any, name: str) -> list[list[float]]:
+    found = [entry.record for entry in view.histograms(name)]
+    return [[record["lo"], record["hi"], *record["counts"]] for record in found]
+
+
+def _texts(view: Any) -> list[tuple[int, str]]:
+    return [(entry.record["step"], entry.record["text"]) for entry in view.texts("note")]
+
+
+def _blobs(view: Any, name: str) -> list[bytes]:
+    return [view.blob(str(entry.record["file"])) for entry in view.blobs(name)]
+
+
+def _pixels(data: bytes) -> list[Any]:
+    pixels: list[Any] = np.asarray(Image.open(io.BytesIO(data)).convert("RGB")).tolist()
+    return pixels
