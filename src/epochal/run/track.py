@@ -44,7 +44,8 @@ def track(
     """
     if not any(hasattr(iterable, method) for method in ("__iter__", "__getitem__")):
         raise ValueTypeError(f"track takes an iterable, not a {type(iterable).__name__}.")
-    if total is not None and (isinstance(total, bool) or not isinstance(total, int) or total < 0):
+    count: object = total
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 0):
         raise UsageError(f"total={total!r} must be a number of items, 0 or more.")
     return Track(iterable, name=str(name), total=total, unit=str(unit))
 
