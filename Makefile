@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast check check-web format bench web docs clean FORCE
+.PHONY: help demo test test-fast test-frameworks check check-web format bench web docs clean FORCE
 
 help:
 	@echo "make demo        a small training, live in the browser (about 20 s); ARGS=--open opens it"
 	@echo "make test        every test"
 	@echo "make test-fast   the tests that are quick, in under a minute"
+	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
 	@echo "make check       format, lint, types, layers, sizes"
 	@echo "make bench       our costs beside the peers', printed as ratios"
 	@echo "make web         build the page (needs Node)"
@@ -56,6 +57,10 @@ test: $(VENV)/.dev $(VENV)/.browser
 test-fast: $(VENV)/.dev
 	$(BIN)/python -m pytest -n auto --dist worksteal -m 'not slow' $(ARGS)
 
+# An environment for each under .frameworks/; the results are written into docs/integrations.md.
+test-frameworks: $(VENV)/.dev
+	$(BIN)/python tools/frameworks.py $(NAME)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -66,6 +71,7 @@ check: $(VENV)/.dev
 	$(BIN)/python tools/spec_tables.py --check
 	$(BIN)/python tools/findings_guide.py --check
 	$(BIN)/python tools/sizes.py
+	$(BIN)/python tools/frameworks.py --check
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory check-web; \
 		else echo "no npm: the page was not rebuilt to see whether it is fresh"; fi
 
@@ -93,4 +99,4 @@ bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:
-	rm -rf $(VENV) .bench build dist
+	rm -rf $(VENV) .bench .frameworks build dist
