@@ -116,7 +116,7 @@ def test_a_finding_without_steps_is_said_again_by_time() -> None:
 
 class Growing(TooHigh):
     name = "growing"
-    tells_growth = True
+    replaces_text = True
 
 
 def test_a_rule_that_tells_growth_has_the_last_word() -> None:

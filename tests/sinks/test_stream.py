@@ -6,7 +6,7 @@ from epochal.sinks.stream import Stream, is_sent
 
 
 def place(stream: Stream, record: dict[str, Any], *, writer: str = "loop") -> Entry | None:
-    return stream.place(Position(writer, 1, 0, 1), {"t": 1.0, **record})
+    return stream.entry(Position(writer, 1, 0, 1), {"t": 1.0, **record})
 
 
 def placed_step(stream: Stream, record: dict[str, Any], *, writer: str = "loop") -> int:
@@ -55,7 +55,7 @@ def test_status_is_the_last_attempts() -> None:
     place(stream, {"log": "finish", "status": "failed"})
     assert place(stream, {"log": "finish", "status": "finished"}, writer="telemetry-a") is None
     assert stream.plain()["status"] == "failed"
-    stream.place(Position("loop", 2, 0, 0), {"log": "run", "t": 1.0})
+    stream.entry(Position("loop", 2, 0, 0), {"log": "run", "t": 1.0})
     assert stream.plain()["status"] is None
 
 

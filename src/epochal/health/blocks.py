@@ -47,7 +47,7 @@ class Blocks:
         return True
 
     def former_median(self) -> float:
-        """The middle level of all blocks but the newest two, of which there must be three."""
+        """The median level of all blocks except the newest two. Needs at least three blocks."""
         if self._former is None:
             levels = sorted(block.level for block in self._done[:-2])
             self._former = levels[len(levels) // 2]

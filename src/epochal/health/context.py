@@ -24,7 +24,11 @@ class Context:
     ``step`` is the newest step of rank 0, ``last`` the newest finite value of each role there.
     ``facts`` has the newest record of each of ``FACT_KINDS``; ``gpus`` the ``gpu-model`` record by
     GPU id. ``open`` has the open findings by rule and subject. ``curves`` are rank 0's, by role;
-    ``fresh`` those that the record at hand has a point of. Times are Unix seconds.
+    ``updated_curves`` those that the record at hand has a point of. Times are Unix seconds.
+
+    ``phase`` is judged from the training loss alone. It is "warm-up" for the first 50 losses
+    (``PhaseThresholds.warmup``), whatever the length of the run, and stays so in a run without a
+    loss. A rule about something else counts its own first points.
     """
 
     config: dict[str, Any] = field(default_factory=dict)
@@ -42,7 +46,7 @@ class Context:
     open: dict[tuple[str, str], Finding] = field(default_factory=dict)
     phase: Phase = "warm-up"
     curves: dict[str, Curve] = field(default_factory=dict)
-    fresh: dict[str, Curve] = field(default_factory=dict)
+    updated_curves: dict[str, Curve] = field(default_factory=dict)
     rate: LearningRate = field(default_factory=lambda: LearningRate(CurveThresholds()))
 
     @property

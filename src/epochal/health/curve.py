@@ -89,10 +89,11 @@ def is_usable(value: float) -> bool:
 class Curve:
     """The points of one series of rank 0 in order, with figures kept up to date.
 
-    ``level``, ``width``, ``bar`` and ``distance`` speak of the newest point against those before
-    it, None until there are enough; with ``is_log`` they are natural logarithms. ``start`` is the
-    level of the first points, ``first`` the very first of them, ``shifted_at`` where a shift was
-    last expected.
+    Four figures compare the newest point with those before it; they are None until there are
+    enough points, and natural logarithms with ``is_log``. ``level`` is the usual value, ``width``
+    the noise around it, ``distance`` the newest value less the level. A ``distance`` above
+    ``outlier_limit`` is an outlier. ``start`` is the level of the first points, ``first`` the very
+    first of them, ``shifted_at`` where a shift was last expected.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Curve:
         self.lowest = math.inf
         self.level: float | None = None
         self.width: float | None = None
-        self.bar: float | None = None
+        self.outlier_limit: float | None = None
         self.distance: float | None = None
         self.stands_out = False
         self.shifted_at: int | None = None
@@ -163,6 +164,10 @@ class Curve:
 
     # -- asking -----------------------------------------------------------------------------------
 
+    def at(self, position: int) -> str:
+        """A position as findings name it: ``step 1,204`` or ``epoch 12``."""
+        return f"{self.axis} {position:,}"
+
     def recent_level(self, count: int) -> float:
         """The median of the newest ``count`` points."""
         return _median([value for _, value in islice(reversed(self.points), count)])
@@ -173,18 +178,16 @@ class Curve:
         newest.reverse()
         return newest
 
-    def material(self, level: float) -> float:
-        """The least change that is worth a word at a level, whatever the noise.
+    def least_change(self, level: float) -> float:
+        """The smallest change at a level that a finding may report, whatever the noise.
 
         A share of the level where the curve never reached zero; else of the range it covered.
         """
         thresholds = self._thresholds
         covered = self.highest - self.lowest
         if self.lowest > 0:
-            observation = min(
-                thresholds.material_of_range * covered, thresholds.material_most * level
-            )
-            return max(thresholds.material_share * level, observation)
+            of_range = min(thresholds.material_of_range * covered, thresholds.material_most * level)
+            return max(thresholds.material_share * level, of_range)
         return thresholds.material_share * covered
 
     def width_at(self, level: float) -> float:
@@ -195,14 +198,14 @@ class Curve:
         """The farthest that a point stood above its level, at the height of another level."""
         return self._noise.tail(self._unit(level))
 
-    def of_gain(self, share: float, best: float, *, most: float) -> float:
+    def share_of_gain(self, share: float, best: float, *, most: float) -> float:
         """A share of what was gained from the start to the best level.
 
         If a loss above zero fell by orders of magnitude, its gain is far larger than its level.
         Then ``most``, a share of the best level, is enough.
         """
-        bar = share * self.gained(best)
-        return min(bar, most * best) if self.lowest > 0 else bar
+        of_gain = share * self.gained(best)
+        return min(of_gain, most * best) if self.lowest > 0 else of_gain
 
     def gained(self, best: float) -> float:
         """How far the best level is below the start; 0 where it is not."""
@@ -213,27 +216,29 @@ class Curve:
     def _judge(self, scaled: float) -> None:
         thresholds = self._thresholds
         if len(self._settled) < thresholds.level_least:
-            self.level = self.width = self.bar = self.distance = None
+            self.level = self.width = self.outlier_limit = self.distance = None
             self.stands_out = False
             return
         level = self._settled.median()
         self.level, self.distance = level, scaled - level
         unit = self._unit(level)
         self.width = self._noise.width(unit)
-        least = 0.0 if self.is_log else self.material(level)
+        least = 0.0 if self.is_log else self.least_change(level)
         tail = self._noise.tail(unit)
         # Few distances have not shown their tail yet.
         caution = 1 + thresholds.spike_caution / max(1, len(self._noise))
-        self.bar = max(
+        self.outlier_limit = max(
             thresholds.spike_widths * self.width, thresholds.spike_over_tail * tail * caution, least
         )
         is_known = len(self._noise) >= thresholds.noise_least
-        self.stands_out = is_known and self._grace == 0 and self.distance > self.bar > 0
+        self.stands_out = is_known and self._grace == 0 and self.distance > self.outlier_limit > 0
 
     def _learn(self, scaled: float) -> None:
         self._grace = max(0, self._grace - 1)
-        if self.distance is not None and self.bar is not None:
-            self._remember(min(self.distance, self.bar) if self.stands_out else self.distance)
+        if self.distance is not None and self.outlier_limit is not None:
+            self._remember(
+                min(self.distance, self.outlier_limit) if self.stands_out else self.distance
+            )
         self._row_of_outliers = self._row_of_outliers + 1 if self.stands_out else 0
         if self._row_of_outliers >= self._thresholds.accept:
             self._settled = Recent(self._thresholds.level_points)

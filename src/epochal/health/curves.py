@@ -36,7 +36,7 @@ class Curves:
                 curve = self._curve(role, axis)
                 if curve is not None:
                     curve.push(position, value)
-                    self._context.fresh[role] = curve
+                    self._context.updated_curves[role] = curve
 
     def forget_from(self, step: int) -> None:
         """A new attempt takes over at a step."""

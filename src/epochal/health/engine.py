@@ -264,7 +264,7 @@ class Health:
             self._roles.define(observation.record)
         context.role_names = self._roles.names
         context.take(observation.record, observation.kind)
-        context.fresh = {}
+        context.updated_curves = {}
         if observation.rank <= 0:
             if observation.roles and not self.guard.is_disabled(_CURVES):
                 self._follow_curves(observation)
@@ -292,7 +292,7 @@ class Health:
     def _follow_curves(self, observation: Observation) -> None:
         if self.guard.outcome(_CURVES, self._curves.note, observation).error is not None:
             self.context.curves.clear()
-            self.context.fresh.clear()
+            self.context.updated_curves.clear()
             self._curves = Curves(self.context, CurveThresholds())
 
     def _follow_phase(self, step: int, loss: float) -> None:

@@ -73,7 +73,7 @@ class FindingTracker:
         if steps is not None and self._last_held is not None:
             steps = (steps[0], max(steps[1], self._last_held))
         held = self._held
-        if not self._rule.tells_growth or is_graver(finding.severity, held.severity):
+        if not self._rule.replaces_text or is_graver(finding.severity, held.severity):
             return replace(finding, steps=steps)
         return replace(finding, steps=steps, sentence=held.sentence, evidence=dict(held.evidence))
 

@@ -11,8 +11,10 @@ from epochal.records import Record
 class Observation(NamedTuple):
     """One record: its position and time, its numbers by series name and by role.
 
-    ``values`` has every scalar, those that are not finite as floats; ``roles`` has the loss,
-    eval_loss, norm, lr and throughput where this record carries the series that plays the role.
+    ``values`` has every scalar, those that are not finite as floats. ``roles`` has the values of
+    the series that play a role, where this record carries them: ``loss`` (training), ``eval_loss``,
+    ``norm`` (the gradient norm before clipping), ``lr`` and ``throughput`` (tokens or samples a
+    second).
     """
 
     kind: str

@@ -31,12 +31,12 @@ def _own_rules() -> Iterator[type[Rule]]:
                 yield value
 
 
-def _place(rule: type[Rule]) -> tuple[int, str]:
+def _sort_key(rule: type[Rule]) -> tuple[int, str]:
     return GROUPS.index(rule.group), rule.name
 
 
 # In the order they look at a record: what others are silenced by first, advice last.
-RULES: tuple[type[Rule], ...] = tuple(sorted(_own_rules(), key=_place))
+RULES: tuple[type[Rule], ...] = tuple(sorted(_own_rules(), key=_sort_key))
 
 
 def all_rules(guard: Guard) -> tuple[type[Rule], ...]:
@@ -46,7 +46,7 @@ def all_rules(guard: Guard) -> tuple[type[Rule], ...]:
         rule = guard.run(f"rule {entry_point.name}", _load, entry_point, frozenset(found))
         if rule is not None:
             found[rule.name] = rule
-    return tuple(sorted(found.values(), key=_place))
+    return tuple(sorted(found.values(), key=_sort_key))
 
 
 @cache

@@ -71,9 +71,9 @@ class Rule(ABC):
     patience: int = 1  # active verdicts in a row before a finding opens
     release: int = 1  # verdicts in a row that are not active before it closes
     cooldown_steps: int = 0  # for so many steps after closing it is not opened again
-    # Whether its newest sentence and evidence tell of the fault from its beginning to now, so that
-    # they replace the first ones; otherwise only the steps of a finding grow.
-    tells_growth: ClassVar[bool] = False
+    # Whether a later verdict replaces sentence and evidence of an open finding, because it covers
+    # the fault from its beginning to now. Otherwise only the steps of the finding grow.
+    replaces_text: ClassVar[bool] = False
 
     # Its numbers: a rule that has any declares a nested class of this name, and annotates
     # ``thresholds`` with it.

@@ -8,11 +8,6 @@ from epochal.health.curve import Curve
 CURVE_KINDS = frozenset({"step", "metrics", "eval", "epoch"})
 
 
-def place(curve: Curve, position: int) -> str:
-    """Where on its axis a point lies: ``step 1,204`` or ``epoch 12``."""
-    return f"{curve.axis} {position:,}"
-
-
 def steps_of(curve: Curve, first: int, last: int) -> tuple[int, int] | None:
     """A stretch as a finding's steps; None on an axis that is not of steps."""
     return (min(first, last), max(first, last)) if curve.axis == "step" else None

@@ -81,8 +81,8 @@ class Forwarder:
         after = dict(self._backlog.places)
         if repeated is None:
             self._save(sending=after, phase="sending")
-        placed = [self._stream.place(*item) for item in records]
-        self._sink.write([entry for entry in placed if entry is not None])
+        entries = [self._stream.entry(*item) for item in records]
+        self._sink.write([entry for entry in entries if entry is not None])
         self._save(
             sent=after,
             sending=repeated if repeated is not None and after != repeated else None,

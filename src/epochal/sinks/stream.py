@@ -1,4 +1,4 @@
-"""What has to be remembered of a run's records to place the next one.
+"""Turns the records of a run into entries for sinks, and remembers what the next entry needs.
 
 Only rank 0's training is sent, and the telemetry of every node: the same rule for every sink.
 """
@@ -21,13 +21,14 @@ def is_sent(writer: str) -> bool:
 
 
 class Stream:
-    """Places records one after the other; ``plain()`` is what to go on from later."""
+    """Gives each record its step and node, in order; ``plain()`` is the state to continue from."""
 
     def __init__(self, memory: Mapping[str, Any] | None = None) -> None:
         remembered = memory or {}
         self._step: int | None = remembered.get("step")
         self._epoch: int | None = remembered.get("epoch")
-        self._away: list[str] = list(remembered.get("away", ()))
+        # Writers whose telemetry is of another node than rank 0's.
+        self._remote_writers: list[str] = list(remembered.get("away", ()))
         self.status: str | None = remembered.get("status")
 
     def plain(self) -> dict[str, Any]:
@@ -35,11 +36,11 @@ class Stream:
         return {
             "step": self._step,
             "epoch": self._epoch,
-            "away": self._away,
+            "away": self._remote_writers,
             "status": self.status,
         }
 
-    def place(self, position: Position, record: Record) -> Entry | None:
+    def entry(self, position: Position, record: Record) -> Entry | None:
         """The record with its step and node; None for one that is not sent."""
         writer = position.writer
         if record["log"] == "run" and not self._begins(position, record):
@@ -53,9 +54,9 @@ class Stream:
     def _begins(self, position: Position, record: Record) -> bool:
         """Take in the first record of a part; True for the one that begins an attempt."""
         if position.writer.startswith(_TELEMETRY):
-            is_away = bool(record.get("rank"))
-            if is_away and position.writer not in self._away:
-                self._away.append(position.writer)
+            is_remote = bool(record.get("rank"))
+            if is_remote and position.writer not in self._remote_writers:
+                self._remote_writers.append(position.writer)
             return False
         if position.writer != LOOP or position.part:
             return False
@@ -75,4 +76,4 @@ class Stream:
         return 0 if reached is None else reached
 
     def _node_of(self, writer: str) -> str | None:
-        return writer.removeprefix(_TELEMETRY) if writer in self._away else None
+        return writer.removeprefix(_TELEMETRY) if writer in self._remote_writers else None

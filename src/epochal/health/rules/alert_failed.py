@@ -24,7 +24,7 @@ class AlertFailed(Rule):
     }
     what_to_try = "Check `alerts=`, `EPOCHAL_ALERTS` and the network."
     kinds = frozenset({"event"})
-    tells_growth = True
+    replaces_text = True
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Report the problem that the companion recorded."""

@@ -12,7 +12,7 @@ from epochal.health.rate import RateJump
 from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.setback import Setback, SetbackThresholds
-from epochal.health.words import CURVE_KINDS, place, steps_of, times
+from epochal.health.words import CURVE_KINDS, steps_of, times
 
 RATE_AFTER = "rate_after"  # evidence of a loss that was lost to a jump of the rate
 
@@ -73,7 +73,7 @@ class Divergence(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest level of the loss."""
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         if curve is None:
             return ()
         self._setback.follow(curve, context.rate, recovered=self._rise.worst)
@@ -106,7 +106,7 @@ class Divergence(Rule):
             True,
             "error" if is_grave else "warning",
             f"The loss rose from {format_number(best)} to {format_number(rise.level)} between "
-            f"{place(curve, rise.best_at)} and {place(curve, position)}, and has not recovered.",
+            f"{curve.at(rise.best_at)} and {curve.at(position)}, and has not recovered.",
             steps=steps_of(curve, rise.best_at, position),
             evidence={"best": best, "level": rise.level, "width": curve.width or 0.0},
             advice=(
@@ -122,10 +122,10 @@ class Divergence(Rule):
             curve.name,
             True,
             "error",
-            f"The learning rate rose {times(jump.factor)} times at {place(curve, jump.position)}, "
+            f"The learning rate rose {times(jump.factor)} times at {curve.at(jump.position)}, "
             f"from {format_number(jump.before)} to {format_number(jump.after)}; the loss has not "
             f"returned to {format_number(best)} since: it is {format_number(rise.level)} at "
-            f"{place(curve, position)}.",
+            f"{curve.at(position)}.",
             steps=steps_of(curve, jump.position, position),
             evidence={
                 "best": best,
@@ -158,7 +158,7 @@ class Divergence(Rule):
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.share * size,
-            curve.of_gain(thresholds.of_gain, best, most=thresholds.most),
+            curve.share_of_gain(thresholds.of_gain, best, most=thresholds.most),
             thresholds.widths * curve.width_at(best),
             thresholds.over_worst * self._rise.worst,
         )

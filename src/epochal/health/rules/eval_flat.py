@@ -49,7 +49,7 @@ class EvalFlat(Rule):
     kinds = frozenset({"eval", "metrics", "epoch"})
     every_rank = False
     release = 3
-    tells_growth = True
+    replaces_text = True
 
     class Thresholds(RuleThresholds):
         # The same figure so many times is not a measurement.

@@ -63,7 +63,7 @@ class GpuThrottling(Rule):
     }
     what_to_try = "Check airflow, the power limit and locked clocks."
     kinds = frozenset({"gpu", "event"})
-    tells_growth = True
+    replaces_text = True
     release = 2
 
     class Thresholds(RuleThresholds):

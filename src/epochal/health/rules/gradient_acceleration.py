@@ -14,7 +14,7 @@ from epochal.health.line_fit import fit_line
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, times
+from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_LOG = math.log(1e-300)
 _EVERY = 4  # points between two fits: a slope over forty hardly changes with one
@@ -72,7 +72,7 @@ class GradientAcceleration(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the slope of the newest norms."""
         thresholds = self.thresholds
-        curve = context.fresh.get("norm")
+        curve = context.updated_curves.get("norm")
         if curve is None or curve.count % _EVERY or curve.is_shifting:
             return ()
         if curve.count < thresholds.skip:
@@ -112,8 +112,8 @@ class GradientAcceleration(Rule):
             curve.name,
             True,
             severity,
-            f"The gradient norm keeps growing: {times(factor)} times from {place(curve, first)} to "
-            f"{place(curve, last)}, doubling about every {doubling:,.0f} {curve.axis}s, now "
+            f"The gradient norm keeps growing: {times(factor)} times from {curve.at(first)} to "
+            f"{curve.at(last)}, doubling about every {doubling:,.0f} {curve.axis}s, now "
             f"{format_number(window[-1])}.",
             evidence={"factor": factor, "norm": window[-1], "doubling": doubling},
             advice=(

@@ -12,7 +12,7 @@ from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, times
+from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_BLOCKS = 20  # fewer have not shown what is usual: some models start with tiny gradients
 
@@ -65,7 +65,7 @@ class GradientExplosion(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest norm against the values before it."""
-        curve = context.fresh.get("norm")
+        curve = context.updated_curves.get("norm")
         if curve is None or curve.level is None or curve.distance is None:
             return ()
         thresholds = self.thresholds
@@ -99,7 +99,7 @@ class GradientExplosion(Rule):
             curve.name,
             True,
             severity,
-            f"{what}: {format_number(value)} at {place(curve, position)}, {times(ratio)} times the "
+            f"{what}: {format_number(value)} at {curve.at(position)}, {times(ratio)} times the "
             f"usual {format_number(usual)}.",
             evidence={"norm": value, "usual": usual, "ratio": ratio},
             advice=(

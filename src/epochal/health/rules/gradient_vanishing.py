@@ -11,7 +11,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, times
+from epochal.health.words import CURVE_KINDS, times
 
 _LEAST_BLOCKS = 5
 
@@ -49,7 +49,7 @@ class GradientVanishing(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest level of the norm."""
-        curve = context.fresh.get("norm")
+        curve = context.updated_curves.get("norm")
         if curve is None or len(curve.blocks) < _LEAST_BLOCKS:
             return ()
         # While it lasts the usual is what it was before, or a long fault would become it.
@@ -67,7 +67,7 @@ class GradientVanishing(Rule):
                 curve.name,
                 True,
                 "warning",
-                f"The gradient norm fell to {format_number(now)} at {place(curve, position)}, "
+                f"The gradient norm fell to {format_number(now)} at {curve.at(position)}, "
                 f"{_share(ratio)} the usual {format_number(usual)}; the loss did not fall "
                 "by nearly as much.",
                 evidence={"norm": now, "usual": usual},

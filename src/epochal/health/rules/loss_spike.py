@@ -10,7 +10,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, times
+from epochal.health.words import CURVE_KINDS, times
 
 
 class LossSpike(Rule):
@@ -45,7 +45,7 @@ class LossSpike(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest loss against the values before it."""
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         if curve is None or curve.distance is None:
             return ()
         if not curve.stands_out:
@@ -67,7 +67,7 @@ class LossSpike(Rule):
         noise = f", {times((value - level) / width)} times its usual noise" if width > 0 else ""
         sentence = (
             f"The loss jumped from {format_number(level)} to {format_number(value)} at "
-            f"{place(curve, position)}{noise}"
+            f"{curve.at(position)}{noise}"
         )
         sentence += (
             f", and stands out at {lasting} of the last {len(curve.outliers)} points."

@@ -31,7 +31,7 @@ class LowSol(Rule):
         "Time the parts with `run.phase`. Use larger batches, compilation and fused attention."
     )
     kinds = frozenset({"step"})
-    tells_growth = True
+    replaces_text = True
     every_rank = False
     patience = 5
     release = 5

@@ -12,7 +12,7 @@ from epochal.health.rise import Rise
 from epochal.health.rule import Rule, Verdict
 from epochal.health.rules.divergence import RATE_AFTER
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, place, steps_of
+from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 
 class LearningRateTooHigh(Rule):
@@ -63,7 +63,7 @@ class LearningRateTooHigh(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest level of the loss."""
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         if curve is None or not self._rise.follow(curve):
             return ()
         thresholds, rate = self.thresholds, context.rate
@@ -86,8 +86,8 @@ class LearningRateTooHigh(Rule):
                 "warning",
                 f"The loss rises while the learning rate is at its peak of "
                 f"{format_number(rate.latest or 0.0)}: from {format_number(best)} at "
-                f"{place(curve, rise.best_at)} to {format_number(rise.level)} at "
-                f"{place(curve, position)}{_share(rise.height, best)}.",
+                f"{curve.at(rise.best_at)} to {format_number(rise.level)} at "
+                f"{curve.at(position)}{_share(rise.height, best)}.",
                 steps=steps_of(curve, rise.best_at, position),
                 evidence={"best": best, "level": rise.level, "rate": rate.latest or 0.0},
                 advice="Halve the peak learning rate, or let it warm up for longer.",
@@ -104,7 +104,7 @@ class LearningRateTooHigh(Rule):
         size = abs(best) if curve.lowest > 0 else curve.highest - curve.lowest
         return self._rise.height > max(
             thresholds.rise * size,
-            curve.of_gain(thresholds.of_gain, best, most=thresholds.most),
+            curve.share_of_gain(thresholds.of_gain, best, most=thresholds.most),
             thresholds.widths * curve.width_at(best),
             thresholds.over_worst * self._rise.worst,
         )

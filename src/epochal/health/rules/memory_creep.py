@@ -47,7 +47,7 @@ class MemoryCreep(Rule):
         "Detach tensors that you store. Check for growing lists. Compare live tensors at two steps."
     )
     kinds = frozenset({"system", "gpu", "allocator"})
-    tells_growth = True
+    replaces_text = True
     release = 6
 
     class Thresholds(GrowthThresholds):

@@ -48,7 +48,7 @@ class MemoryFull(Rule):
     }
     what_to_try = "Save now. Use a smaller batch, activation checkpointing or fewer workers."
     kinds = frozenset({"system", "gpu"})
-    tells_growth = True
+    replaces_text = True
     release = 3
 
     class Thresholds(GrowthThresholds):

@@ -15,7 +15,7 @@ from epochal.health.finding import Severity
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, steps_of
+from epochal.health.words import CURVE_KINDS, steps_of
 
 _EVERY = 50  # points between two looks at the whole run
 
@@ -92,7 +92,7 @@ class NeverFell(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the last third of the run with its first, every so many points."""
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         if curve is None:
             return ()
         if curve is not self._curve:
@@ -149,7 +149,7 @@ class NeverFell(Rule):
             True,
             self._severity(fall, curve),
             f"The loss has not fallen from where it started: {format_number(fall.first)} at first, "
-            f"{format_number(fall.now)} at {place(curve, position)}.",
+            f"{format_number(fall.now)} at {curve.at(position)}.",
             steps=steps_of(curve, first_at, position),
             evidence={"first": fall.first, "now": fall.now, "points": curve.count},
             advice=(

@@ -12,7 +12,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, steps_of
+from epochal.health.words import CURVE_KINDS, steps_of
 
 # Points: the very start, a level that one batch cannot make, and one that a handful cannot.
 _FIRST, _NEWEST = 3, (5, 15)
@@ -64,7 +64,7 @@ class NoWarmup(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the first points of a run."""
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         thresholds = self.thresholds
         if curve is None or curve.count > thresholds.points or curve.lowest <= 0:
             return ()
@@ -108,7 +108,7 @@ class NoWarmup(Rule):
             "warning",
             f"The learning rate started at its peak of {format_number(rate)} without a warm-up, "
             f"and the loss rose from {format_number(first)} to {format_number(now)} by "
-            f"{place(curve, position)}.",
+            f"{curve.at(position)}.",
             steps=steps_of(curve, begin, position),
             evidence={"rate": rate, "first": first, "now": now},
             advice=(

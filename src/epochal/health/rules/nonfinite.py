@@ -61,7 +61,7 @@ class NonFinite(Rule):
     silenced_by = ("nonfinite",)
     kinds = frozenset({"step", "eval", "metrics", "moe", "abs-maxes", "epoch", "event"})
     release = 5
-    tells_growth = True
+    replaces_text = True
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         super().__init__(thresholds)

@@ -37,7 +37,7 @@ class OutOfMemory(Rule):
     }
     what_to_try = "Use a smaller batch. The text `out-of-memory` shows how the memory was used."
     kinds = frozenset({"event", "step", "metrics", "epoch", "finish"})
-    tells_growth = True
+    replaces_text = True
 
     def __init__(self, thresholds: RuleThresholds) -> None:
         super().__init__(thresholds)

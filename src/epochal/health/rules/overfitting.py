@@ -13,7 +13,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, percent, place, steps_of
+from epochal.health.words import CURVE_KINDS, percent, steps_of
 
 # The training loss beside an evaluation: of some steps, or of the last epochs.
 _TRAIN_POINTS = {"step": 30, "epoch": 2}
@@ -71,7 +71,7 @@ class Overfitting(Rule):
 
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Check the newest evaluations beside the training loss."""
-        curve, train = context.fresh.get("eval_loss"), context.curves.get("loss")
+        curve, train = context.updated_curves.get("eval_loss"), context.curves.get("loss")
         if curve is None or train is None or not train.count:
             return ()
         if curve is not self._curve:
@@ -112,8 +112,8 @@ class Overfitting(Rule):
             True,
             "warning",
             f"The evaluation loss rose from {format_number(best.loss)} at "
-            f"{place(curve, best.position)} to {format_number(now.loss)} at "
-            f"{place(curve, now.position)}{rise}, while the training loss went from "
+            f"{curve.at(best.position)} to {format_number(now.loss)} at "
+            f"{curve.at(now.position)}{rise}, while the training loss went from "
             f"{format_number(best.train)} to {format_number(now.train)}.",
             steps=steps_of(curve, best.position, now.position),
             evidence={
@@ -123,7 +123,7 @@ class Overfitting(Rule):
                 "evaluations": len(since),
             },
             advice=(
-                f"Keep the checkpoint of {place(curve, best.position)}; add data, augmentation, "
+                f"Keep the checkpoint of {curve.at(best.position)}; add data, augmentation, "
                 "dropout or weight decay, or stop here."
             ),
         )

@@ -11,7 +11,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import CURVE_KINDS, place, steps_of
+from epochal.health.words import CURVE_KINDS, steps_of
 
 
 class Plateau(Rule):
@@ -56,7 +56,7 @@ class Plateau(Rule):
     def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
         """Compare the newest window with the one before it, every so many points."""
         thresholds = self.thresholds
-        curve = context.fresh.get("loss")
+        curve = context.updated_curves.get("loss")
         if curve is None or curve.count % thresholds.every:
             return ()
         window = thresholds.window
@@ -74,8 +74,8 @@ class Plateau(Rule):
                 curve.name,
                 True,
                 "info",
-                f"The loss has not measurably fallen from {place(curve, first)} to "
-                f"{place(curve, last)}: {format_number(older)}, then {format_number(newer)}.",
+                f"The loss has not measurably fallen from {curve.at(first)} to "
+                f"{curve.at(last)}: {format_number(older)}, then {format_number(newer)}.",
                 steps=steps_of(curve, first, last),
                 evidence={"older": older, "newer": newer, "width": curve.width},
                 advice=_advice(context),

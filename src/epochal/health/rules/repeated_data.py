@@ -13,7 +13,7 @@ from epochal.health.curve import Curve
 from epochal.health.observation import Observation
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds
-from epochal.health.words import percent, place, steps_of
+from epochal.health.words import percent, steps_of
 
 _EPOCH = "train/epoch"
 
@@ -79,14 +79,14 @@ class RepeatedData(Rule):
         if curve is None or curve.axis != "step":
             return ()
         verdict = None
-        if "loss" in context.fresh:
+        if "loss" in context.updated_curves:
             self._since += 1
             if context.rate.latest is not None:
                 self._rates.append(context.rate.latest)
             if (before := self._before.pop(self._since - 1, None)) is not None:
                 verdict = self._judge(curve, context, before)
         if verdict is None and self._has_turned(observation) and curve.points:
-            is_after = "loss" in context.fresh and observation.kind != "epoch"
+            is_after = "loss" in context.updated_curves and observation.kind != "epoch"
             self._remember(curve, skip=int(is_after))
         return () if verdict is None else (verdict,)
 
@@ -151,7 +151,7 @@ class RepeatedData(Rule):
             True,
             "warning",
             f"The loss dropped sharply at the end of an epoch: from {format_number(before)} to "
-            f"{format_number(after)}{share} at {place(curve, self._boundary)}.",
+            f"{format_number(after)}{share} at {curve.at(self._boundary)}.",
             steps=steps_of(curve, self._boundary, curve.points[-1][0]),
             evidence={"before": before, "after": after, "drop": drop},
             advice=(

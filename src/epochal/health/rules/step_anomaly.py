@@ -54,7 +54,7 @@ class StepAnomaly(Rule):
     what_to_try = "Use one counter for the run; pass `resume_step=` when you resume."
     kinds = frozenset({"step", "metrics"})
     every_rank = False
-    tells_growth = True
+    replaces_text = True
 
     class Thresholds(RuleThresholds):
         # A stride this many times the usual one skipped something.

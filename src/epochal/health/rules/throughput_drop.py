@@ -52,7 +52,7 @@ class ThroughputDrop(Rule):
     )
     needs = "The throughput, else the duration of the steps, else the time between records."
     kinds = frozenset({"step", "metrics"})
-    tells_growth = True
+    replaces_text = True
     every_rank = False
 
     class Thresholds(RuleThresholds):
