@@ -27,7 +27,7 @@ _HOMES = {
     **dict.fromkeys(("Error", "CommError", "UsageError"), "errors"),
     **dict.fromkeys(
         (
-            *("Audio", "Classes", "Graph", "Histogram", "Html", "Image", "Molecule"),
+            *("Audio", "Classes", "EvalTable", "Graph", "Histogram", "Html", "Image", "Molecule"),
             *("Object3D", "Plotly", "Table", "Video", "box3d"),
         ),
         "data_types",
@@ -35,7 +35,7 @@ _HOMES = {
     **dict.fromkeys(("plot_table", "visualize"), "plot"),
     **dict.fromkeys(("agent", "controller", "sweep"), "sweeps"),
     "Api": "public_api",
-    "Artifact": "artifacts",
+    **dict.fromkeys(("Artifact", "ArtifactTTL"), "artifacts"),
     "Config": "run_config",
     "Run": "wandb_run",
     "Settings": "settings",
@@ -67,6 +67,8 @@ def __getattr__(name: str) -> Any:
     name = _NAMES.get(name, name)
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name == "patched":
+        return {"tensorboard": [], "keras": [], "gym": []}
     if name in _SUBMODULES:
         return import_module(f"{__name__}.submodules").submodule(name)
     raise AttributeError(f"epochal.wandb has no {name!r}: docs/migrate/wandb.md lists what it has.")

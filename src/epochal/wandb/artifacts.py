@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +23,12 @@ from epochal.wandb.errors import CommError
 from epochal.wandb.notices import not_supported
 
 _ABOUT = "artifact.json"
+
+
+class ArtifactTTL(Enum):
+    """How long an artifact is kept: until its run is deleted."""
+
+    INHERIT = 0
 
 
 class Artifact:

@@ -5,7 +5,7 @@ from epochal.wandb.data_types.histogram import Histogram
 from epochal.wandb.data_types.html import Html, Plotly
 from epochal.wandb.data_types.image import Image
 from epochal.wandb.data_types.media import Media, WBValue
-from epochal.wandb.data_types.table import Table
+from epochal.wandb.data_types.table import EvalTable, Table
 
 
 class Classes(WBValue):
@@ -25,6 +25,7 @@ class Graph(WBValue):
 __all__ = [
     "Audio",
     "Classes",
+    "EvalTable",
     "Graph",
     "Histogram",
     "Html",

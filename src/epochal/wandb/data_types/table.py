@@ -143,6 +143,22 @@ class Table(Media):
         return name
 
 
+class EvalTable(Table):
+    """A table of an evaluation, kept as any table; ``*_columns`` and ``backend`` have no effect."""
+
+    def __init__(
+        self,
+        *args: Any,
+        input_columns: list[str] | None = None,
+        output_columns: list[str] | None = None,
+        score_columns: list[str] | None = None,
+        backend: Any = None,
+        unsupported_media_mode: str = "stub",
+        **options: Any,
+    ) -> None:
+        super().__init__(*args, **options)
+
+
 def _cell(value: Any) -> Any:
     """A value as JSON has it: numbers that are not finite and other objects as texts."""
     if value is None or isinstance(value, (bool, str)):
