@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,8 +14,14 @@ from epochal.console.printer import Console
 from epochal.errors import UsageError, ValueTypeError
 from epochal.redact import Redactor
 from epochal.run.progress_estimator import Totals
-from epochal.settings import ALERT_LEVELS, RESUME_MODES, Launch, Settings
-from epochal.sinks.reporting import Reporting, located_options, options_from, split_options
+from epochal.settings import ALERT_LEVELS, DECLARED, RESUME_MODES, Launch, Settings
+from epochal.sinks.reporting import (
+    KnownSinks,
+    Reporting,
+    located_options,
+    options_from,
+    split_options,
+)
 from epochal.values import plain_int, plain_json
 
 REINIT_MODES = ("create_new", "finish_previous")
@@ -99,6 +106,30 @@ def checked_request(
         rules=_checked_rules(settings),
         id=run_id,
     )
+
+
+def check_options(options: Mapping[str, Any], arguments: Iterable[str]) -> None:
+    """Raise for a keyword that is neither one of the arguments of ``init`` nor a sink's option."""
+    if not options:
+        return
+    known = KnownSinks.load()
+    for name in options:
+        if name not in known.option_names:
+            raise UsageError(
+                f"init() has no argument {name!r}{_where_else(name, known, arguments)}"
+            )
+
+
+def _where_else(name: str, known: KnownSinks, arguments: Iterable[str]) -> str:
+    for setting in DECLARED:
+        if setting.name == name:
+            places = [f"{setting.key} in epochal.toml"] if setting.key else []
+            places += [f"the variable {setting.variable}"] if setting.variable else []
+            return f": it is a setting, {' or '.join(places)}."
+    near = difflib.get_close_matches(name, (*arguments, *known.option_names), n=1)
+    if near:
+        return f": did you mean {near[0]!r}?"
+    return " and no sink has an option of this name. Values of your own go into config={…}."
 
 
 def _checked_rules(settings: Settings) -> Mapping[str, Any]:

@@ -104,6 +104,7 @@ def init(
     capture = settings.capture if capture is None else capture
     request.check_wait(finish_wait_s)
     request.check_reinit(reinit)
+    request.check_options(reporting, ("project", "name", *(init.__kwdefaults__ or ())))
     told = request.checked_alerts(alerts, alert_on, settings)
     redactor = checked_redactor(redact, settings.redact)
     joined = opening.join_parent(console, redactor)
