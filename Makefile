@@ -93,6 +93,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python tools/findings_guide.py
 	$(BIN)/python tools/settings_table.py
 	$(BIN)/python tools/sinks_table.py
+	$(BIN)/python tools/panels_table.py
 	$(BIN)/python tools/wire.py
 
 bench: $(VENV)/.dev

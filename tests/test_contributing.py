@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import io
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from epochal.exports import archive
 from epochal.health.engine import Health
 from epochal.health.rule import GROUPS
+from epochal.server import endpoints
+from epochal.server.endpoints import Endpoint
+from epochal.store.local.store import load_run
 from tests.conftest import StartRun
 from tests.sinks.member import check_records_arrive_once
+from tests.store.journals import Journal
+from tools import wire
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def printed_blocks(heading: str) -> list[str]:
+def printed_blocks(heading: str, language: str = "python") -> list[str]:
     section = TEXT[TEXT.index(f"### {heading}\n") :].partition("\n### ")[0]
-    return re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", section, flags=re.DOTALL)
 
 
 def executed(block: str) -> dict[str, Any]:
@@ -60,6 +69,61 @@ def test_the_printed_sink_sends_every_record_once(
     check_records_arrive_once("lines", executed(test)["MEMBER"], start_run(), tmp_path)
 
 
+def printed_endpoint() -> Endpoint:
+    module, row = printed_blocks("A panel with an endpoint")
+    step_times = SimpleNamespace(**executed(module))
+    names = {"run_endpoint": endpoints.run_endpoint, "step_times": step_times}
+    endpoint = eval(row, names)
+    assert isinstance(endpoint, Endpoint)
+    return endpoint
+
+
+def test_the_printed_endpoint_answers_for_a_run(tmp_path: Path) -> None:
+    steps = [{"log": "step", "step": n, "loss": 1.0, "duration_ms": 5.0 + n} for n in range(40)]
+    Journal(tmp_path, "x").add(*steps).finish()
+    Journal(tmp_path, "y").metrics(0, loss=1.0).finish()
+    query = printed_endpoint().archive
+    assert callable(query)
+    found: Any = query(load_run(tmp_path / "p" / "x"))
+    assert (found.counts, found.edges[0], found.edges[-1]) == ([2] * 20, 5.0, 44.0)
+    empty: Any = query(load_run(tmp_path / "p" / "y"))
+    assert empty.counts == []
+
+
+def test_the_printed_endpoint_is_in_every_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = (*endpoints.ENDPOINTS, printed_endpoint())
+    for module in (endpoints, wire, archive):
+        monkeypatch.setattr(module, "ENDPOINTS", table)
+    assert "/api/runs/{run_id}/step_times" in {route.path for route in endpoints.routes()}
+    assert "  step_times: StepTimes;" in wire.typescript()
+    assert '"StepTimes": {' in wire.schema()
+    assert "| `GET /api/runs/{id}/step_times` | `StepTimes` |" in wire.specification()
+    Journal(tmp_path, "x").metrics(0, loss=1.0).finish()
+    out = io.StringIO()
+    archive.write([load_run(tmp_path / "p" / "x")], out)
+    assert '"step_times":{"edges":[],"counts":[]}' in out.getvalue()
+
+
+def test_the_printed_panel_imports_what_there_is() -> None:
+    (block,) = printed_blocks("A panel with an endpoint", "tsx")
+    imported = re.findall(r'import (?:type )?\{ (.*?) \} from "(\..*?)"', block)
+    folder = ROOT / "web" / "src" / "panels"
+    assert imported
+    for names, path in imported:
+        text = (folder / path).resolve().read_text(encoding="utf-8")
+        missing = [n for n in names.split(", ") if not re.search(rf"export .*\b{n}\b", text)]
+        assert not set(missing) - {"StepTimes"}, path  # written by tools/wire.py
+
+
+@pytest.mark.parametrize("name", ["step-times", "step times", "2nd"])
+def test_the_name_of_an_endpoint_is_an_identifier(name: str) -> None:
+    endpoint = printed_endpoint()
+    with pytest.raises(ValueError, match="must be an identifier"):
+        replace(endpoint, name=name)
+
+
 def test_the_files_that_are_named_exist() -> None:
     section = TEXT[TEXT.index("## Adding a member") : TEXT.index("## Habits")]
     named = re.findall(r"`([a-z_/.]+\.(?:py|ts|md))`", section)
@@ -67,7 +131,7 @@ def test_the_files_that_are_named_exist() -> None:
     missing = [
         path
         for path in named
-        if not re.search("loss_negative|lines", path)
+        if not re.search("loss_negative|lines|step_times", path)
         and not any((home / path).exists() for home in homes)
     ]
     assert named

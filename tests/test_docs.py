@@ -19,9 +19,7 @@ from epochal.cli.main import main as epochal_main
 from epochal.health.rule_settings import rule_settings
 from epochal.records.kinds.events import EVENTS
 from epochal.sinks.reporting import located_options
-from tools.settings_table import with_table
-from tools.sinks_table import PAGE as SINKS_PAGE
-from tools.sinks_table import with_tables
+from tools import panels_table, settings_table, sinks_table
 
 ROOT = Path(__file__).parent.parent
 COVERAGE = (ROOT / "docs" / "coverage.md").read_text(encoding="utf-8")
@@ -71,12 +69,17 @@ def test_every_environment_variable_is_documented() -> None:
 
 
 def test_the_table_of_settings_is_the_one_that_is_declared() -> None:
-    assert with_table(REFERENCE) == REFERENCE, "run 'make docs'"
+    assert settings_table.with_table(REFERENCE) == REFERENCE, "run 'make docs'"
 
 
 def test_the_tables_of_sinks_are_those_that_are_declared() -> None:
-    page = SINKS_PAGE.read_text(encoding="utf-8")
-    assert with_tables(page) == page, "run 'make docs'"
+    page = sinks_table.PAGE.read_text(encoding="utf-8")
+    assert sinks_table.with_tables(page) == page, "run 'make docs'"
+
+
+def test_the_table_of_panels_is_the_one_that_is_declared() -> None:
+    page = panels_table.PAGE.read_text(encoding="utf-8")
+    assert panels_table.with_table(page) == page, "run 'make docs'"
 
 
 @pytest.mark.parametrize("name", ["settings", "findings"])

@@ -14,12 +14,13 @@ import pytest
 from epochal.recipes.demo.every_kind.write import write_every_kind
 from tests.conftest import StartRun
 from tests.e2e.browsing import PHONE, OpenPage, Serve, drag, point_at, until
+from tools.panels_table import declared_panels
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
-# A panel, and something that is on it only when its content is.
-PANELS = {
+# Something that is on a panel only when its content is; for a panel without a row, a section.
+_CONTENTS = {
     "overview": ".vital",
     "charts": "[data-metric='train/loss'] canvas",
     "compare": ".compare-name >> text=every-kind",
@@ -34,6 +35,7 @@ PANELS = {
     "log": ".log-text >> text=training begins",
     "config": ".tree-value >> text=65536",
 }
+PANELS = {panel.id: _CONTENTS.get(panel.id, ".panel [data-title]") for panel in declared_panels()}
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +56,9 @@ def test_every_panel_shows_its_records_and_none_is_too_wide(
 ) -> None:
     phone = {"viewport": PHONE, "has_touch": True, "is_mobile": True}
     page = open_page(site, **(phone if size == "phone" else {}))
+    tabs = page.get_by_role("tab").all_inner_texts()
+    titles = [re.sub(r"\s*\d*$", "", tab) for tab in tabs]
+    assert titles == [panel.title for panel in declared_panels()]
     for panel, content in PANELS.items():
         page.goto(f"{site}#panel={panel}")
         page.locator(content).first.wait_for(state="visible")

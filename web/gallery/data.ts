@@ -1,6 +1,6 @@
 /** Made-up trainings, the same at every load. */
 
-import type { BucketData, Distribution, Lane, RawData, Span } from "../src/chart/index.ts";
+import type { BucketData, StepDistribution, Lane, RawData, Span } from "../src/chart/index.ts";
 
 export type Random = () => number;
 
@@ -78,7 +78,7 @@ export function withValues(data: RawData, changes: Readonly<Record<number, numbe
   return { ...data, y };
 }
 
-export function distributions(num: number, seed = 5): Distribution[] {
+export function distributions(num: number, seed = 5): StepDistribution[] {
   const random = seeded(seed);
   return Array.from({ length: num }, (_, index) => {
     const age = index / Math.max(1, num - 1);

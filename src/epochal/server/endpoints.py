@@ -41,8 +41,8 @@ RunQuery = Callable[[RunView], msgspec.Struct]
 class Endpoint:
     """One endpoint: ``response`` is its wire type, or a phrase for a body that is not JSON.
 
-    ``archive`` is what an archive holds of each run: the result of a query, the entries of a
-    source, or nothing.
+    ``name`` is an identifier, because TypeScript has it as a name too. ``archive`` is what an
+    archive holds of each run: the result of a query, the entries of a source, or nothing.
     """
 
     name: str
@@ -54,17 +54,33 @@ class Endpoint:
     method: Literal["GET", "PATCH"] = "GET"
     archive: RunQuery | EntrySource | None = None
 
+    def __post_init__(self) -> None:
+        for name in (self.name, *(param.name for param in self.params)):
+            if not name.isidentifier():
+                raise ValueError(
+                    f"the name {name!r} of an endpoint or parameter must be an identifier, "
+                    "with _ between words."
+                )
+
 
 def run_endpoint(
-    name: str, response: type[msgspec.Struct], query: RunQuery, summary: str
+    name: str,
+    response: type[msgspec.Struct],
+    query: RunQuery,
+    summary: str,
+    *,
+    handler: Handler | None = None,
 ) -> Endpoint:
-    """An endpoint without parameters that returns the result of a query; archives have it too."""
+    """An endpoint without parameters that returns the result of a query; archives have it too.
 
-    async def handler(request: Request) -> Response:
+    A ``handler`` of its own returns the same result, for example with the help of a cache.
+    """
+
+    async def run_query(request: Request) -> Response:
         return await run_response(request, query)
 
     path = f"/api/runs/{{run_id}}/{name}"
-    return Endpoint(name, path, response, handler, summary, archive=query)
+    return Endpoint(name, path, response, handler or run_query, summary, archive=query)
 
 
 def entries_endpoint(name: str, source: EntrySource, summary: str) -> Endpoint:
@@ -159,13 +175,12 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     entries_endpoint(
         "log", _LOG, "epochs, evaluations, messages, events and findings of all ranks, by time"
     ),
-    Endpoint(
+    run_endpoint(
         "marks",
-        "/api/runs/{run_id}/marks",
         wire.MarkList,
-        marks.marks,
+        marks.run_marks,
         "restarts, epochs, checkpoints, phases and throttled GPUs",
-        archive=marks.run_marks,
+        handler=marks.marks,
     ),
     Endpoint(
         "records",

@@ -2,7 +2,7 @@
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth, verticalLine } from "./axes.ts";
 import { distributionQuantile } from "./distribution.ts";
-import type { Distribution } from "./distribution.ts";
+import type { StepDistribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Size } from "./canvas.ts";
 import { formatNumber } from "./format.ts";
@@ -36,7 +36,7 @@ const LEVELS = [0, 1, 0.07, 0.93, 0.16, 0.84, 0.31, 0.69, 0.5] as const;
 const ALPHA = [0.1, 0.14, 0.18, 0.26];
 
 /** Percentiles of distributions: the extremes, then one and a half, one and half a standard deviation of a normal one. */
-export function percentilesOf(distributions: readonly Distribution[]): Percentiles {
+export function percentilesOf(distributions: readonly StepDistribution[]): Percentiles {
   return {
     x: Float64Array.from(distributions, ({ step }) => step),
     levels: LEVELS,

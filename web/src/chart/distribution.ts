@@ -1,10 +1,16 @@
 /** Histograms as data: bins with edges that may differ from step to step. */
 
 export interface Distribution {
-  readonly step: number;
+  /** Null for values of more than one step. */
+  readonly step: number | null;
   /** One more than there are bins, ascending. */
   readonly edges: Float64Array;
   readonly counts: Float64Array;
+}
+
+/** A distribution of the values at one step. */
+export interface StepDistribution extends Distribution {
+  readonly step: number;
 }
 
 export function total(counts: Float64Array): number {

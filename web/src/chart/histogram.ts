@@ -19,6 +19,8 @@ export interface HistogramOptions {
   readonly label: string;
   readonly distribution: Distribution;
   readonly slot: number;
+  /** Of the values, such as `ms`. */
+  readonly unit?: string;
   /** The same axis for every step keeps the picture still while a cursor moves over steps. */
   readonly range?: Range;
 }
@@ -32,10 +34,15 @@ interface Layout {
 
 export function createHistogram(root: HTMLElement, options: HistogramOptions): Chart<HistogramOptions> {
   return mountChart(root, options, (current) => ({
-    label: () => `${current().label} at step ${current().distribution.step}, ${current().distribution.counts.length} bins`,
+    label: () => histogramLabel(current()),
     draw: (renderer, size, theme) => drawHistogram(renderer, size, current(), theme),
     hover: (point, size) => (point === null ? null : binUnder(point, size, current())),
   }));
+}
+
+/** The words for those who do not see the picture. */
+export function histogramLabel({ label, distribution: { step, counts } }: HistogramOptions): string {
+  return `${label}${step === null ? "" : ` at step ${step}`}, ${counts.length} bins`;
 }
 
 export function drawHistogram(renderer: Renderer, size: Size, options: HistogramOptions, theme: ChartTheme): void {
@@ -69,7 +76,7 @@ function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
   };
 }
 
-function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
+export function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipContent | null {
   const { x } = layout(size, options);
   const { edges, counts, step } = options.distribution;
   const value = x.toValue(point.x);
@@ -77,8 +84,8 @@ function binUnder(point: Point, size: Size, options: HistogramOptions): TooltipC
   if (bin < 0) return null;
   const count = counts[bin]!;
   return {
-    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}`,
+    title: `${formatNumber(edges[bin]!)} to ${formatNumber(edges[bin + 1]!)}${options.unit === undefined ? "" : ` ${options.unit}`}`,
     rows: [{ label: "count", value: formatWhole(count), note: formatPercent(count / (total(counts) || 1)) }],
-    foot: `step ${formatWhole(step)}`,
+    ...(step === null ? {} : { foot: `step ${formatWhole(step)}` }),
   };
 }

@@ -6,7 +6,7 @@ export { createBands, percentilesOf } from "./bands.ts";
 export type { BandsOptions, Percentiles } from "./bands.ts";
 export { createBars, createStackedBar } from "./bars.ts";
 export type { Bar, Segment, Widget } from "./bars.ts";
-export type { Distribution } from "./distribution.ts";
+export type { Distribution, StepDistribution } from "./distribution.ts";
 export type { Chart } from "./canvas.ts";
 export * from "./format.ts";
 export { createHeatmap } from "./heatmap.ts";

@@ -2,7 +2,7 @@
 
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
 import { densityAt, distributionExtent } from "./distribution.ts";
-import type { Distribution } from "./distribution.ts";
+import type { StepDistribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
 import { formatNumber, formatWhole } from "./format.ts";
@@ -15,7 +15,7 @@ import { tickLabel, ticks } from "./ticks.ts";
 export interface RidgeOptions {
   readonly label: string;
   /** Ascending by step. */
-  readonly distributions: readonly Distribution[];
+  readonly distributions: readonly StepDistribution[];
   readonly slot: number;
   /** The step that the cursor is on, drawn in full colour. */
   readonly selectedStep: number | null;
@@ -82,7 +82,7 @@ export function drawRidge(renderer: Renderer, size: Size, options: RidgeOptions,
   drawSteps(renderer, shown, base, box, theme);
 }
 
-function drawSteps(renderer: Renderer, shown: readonly Distribution[], base: readonly number[], box: Box, theme: ChartTheme): void {
+function drawSteps(renderer: Renderer, shown: readonly StepDistribution[], base: readonly number[], box: Box, theme: ChartTheme): void {
   const every = Math.max(1, Math.ceil((shown.length * 16) / box.height));
   for (let row = shown.length - 1; row >= 0; row -= every) {
     const { step } = shown[row]!;
@@ -90,7 +90,7 @@ function drawSteps(renderer: Renderer, shown: readonly Distribution[], base: rea
   }
 }
 
-function layout(size: Size, distributions: readonly Distribution[]) {
+function layout(size: Size, distributions: readonly StepDistribution[]) {
   const box = { left: 8, top: 8, width: Math.max(1, size.width - 8 - RIGHT), height: Math.max(1, size.height - AXIS_HEIGHT - 8) };
   return { box, x: createScale("linear", distributionExtent(distributions), box.left, box.left + box.width) };
 }
@@ -106,7 +106,7 @@ export function ridgeBases(num: number, box: Box): number[] {
   return Array.from({ length: num }, (_, row) => (num > 1 ? box.top + room + row * stride : box.top + box.height));
 }
 
-function ridgeUnder(point: Point, size: Size, options: RidgeOptions): Distribution | undefined {
+function ridgeUnder(point: Point, size: Size, options: RidgeOptions): StepDistribution | undefined {
   const shown = thinned(options.distributions, MAX_RIDGES);
   const { box } = layout(size, options.distributions);
   const row = ridgeBases(shown.length, box).findIndex((base) => point.y <= base);

@@ -1,4 +1,4 @@
-/** Every metric as a chart, grouped by the first part of its name. */
+/** Every metric of every selected run, along steps, epochs, tokens or time. */
 
 import { computed } from "@preact/signals";
 import type { JSX } from "preact";

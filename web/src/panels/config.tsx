@@ -1,4 +1,4 @@
-/** What a run was configured with, how it was started, and how it differs from others. */
+/** The config of a run, how it was started, and how it differs from others. */
 
 import type { JSX } from "preact";
 

@@ -1,4 +1,4 @@
-/** How a mixture of experts shares its work out: every layer's experts at a step, and one layer's over all steps. */
+/** The load of every expert in every layer, at one step and over all steps. */
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";

@@ -1,4 +1,4 @@
-/** What the health rules found: how bad, in a sentence, with the evidence; and the charts at those steps. */
+/** What is wrong, the evidence, what to try, and healthy values. */
 
 import type { JSX } from "preact";
 

@@ -1,4 +1,4 @@
-/** The picture of the model. It is shown as an image, so that nothing in it can run or load anything. */
+/** The picture of the model. It is an image, so that nothing in it can run or load anything. */
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";

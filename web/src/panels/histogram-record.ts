@@ -1,10 +1,10 @@
 /** What a `histogram` record holds, as charts take it. */
 
-import type { Distribution } from "../chart/index.ts";
+import type { StepDistribution } from "../chart/index.ts";
 import type { EntryRow } from "../wire.ts";
 
 export interface Histogram {
-  readonly distribution: Distribution;
+  readonly distribution: StepDistribution;
   readonly count: number | null;
   readonly mean: number | null;
   readonly std: number | null;

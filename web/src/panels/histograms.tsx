@@ -1,10 +1,10 @@
-/** How the values of weights, gradients and activations are distributed, over the steps and at one of them. */
+/** The distribution of weights, gradients and activations, over the steps and at one of them. */
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { createBands, createHistogram, createRidge, formatNumber, formatWhole, percentilesOf } from "../chart/index.ts";
-import type { Distribution, Range } from "../chart/index.ts";
+import type { StepDistribution, Range } from "../chart/index.ts";
 import { distributionExtent } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
 import { useEntries } from "../state/queries.ts";
@@ -99,7 +99,7 @@ function Drawn({ page, histograms, name, slot, isBands }: DrawnProps): JSX.Eleme
   const wanted = parseStep(chosen.value);
   const at = wanted === null ? histograms.length - 1 : nearestIndex(steps, wanted);
   const current = histograms[at]!;
-  const distributions = useMemo((): readonly Distribution[] => histograms.map(({ distribution }) => distribution), [histograms]);
+  const distributions = useMemo((): readonly StepDistribution[] => histograms.map(({ distribution }) => distribution), [histograms]);
   const range = useMemo((): Range => distributionExtent(distributions), [distributions]);
   const select = (step: number | null): void => {
     chosen.value = step === null ? "" : String(step);

@@ -1,8 +1,8 @@
-/** Every panel, in the order of its tab: each file of this folder that exports a `panel`. Files with a hyphen are parts of a panel. */
+/** Every panel, in the order of its tab: each file of this folder that exports a `panel`. */
 
 import type { Panel } from "./panel.ts";
 
-const modules = import.meta.glob<{ readonly panel?: Panel }>(["./*.tsx", "!./*-*.tsx"], { eager: true });
+const modules = import.meta.glob<{ readonly panel?: Panel }>("./*.tsx", { eager: true });
 
 export const PANELS: readonly Panel[] = Object.values(modules)
   .map(({ panel }) => panel)

@@ -1,4 +1,4 @@
-/** One look at a run: how it goes, what was found, what it uses, what it says. */
+/** Loss, key metrics, findings, where the time of a step goes, the machine, the latest sample. */
 
 import type { JSX } from "preact";
 import { useRef } from "preact/hooks";

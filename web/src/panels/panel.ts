@@ -1,4 +1,7 @@
-/** A panel is one tab of the page: one file of this folder that exports it as `panel`, with its style beside it. */
+/**
+ * A panel is one tab of the page: one file of this folder that exports it as `panel`, with its style beside it. The first comment of the file
+ * says what it shows; the guide prints it.
+ */
 
 import type { ComponentType } from "preact";
 
@@ -14,7 +17,7 @@ export interface Panel {
   readonly title: string;
   /** Where its tab stands: tabs ascend by this number. */
   readonly order: number;
-  /** The key that opens it. */
+  /** The key that opens it: one that no other panel and no shortcut of the page has (`?` lists them). */
   readonly shortcut: string;
   /** Mounted while its tab is open. Reads signals of the page; state that a shared link restores goes through `page.view`. */
   readonly component: ComponentType<PanelProps>;

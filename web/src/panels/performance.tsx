@@ -1,4 +1,4 @@
-/** How fast a run is, how fast it could be, and where the time goes. */
+/** The speed, the possible speed, and where the time goes. */
 
 import type { JSX } from "preact";
 

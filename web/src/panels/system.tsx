@@ -1,4 +1,4 @@
-/** The machine: how much of each resource is used, of the host and of every GPU. */
+/** Processors, memory, GPUs, disk and network, now and over the run. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";

@@ -2,26 +2,30 @@
 
 import { useEffect, useState } from "preact/hooks";
 
-import type { SeriesPart } from "../source/source.ts";
+import type { SeriesPart, Update } from "../source/source.ts";
 import { ENTRY_KINDS } from "../wire.ts";
-import type { EntryKind, EntryList, RunParams } from "../wire.ts";
+import type { EntryKind, EntryList, RunEndpoint, RunParams, RunResponses } from "../wire.ts";
 import type { SeriesQueryOptions } from "./series-cache.ts";
 import type { Page } from "./page.ts";
 
-export interface Entries {
+export interface Fetched<Response> {
   /** Null until the first response. */
-  readonly list: EntryList | null;
+  readonly response: Response | null;
   readonly problem: string | null;
 }
 
-const NOTHING: Entries = { list: null, problem: null };
+const NOTHING = { response: null, problem: null };
 const REFETCH_MS = 1000;
 
-/** Entries of a run; fetched again, at most once a second, when more of them were recorded. */
-export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: string | null, params?: RunParams[Kind]): Entries {
-  const recordKinds: readonly string[] = ENTRY_KINDS[kind];
-  const [state, setState] = useState<{ readonly key: string; readonly entries: Entries }>({ key: "", entries: NOTHING });
-  const key = JSON.stringify([kind, run, params]);
+/**
+ * The response of an endpoint of a run, such as `useRunResponse(page, "marks", run.id)`; null instead of a run fetches nothing.
+ * It is fetched again, at most once a second, when the run recorded more; with `recordKinds` only when records of these kinds were recorded.
+ */
+export function useRunResponse<Endpoint extends RunEndpoint>(
+  page: Page, endpoint: Endpoint, run: string | null, params?: RunParams[Endpoint], recordKinds?: readonly string[],
+): Fetched<RunResponses[Endpoint]> {
+  const [state, setState] = useState<{ readonly key: string; readonly fetched: Fetched<RunResponses[Endpoint]> }>({ key: "", fetched: NOTHING });
+  const key = JSON.stringify([endpoint, run, params]);
   useEffect(() => {
     if (run === null) return undefined;
     let isOver = false;
@@ -30,10 +34,10 @@ export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: 
     const refetch = (): void => {
       isFetching = true;
       isOutdated = false;
-      page.source.get(kind, run, params).then(
-        (list) => !isOver && setState({ key, entries: { list, problem: null } }),
+      page.source.get(endpoint, run, params).then(
+        (response) => !isOver && setState({ key, fetched: { response, problem: null } }),
         (error: unknown) => !isOver && setState((before) => ({
-          key, entries: { list: before.key === key ? before.entries.list : null, problem: error instanceof Error ? error.message : String(error) },
+          key, fetched: { response: before.key === key ? before.fetched.response : null, problem: error instanceof Error ? error.message : String(error) },
         })),
       ).finally(() => setTimeout(() => {
         isFetching = false;
@@ -42,9 +46,7 @@ export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: 
     };
     refetch();
     const stop = page.onUpdate((update) => {
-      const isOurs = (update.type === "records" && update.run === run && update.entries.some((entry) => recordKinds.includes(entry.kind)))
-        || (update.type === "reset" && (update.run === null || update.run === run));
-      if (!isOurs || page.isPaused.peek()) return;
+      if (page.isPaused.peek() || !isChangedBy(update, run, recordKinds)) return;
       if (isFetching) isOutdated = true;
       else refetch();
     });
@@ -53,7 +55,24 @@ export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: 
       stop();
     };
   }, [key]);
-  return state.key === key ? state.entries : NOTHING;
+  return state.key === key ? state.fetched : NOTHING;
+}
+
+function isChangedBy(update: Update, run: string, recordKinds?: readonly string[]): boolean {
+  if (update.type === "reset") return update.run === null || update.run === run;
+  return update.type === "records" && update.run === run && (recordKinds === undefined || update.entries.some(({ kind }) => recordKinds.includes(kind)));
+}
+
+export interface Entries {
+  /** Null until the first response. */
+  readonly list: EntryList | null;
+  readonly problem: string | null;
+}
+
+/** Entries of a run; fetched again, at most once a second, when more of them were recorded. */
+export function useEntries<Kind extends EntryKind>(page: Page, kind: Kind, run: string | null, params?: RunParams[Kind]): Entries {
+  const { response, problem } = useRunResponse(page, kind, run, params, ENTRY_KINDS[kind]);
+  return { list: response, problem };
 }
 
 export interface SeriesQueryResult {

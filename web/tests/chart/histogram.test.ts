@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+
+import { binUnder, histogramLabel } from "../../src/chart/histogram.ts";
+
+const SIZE = { width: 400, height: 200 };
+const distribution = { step: null, edges: Float64Array.of(0, 10), counts: Float64Array.of(4) };
+
+test("a distribution of more than one step names none", () => {
+  expect(histogramLabel({ label: "times", distribution, slot: 0 })).toBe("times, 1 bins");
+  expect(histogramLabel({ label: "times", distribution: { ...distribution, step: 7 }, slot: 0 })).toBe("times at step 7, 1 bins");
+});
+
+test("the tooltip of a bin has the unit, and the step where there is one", () => {
+  const point = { x: 200, y: 100 };
+  expect(binUnder(point, SIZE, { label: "times", distribution, slot: 0, unit: "ms" })).toEqual({
+    title: "0 to 10.0000 ms", rows: [{ label: "count", value: "4", note: "100.0%" }],
+  });
+  expect(binUnder(point, SIZE, { label: "times", distribution: { ...distribution, step: 7 }, slot: 0 })?.foot).toBe("step 7");
+});
