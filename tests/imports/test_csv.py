@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from epochal.imports.formats.csv import _unique
 from epochal.records import Record
 from tests.imports.samples import opened, records_in, values_of
 
@@ -96,3 +97,9 @@ def test_a_byte_order_mark_and_windows_lines_are_no_obstacle(tmp_path: Path) -> 
     path = tmp_path / "a.csv"
     path.write_bytes(b"\xef\xbb\xbfstep,loss\r\n1,0.5\r\n")
     assert values_of(records_in(path), "loss") == [(1, 0.5)]
+
+
+def test_thousands_of_columns_get_names_of_their_own() -> None:
+    names = ["a", "b_2", "b", "b", "", *["c"] * 20_000]
+    assert _unique(names)[:7] == ["a", "b_2", "b", "b_3", "column_5", "c", "c_2"]
+    assert len(set(_unique(names))) == len(names)

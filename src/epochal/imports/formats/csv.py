@@ -255,11 +255,14 @@ def _value(cell: str, separator: str) -> float | int | str | None:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Column names with numbers behind those that come again, so that none hides another."""
-    found: list[str] = []
+    found: dict[str, None] = {}
+    # The number to try next for each name that came again.
+    next_of: dict[str, int] = {}
     for number, name in enumerate(names, 1):
         base = name or f"column_{number}"
-        candidate, again = base, 2
+        candidate, again = base, next_of.get(base, 2)
         while candidate in found:
             candidate, again = f"{base}_{again}", again + 1
-        found.append(candidate)
-    return found
+        next_of[base] = again
+        found[candidate] = None
+    return list(found)
