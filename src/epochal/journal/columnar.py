@@ -474,6 +474,12 @@ def _number(
     taken: list[_Group],
 ) -> None:
     """Take in lines and groups with their ordinals: only here is known which are records."""
+    first = work.ordinal
+    if sum(len(places) for _, places, _ in taken) == len(lines):
+        work.ordinal += len(lines)
+        for shape, places, columns in taken:
+            work.add(shape, [first + place for place in places], columns)
+        return
     is_taken = bytearray(len(lines))
     for _, places, _ in taken:
         for place in places:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,8 @@ class RunState:
         self._facts: list[PartFacts] = [
             part.facts for part in self.parts if part.facts.header is not None
         ]
+        # Series that are logged together have the same steps and times: they are kept once.
+        self._last: WeakValueDictionary[tuple[Axis, int], Series] = WeakValueDictionary()
 
     # -- the run as a whole -----------------------------------------------------------------------
 
@@ -197,7 +200,8 @@ class RunState:
         cuts = self.cuts(key.axis)
         parts = self._parts_of.get(rank, ())
         most = sum(part.facts.num_records for part in parts)
-        merged = merge(self._lazy_pieces(key, rank), cuts=cuts, most=most)
+        like = self._last.get((key.axis, rank))
+        merged = merge(self._lazy_pieces(key, rank), cuts=cuts, most=most, like=like)
         exact = exact_values(parts, key, rank, cuts=cuts) if may_be_rounded(merged) else None
         metric = self._metric_of.get(key)
         series = replace(
@@ -208,6 +212,7 @@ class RunState:
         )
         for column in (series.steps, series.times, series.values):
             column.flags.writeable = False  # answers are shared between all who ask
+        self._last[key.axis, rank] = series
         return series
 
     @cached_property
@@ -466,12 +471,17 @@ def _weight(origin: Origin) -> tuple[bool, int]:
 
 
 def merge(
-    pieces: Iterable[tuple[Origin, Series]], *, cuts: Cuts, most: int | None = None
+    pieces: Iterable[tuple[Origin, Series]],
+    *,
+    cuts: Cuts,
+    most: int | None = None,
+    like: Series | None = None,
 ) -> Series:
     """One rank's points of several parts, ascending; the time axis keeps every point.
 
     ``pieces`` come in the order of their weight, then of their parts. With ``most``, more points
-    than there can be, they are let go of one by one.
+    than there can be, they are let go of one by one. Steps and times are those of ``like`` where
+    they are the same.
     """
     lengths: list[int] = []
 
@@ -480,7 +490,7 @@ def merge(
             lengths.append(len(piece))
             yield _visible(piece, cuts.get(origin.attempt))
 
-    series = concatenated(list(visible())) if most is None else _joined(visible(), most)
+    series = concatenated(list(visible())) if most is None else _joined(visible(), most, like)
     total = sum(lengths)
     hidden = total - len(series)
     if series.axis == "time":
@@ -492,7 +502,7 @@ def merge(
     return replace(series, duplicates=total - hidden - len(series), hidden=hidden)
 
 
-def _joined(pieces: Iterator[Series], most: int) -> Series:
+def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
     """The points of all pieces; each is let go of before the next is read."""
     first = next(pieces)
     second = next(pieces, None)
@@ -502,14 +512,31 @@ def _joined(pieces: Iterator[Series], most: int) -> Series:
     columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
     size = 0
     for piece in chain((first, second), pieces):
-        if size + len(piece) > most:
-            rest = [_cut(first, columns, size), piece, *pieces]
-            return concatenated(rest)
-        for column, more in zip(columns, (piece.steps, piece.times, piece.values), strict=True):
-            column[size : size + len(piece)] = more
-        size += len(piece)
+        end = size + len(piece)
+        if like is not None and not _goes_on(like, piece, size):
+            columns[0][:size], columns[1][:size] = like.steps[:size], like.times[:size]
+            like = None
+        if end > most:
+            done = _cut(first, columns, size)
+            if like is not None:
+                done = replace(done, steps=like.steps[:size], times=like.times[:size])
+            return concatenated([done, piece, *pieces])
+        columns[2][size:end] = piece.values
+        if like is None:
+            columns[0][size:end], columns[1][size:end] = piece.steps, piece.times
+        size = end
     series = _cut(first, columns, size)
+    if like is not None:
+        return replace(series, steps=like.steps[:size], times=like.times[:size])
     return series if 2 * size > most else series.select(np.arange(size))
+
+
+def _goes_on(like: Series, piece: Series, start: int) -> bool:
+    """Whether a series has the steps and times of a piece from a place on."""
+    end = start + len(piece)
+    return np.array_equal(like.steps[start:end], piece.steps) and np.array_equal(
+        like.times[start:end], piece.times
+    )
 
 
 def _cut(like: Series, columns: list[NDArray[Any]], size: int) -> Series:
