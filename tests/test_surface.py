@@ -51,7 +51,7 @@ token_budget trunc_normal unfreeze uniform uniform_bias xavier_normal xavier_uni
 """.split()
 
 RUN = """
-alert attempt config define dir event finish finished flush group id job_type log log_abs_maxes
+alert attempt config define dir event finish finished flush fork group id job_type log log_abs_maxes
 log_allocator
 log_dataset log_epoch log_eval log_experts log_gpu_model log_gpu_state log_graph log_histogram
 log_image log_moe_stats log_sol_estimate log_step log_text memory_guard message name on_finish

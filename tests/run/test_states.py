@@ -55,7 +55,7 @@ RECORDING: dict[str, tuple[str, Callable[[Run], object]]] = {
     "write": ("event", lambda run: run.write({"log": "event", "t": 1.0, "name": "own"})),
 }
 # Calls that record nothing themselves.
-OTHERS = {"finish", "flush", "memory_guard", "on_finish", "phase", "save_html", "serve"}
+OTHERS = {"fork", "finish", "flush", "memory_guard", "on_finish", "phase", "save_html", "serve"}
 READING = {"attempt", "dir", "finished", "group", "id", "job_type", "name", "owner", "project"}
 READING |= {"rank", "state", "step"}
 

@@ -23,6 +23,7 @@ ADDED = {
     "pending": "how many runs were not read whole yet",
     "group": "the group of runs it belongs to",
     "job_type": "what it does in its group",
+    "fork": "the run that it was forked from",
     "owner": "whose run it is",
     "summary": "what the program set as its summary",
     "groups": "groups of runs, null unless they were requested",

@@ -33,6 +33,15 @@ export interface Summary {
   best_x: number | null;
 }
 
+/** The run that a fork continues after a step; `gone`: its history cannot be shown. */
+export interface Fork {
+  id: string;
+  name: string;
+  project: string;
+  step: number;
+  gone: boolean;
+}
+
 /** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. */
 export interface RunRow {
   id: string;
@@ -54,6 +63,7 @@ export interface RunRow {
   group: string | null;
   job_type: string | null;
   owner: string | null;
+  fork: Fork | null;
   hidden: boolean;
   problem: string | null;
   errors: number | null;

@@ -145,6 +145,8 @@ def _print(rows: list[tuple[RunInfo, float | None]]) -> None:
     for info, _ in rows:
         if info.problem:
             complain(f"{info.project}/{info.name}: {info.problem}")
+        if info.fork is not None and info.fork.is_gone:
+            complain(f"{info.project}/{info.name} was forked from {info.fork}.")
 
 
 def _findings_text(info: RunInfo) -> str:

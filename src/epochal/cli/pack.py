@@ -58,6 +58,10 @@ def _pack(view: LocalRun) -> Packed:
     brief = view.brief()
     packed = Packed(f"{brief.project}/{brief.name}")
     folder = RunFolder(view.path)
+    try:
+        view.keep_history()  # of a fork: from then on it needs its parent no longer
+    except (EpochalError, OSError) as error:
+        packed.problems.append(f"the history of its parent cannot be copied: {error}")
     for name in sealable_parts(folder):
         try:
             report = seal_part(folder, name)

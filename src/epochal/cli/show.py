@@ -65,6 +65,7 @@ def _heading(info: RunInfo) -> Iterator[str]:
         "files of": info.tracker,
         "created": _moment(info.created),
         "updated": _moment(info.updated),
+        "forked from": info.fork,
         "attempts": info.attempts if info.attempts > 1 else None,
         "steps" if info.total_steps else "step": _steps(info),
         "epoch": epochs_text(info, between=" of "),

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import secrets
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from epochal.records import FORMAT_VERSION
 from epochal.redact import Redactor
 from epochal.run import provenance, ranks
 from epochal.run.current import OPEN_RUNS
+from epochal.run.fork import find_parent
 from epochal.run.forwarded import note_reporting
 from epochal.run.progress_estimator import Totals
 from epochal.run.recorder import Recorder
@@ -51,8 +53,14 @@ from epochal.settings import Launch, Settings, read_parent_run
 def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run:
     """Make the folder of the run or resume an older run, and publish the folder to other ranks."""
     found = find_resumable(request)
+    parent = None
     if found is None:
+        if request.fork_from is not None:
+            parent = find_parent(request.fork_from, root=request.root, project=request.project)
+            request = replace(request, config={**parent.config(), **request.config})
         identity, folder, attempt = _new_run(request)
+        if parent is not None:
+            identity["fork"] = parent.record(folder.path)
     else:
         folder = found
         identity, attempt = resumed_identity(folder, request)
@@ -67,6 +75,8 @@ def start_rank_zero(request: Request, launch: Launch, settings: Settings) -> Run
     if request.reporting.report_to:
         note_reporting(folder, request.reporting)
     last_step = last_step_of(folder, before_attempt=attempt) if attempt > 1 else -1
+    if last_step < 0 and isinstance(identity.get("fork"), dict):
+        last_step = int(identity["fork"]["step"])
     run = _open_run(
         identity,
         folder,
@@ -139,7 +149,9 @@ def _greet(recorder: Recorder, request: Request, last_step: int) -> None:
             f" ({_where_from(recorder, request.resume_step, last_step)})"
         )
     else:
-        recorder.console.line(f"epochal: run {name!r} is recorded in {where}")
+        fork = recorder.identity.get("fork")
+        since = f", forked from {fork['name']!r} after step {fork['step']:,}" if fork else ""
+        recorder.console.line(f"epochal: run {name!r} is recorded in {where}{since}")
 
 
 def _where_from(recorder: Recorder, resume_step: int | None, last_step: int) -> str:

@@ -46,6 +46,7 @@ class Request:
     group: str | None = None
     job_type: str | None = None
     owner: str | None = None
+    fork_from: str | None = None
     resume: str
     resume_step: int | None
     totals: Totals
@@ -70,6 +71,7 @@ def checked_request(
     group: str | None = None,
     job_type: str | None = None,
     owner: str | None = None,
+    fork_from: str | None = None,
     resume: Any,
     resume_step: int | None,
     totals: Totals,
@@ -98,6 +100,7 @@ def checked_request(
         group=group,
         job_type=job_type,
         owner=owner,
+        fork_from=fork_from,
         resume=_resume_mode(settings.resume if resume is None else resume),
         resume_step=None if resume_step is None else plain_int(resume_step, name="resume_step"),
         totals=totals,

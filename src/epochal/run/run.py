@@ -519,6 +519,23 @@ class Run:
         """
         pages.save_html(self._recorder, Path(path))
 
+    # -- forks ------------------------------------------------------------------------------------
+
+    def fork(self, name: str | None = None, *, step: int | None = None, **arguments: Any) -> Run:
+        """Start a run that shows this one's history up to a step, by default its last one.
+
+        ``arguments`` are those of :func:`epochal.init`. This run stays open.
+        """
+        from epochal.run.start import init  # which imports this module
+
+        recorder = self._recorder
+        recorder.check_open()
+        recorder.flush_values()
+        at = "" if step is None else f"?step={int(step)}"
+        given = {"project": self.project, "dir": self.dir.parent.parent, **arguments}
+        source = f"{self.dir}{at}" if recorder.is_recorded else None
+        return init(name=name or f"{self.name}-fork", fork_from=source, **given)
+
     # -- the end ----------------------------------------------------------------------------------
 
     def flush(self) -> None:

@@ -45,6 +45,7 @@ def init(
     group: str | None = None,
     job_type: str | None = None,
     owner: str | None = None,
+    fork_from: str | None = None,
     resume: Resume | bool | None = None,
     resume_step: int | None = None,
     reinit: Reinit = "create_new",
@@ -92,6 +93,10 @@ def init(
     is whose run it is, by default the user of the operating system. Lists show and queries find
     all three.
 
+    ``fork_from="RUN?step=N"`` makes a new run that shows the history of another up to that step (by
+    default its last), and goes on with the next; it has the other's configuration, with ``config``
+    over it. RUN is an id, a name, ``project/name`` or a folder.
+
     Arguments that are not given come from the environment, the ``epochal.toml`` of the project,
     that of the user, and the defaults, in this order; ``epochal config show`` prints them.
 
@@ -128,6 +133,7 @@ def init(
         group=group,
         job_type=job_type,
         owner=owner,
+        fork_from=fork_from,
         resume=resume,
         resume_step=resume_step,
         totals=Totals(steps=total_steps, tokens=total_tokens, epochs=num_epochs),

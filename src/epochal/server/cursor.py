@@ -17,7 +17,7 @@ from epochal.store.answers import Cursor
 Cursors = Mapping[str, Cursor]
 
 MAX_CHARACTERS = 32_768
-_POSITION = re.compile(r"([a-z0-9][a-z0-9_-]*)\.(\d{1,9})\.(\d{1,9})\.(\d{1,18})")
+_POSITION = re.compile(r"([a-z0-9][a-z0-9_-]*)\.(-?\d{1,9})\.(\d{1,9})\.(\d{1,18})")
 
 
 def format_cursors(cursors: Cursors) -> str:

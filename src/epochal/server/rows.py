@@ -48,6 +48,7 @@ def run_row(
         group=info.group,
         job_type=info.job_type,
         owner=info.owner,
+        fork=_fork(info),
         hidden=info.hidden,
         problem=info.problem,
         errors=info.open_errors,
@@ -144,6 +145,13 @@ def _expected_end(run: RunView, info: RunInfo) -> float | None:
         return expected_end(run, info)
     except FormatError:  # reported in the run's own row; the rest of the list is fine
         return None
+
+
+def _fork(info: RunInfo) -> wire.Fork | None:
+    fork = info.fork
+    if fork is None:
+        return None
+    return wire.Fork(fork.id, fork.name, fork.project, fork.step, fork.is_gone)
 
 
 def _status(info: RunInfo) -> wire.Status:

@@ -49,6 +49,16 @@ class Summary(msgspec.Struct, frozen=True):
     best_x: float | None
 
 
+class Fork(msgspec.Struct, frozen=True):
+    """The run that a fork continues after a step; ``gone``: its history cannot be shown."""
+
+    id: str
+    name: str
+    project: str
+    step: int
+    gone: bool
+
+
 class RunRow(msgspec.Struct, frozen=True):
     """A run in one row of a list.
 
@@ -80,6 +90,7 @@ class RunRow(msgspec.Struct, frozen=True):
     group: str | None
     job_type: str | None
     owner: str | None
+    fork: Fork | None
     hidden: bool
     problem: str | None
     errors: int | None

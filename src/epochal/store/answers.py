@@ -58,6 +58,30 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """The run that a fork continues, and after which step.
+
+    ``path`` leads from the fork's folder to the parent's. ``is_kept``: the fork has a copy of the
+    history. ``is_gone``: it has none, and the parent is no longer there.
+    """
+
+    id: str
+    name: str
+    project: str
+    step: int
+    path: str = ""
+    is_kept: bool = False
+    is_gone: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.project}/{self.name}" if self.project else self.name
+        text = f"{where} after step {self.step:,}"
+        if not self.is_gone:
+            return text
+        return f"{text}, which is gone: its history up to that step cannot be shown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
     """One run in one row; times in Unix seconds.
 
@@ -71,7 +95,7 @@ class RunInfo:
     rest yet. ``nonfinite``: the last loss is nan or infinite. ``is_partial``: only identity and the
     newest records were read so far; counts of records and findings are not known.
     ``summary`` is what the program set with ``run.summary``; ``group``, ``job_type`` and ``owner``
-    are as ``init`` was given them.
+    are as ``init`` was given them. ``fork`` says which run it was forked from; None of most runs.
     """
 
     id: str
@@ -105,6 +129,7 @@ class RunInfo:
     group: str | None = None
     job_type: str | None = None
     owner: str | None = None
+    fork: Fork | None = None
 
     @property
     def steps_done(self) -> int | None:

@@ -10,7 +10,7 @@ import msgspec
 from epochal.health.ending import ending_severity
 from epochal.records import Axis, Position
 from epochal.series.reduce import Summary
-from epochal.store.answers import Labels, Metric, RunInfo, Status
+from epochal.store.answers import Fork, Labels, Metric, RunInfo, Status
 from epochal.store.finding_counts import NOTHING, FindingCounts
 from epochal.store.status import derive_status
 
@@ -79,6 +79,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     group: str | None = None
     job_type: str | None = None
     owner: str | None = None
+    fork: Fork | None = None
     packed: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(RowDetails()))
 
     @cached_property
@@ -142,6 +143,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
             group=self.group,
             job_type=self.job_type,
             owner=self.owner,
+            fork=self.fork,
         )
 
     def status(self, *, now: float, grew: float | None) -> Status:

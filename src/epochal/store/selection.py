@@ -65,6 +65,8 @@ _PLAIN: dict[str, Reading] = {
     "group": lambda run: run.row.group,
     "job_type": lambda run: run.row.job_type,
     "owner": lambda run: run.row.owner,
+    # The id of the run that it was forked from.
+    "parent": lambda run: None if run.row.fork is None else run.row.fork.id,
     "hidden": lambda run: run.row.labels.hidden,
     "created": lambda run: run.row.created,
     "updated": lambda run: run.row.updated,

@@ -14,6 +14,7 @@ import type { RunDetail, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
+import { Lineage } from "./parts/lineage.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
 import { MetricChart } from "./parts/metric-chart.tsx";
 import { phaseMeaning, phasesIn, phaseTone } from "./parts/phases.ts";
@@ -40,6 +41,7 @@ function Overview({ page }: PanelProps): JSX.Element {
         {detail?.metrics.some(({ name }) => name.startsWith("phase/")) && <StepTimeCard page={page} row={row} />}
       </div>
       <div class="overview-side">
+        <Lineage page={page} row={row} />
         <FindingsCard page={page} />
         <InternalErrors page={page} />
         {detail !== null && <MachineCard page={page} detail={detail} />}

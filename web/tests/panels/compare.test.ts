@@ -8,7 +8,7 @@ import type { RunRow, Summary } from "../../src/wire.ts";
 function row(id: string, config: Record<string, unknown>): RunRow {
   return {
     id, config, name: id, project: "p", status: { state: "finished", text: "finished", reason: null, since: null }, created: 0, updated: 90, attempts: 1, step: 10,
-    epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, group: null, job_type: null, owner: null, hidden: false, problem: null, summary: {},
+    epoch: null, total_steps: null, num_epochs: null, records: 0, damaged: 0, tags: [], notes: null, group: null, job_type: null, owner: null, fork: null, hidden: false, problem: null, summary: {},
   } as unknown as RunRow;
 }
 

@@ -67,7 +67,8 @@ class Diagnosis:
         covered = watched_attempts(state, is_live=is_live)
         found: list[Entry] = []
         self.is_complete = True
-        for number in sorted({part.name.attempt for part in state.parts} - covered):
+        own = {part.name.attempt for part in state.parts if part.name.attempt > 0}
+        for number in sorted(own - covered):  # attempts of a parent have findings of their own
             attempt = self._attempts.get(number)
             if attempt is None:
                 attempt = _Attempt(number, state.config, rules, self.guard)
@@ -255,7 +256,9 @@ def num_unwatched(state: RunState) -> int:
     return sum(
         part.facts.num_records
         for part in state.parts
-        if part.name.attempt not in watched and part.name.writer != FINDINGS
+        if part.name.attempt > 0
+        and part.name.attempt not in watched
+        and part.name.writer != FINDINGS
     )
 
 

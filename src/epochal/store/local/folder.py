@@ -16,8 +16,9 @@ from epochal.journal.reader import NewerFormatError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION
-from epochal.store.answers import Labels, Machine
+from epochal.store.answers import Fork, Labels, Machine
 from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.labels import read_labels, write_labels
 from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
@@ -50,6 +51,8 @@ class FolderSource:
         asides: Sequence[Aside] = (),
         held: MemoryBudget | None = None,
         bounds: SearchBounds | None = None,
+        parents: SearchBounds | None = None,
+        depth: int = 0,
     ) -> None:
         self.folder = folder
         self.place = str(folder.path)
@@ -58,6 +61,10 @@ class FolderSource:
         self._listing: Listing | None = None
         self._dirs: tuple[int, int] | None = None
         self._held = MemoryBudget() if held is None else held
+        # Where the parents of forks may lie; how many forks led here.
+        self._parents = self._bounds if parents is None else parents
+        self._depth = depth
+        self._history: ForkedHistory | None = None
 
     # Made when they are asked for: most runs of a list are known from the index.
 
@@ -174,6 +181,30 @@ class FolderSource:
         """Read what the journal has gained, and open new segments."""
         if self.is_newer:
             return False
+        changed = self._poll_own()
+        return self._poll_history() or changed
+
+    def _poll_history(self) -> bool:
+        """Read on in the parent of a fork; True when the history has changed."""
+        fork = fork_of(self.said)
+        if fork is None or any(part.name.attempt == 0 for part in self._parts.all):
+            return False
+        folder = parent_folder(fork, self.path, self._parents) if self._depth < MAX_DEPTH else None
+        if folder is None:
+            had_one, self._history = self._history is not None, None
+            return had_one
+        if self._history is None:
+            source = FolderSource(
+                RunFolder(folder),
+                held=self._held,
+                bounds=self._parents,
+                parents=self._parents,
+                depth=self._depth + 1,
+            )
+            self._history = ForkedHistory(fork, source)
+        return self._history.poll()
+
+    def _poll_own(self) -> bool:
         try:
             changed = self._parts.poll(self._known)
             for _ in range(_LOOKS):
@@ -190,12 +221,18 @@ class FolderSource:
     @property
     def parts(self) -> Sequence[Part]:
         """The journal's parts, sealed or not."""
-        return self._parts.all
+        history = [] if self._history is None else self._history.parts
+        return [*self._parts.all, *history]
 
     @property
     def held_bytes(self) -> int:
         """How much of the journal is in memory."""
-        return self._parts.held_bytes
+        history = 0 if self._history is None else self._history.held_bytes
+        return self._parts.held_bytes + history
+
+    def has_parent(self, fork: Fork) -> bool:
+        """Whether the run that this one was forked from is still there."""
+        return parent_folder(fork, self.path, self._parents) is not None
 
     def blob(self, file: str) -> bytes:
         """The bytes of a file in the folder of blobs; any other raises ``UsageError``."""
@@ -205,6 +242,16 @@ class FolderSource:
             raise UsageError(f"blob {file!r} is not a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
+        fork = None if path.exists() else fork_of(self.said)
+        parent = None if fork is None else parent_folder(fork, self.path, self._parents)
+        if parent is not None and self._depth < MAX_DEPTH:
+            source = FolderSource(
+                RunFolder(parent),
+                bounds=self._parents,
+                parents=self._parents,
+                depth=self._depth + 1,
+            )
+            return source.blob(file)
         return read_regular(path)
 
     def machines(self) -> Sequence[Machine]:
@@ -218,6 +265,9 @@ class FolderSource:
     def close(self) -> None:
         """Close every part."""
         self._parts.close()
+        if self._history is not None:
+            self._history.close()
+            self._history = None
 
 
 def _changed(path: str) -> tuple[int, int] | None:

@@ -20,8 +20,9 @@ from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
 from epochal.store.answers import Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
+from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import FoundPart, Listing
-from epochal.store.local.row import PROCESS_FIELDS, brief_info, chosen_fields
+from epochal.store.local.row import brief_info, chosen_fields
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
@@ -86,6 +87,7 @@ def outline_row(
         group=names.group,
         job_type=names.job_type,
         owner=names.owner,
+        fork=fork_of(said),
         labels=labels,
         config=dict(config) if isinstance(config, dict) else {},
         problem=None,

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
-from epochal.store.answers import Labels, RunInfo
+from epochal.store.answers import Fork, Labels, RunInfo
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
+from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.row import Row
 from epochal.store.status import UNREADABLE
 
-# Which process wrote a run: what ``journal.process.liveness`` asks for.
-PROCESS_FIELDS = ("host", "boot_id", "pid_namespace", "pid", "pid_start")
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
 
@@ -113,12 +113,18 @@ def make_row(
         group=brief.group,
         job_type=brief.job_type,
         owner=brief.owner,
+        fork=_fork(told, state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         written=source.journal_written_s,
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
     ).with_metrics(state.metrics)
+
+
+def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
+    fork = fork_of(told)
+    return None if fork is None else replace(fork, is_kept=state.has_kept_history)
 
 
 def changed_at(path: Path) -> float:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings, recorded_rules
+from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import NOTHING_LOGGED, Summary
 from epochal.series.series import Series
@@ -22,6 +23,8 @@ from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import unix_time
 from epochal.store.local.entries import entries_of, met_errors, recorded_errors
 from epochal.store.local.findings import RECORDS_A_LOOK, Diagnosis, count_entries
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.fork import keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.labels import check_labels
 from epochal.store.local.row import brief_info, changed_at, faulty_row, make_row, recorded_id
@@ -317,7 +320,14 @@ class LocalRun(RunView):
         row = self.known_row
         if not row.is_partial:
             return self.info
-        return row.info(self.id, folder=self.place, status=self._status_of(row))
+        return self._with_fork(row.info(self.id, folder=self.place, status=self._status_of(row)))
+
+    def _with_fork(self, info: RunInfo) -> RunInfo:
+        """The same, with whether the parent of a fork is gone: that changes without the fork."""
+        fork, source = info.fork, self.source
+        if fork is None or fork.is_kept or not isinstance(source, FolderSource):
+            return info
+        return replace(info, fork=replace(fork, is_gone=not source.has_parent(fork)))
 
     def _make_row(self) -> Row:
         row = self._ask(
@@ -349,7 +359,7 @@ class LocalRun(RunView):
     def info(self) -> RunInfo:
         """The run in one row, with its status at this moment."""
         self._held.guard.run(self.place, self._work_out_little)
-        return self.row.info(self.id, folder=str(self.path), status=self.status)
+        return self._with_fork(self.row.info(self.id, folder=str(self.path), status=self.status))
 
     @property
     @locked
@@ -412,6 +422,18 @@ class LocalRun(RunView):
     def _told(self) -> Mapping[str, Any]:
         self._look_once()
         return self.source.said or self._ask(_header)
+
+    @locked
+    def keep_history(self) -> list[PartName]:
+        """Copy what a fork has from its parent into its own folder; raises ``OSError``."""
+        folder, said = RunFolder(self.path), self._told
+        written = self._ask(
+            lambda state: keep_history(folder, said, state.parts, state.cuts("step"))
+        )
+        if written:
+            self._reader.release()
+            self.refresh()
+        return written
 
     # -- numbers ----------------------------------------------------------------------------------
 

@@ -88,6 +88,11 @@ class RunState:
         return max((facts.name.attempt for facts in self._facts), default=0)
 
     @property
+    def has_kept_history(self) -> bool:
+        """Whether a fork has a copy of its parent's history."""
+        return any(part.name.attempt == 0 and part.facts.num_records for part in self.parts)
+
+    @property
     def header(self) -> Record | None:
         """The first record of the newest attempt; rank 0's where there is one."""
         newest = self._newest()
@@ -511,7 +516,8 @@ def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
     # A series may have several points in a record.
     columns = [np.empty(most, kind) for kind in (np.int64, np.float64, np.float64)]
     size = 0
-    for piece in chain((first, second), pieces):
+    every = chain((first, second), pieces)
+    for piece in every:
         end = size + len(piece)
         if like is not None and not _goes_on(like, piece, size):
             columns[0][:size], columns[1][:size] = like.steps[:size], like.times[:size]
@@ -520,7 +526,7 @@ def _joined(pieces: Iterator[Series], most: int, like: Series | None) -> Series:
             done = _cut(first, columns, size)
             if like is not None:
                 done = replace(done, steps=like.steps[:size], times=like.times[:size])
-            return concatenated([done, piece, *pieces])
+            return concatenated([done, piece, *every])
         columns[2][size:end] = piece.values
         if like is None:
             columns[0][size:end], columns[1][size:end] = piece.steps, piece.times

@@ -559,7 +559,10 @@ def load_run(
     asides = asides_below(runs_root).get(path, ())
     if bounds is None:
         bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
-    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds)
+        parents = bounds.with_root(runs_root)
+    else:
+        parents = bounds
+    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds, parents=parents)
     return LocalRun(source, held=held)
 
 

@@ -1,0 +1,210 @@
+"""A fork shows its parent's history up to a step; without the parent it says so."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import epochal
+from epochal.cli.main import main
+from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
+from epochal.exports import lines, table
+from epochal.journal.layout import RunFolder, read_json
+from epochal.segments.seal import seal_part
+from epochal.server.rows import run_row
+from epochal.store.local.store import load_run, open_store
+from tests.conftest import StartRun
+
+
+@pytest.fixture
+def parent(start_run: StartRun) -> Path:
+    with start_run("parent", config={"lr": 0.1, "depth": 2}) as run:
+        run.define("acc", goal="max")
+        run.config["late"] = 1
+        for step in range(10):
+            run.log({"loss": 10.0 - step, "acc": step / 10}, step=step)
+            if step % 4 == 3:
+                run.log_epoch(step // 4 + 1, 1.0, {"val": float(step)})
+                time.sleep(0.005)
+        run.log_text("sample", "before", step=2)
+        run.log_text("sample", "after", step=8)
+        run.log_image("picture", b"\x89PNG\r\n\x1a\nparent", step=3)
+        run.summary["best"] = 1
+        run.message("words of the parent")
+    return run.dir
+
+
+@pytest.fixture
+def child(parent: Path, start_run: StartRun) -> Path:
+    with start_run("child", fork_from="parent?step=4", config={"lr": 0.2}) as run:
+        assert run.step == 4
+        run.log({"loss": 100.0})
+        run.log({"loss": 101.0})
+    return run.dir
+
+
+def test_it_has_the_parents_points_up_to_the_step_and_then_its_own(child: Path) -> None:
+    run = epochal.load(child)
+    assert run.series("loss").steps.tolist() == [0, 1, 2, 3, 4, 5, 6]
+    assert run.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
+    assert run.series("acc").steps.tolist() == [0, 1, 2, 3, 4]
+    assert run.series("acc").goal == "max"
+    assert run.summary("loss").max == 101.0
+    assert run.series("val").steps.tolist() == [1]  # the second epoch came after the step
+    assert [entry.record["text"] for entry in run.view.texts()] == ["before"]
+    (picture,) = run.view.blobs()
+    assert run.view.blob(picture.record["file"]).endswith(b"parent")
+
+
+def test_its_own_facts_are_its_own(child: Path) -> None:
+    info = load_run(child).info
+    assert info.config == {"lr": 0.2, "depth": 2, "late": 1}
+    assert (info.attempts, info.step, info.summary) == (1, 6, {})
+    assert (info.status.state, info.problem) == ("finished", None)
+    assert load_run(child).messages() == []
+    assert all(entry.position.attempt > 0 for entry in load_run(child).findings())
+
+
+def test_lineage_is_in_run_json_and_in_every_view(
+    parent: Path, child: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fork = read_json(child / "run.json")["fork"]
+    own = read_json(parent / "run.json")
+    assert fork == {
+        **{key: own[key] for key in ("id", "name", "project")},
+        "step": 4,
+        "path": "../parent",
+    }
+    row = run_row(load_run(child))
+    assert row.fork is not None
+    assert (row.fork.id, row.fork.step, row.fork.gone) == (own["id"], 4, False)
+    root = child.parent.parent
+    assert main(["--dir", str(root), "show", "child"]) == 0
+    assert "forked from   tests/parent after step 4" in capsys.readouterr().out
+    for _ in range(2):  # from the files, then from the index
+        with open_store(root) as store:
+            assert [run.info.name for run in store.runs(f"parent == '{own['id']}'")] == ["child"]
+
+
+def test_a_parent_that_is_gone_is_said(
+    parent: Path, child: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = load_run(child)
+    assert len(view.series("loss")) == 7
+    shutil.rmtree(parent)
+    for run in (view, load_run(child)):
+        run.refresh()
+        assert run.info.fork is not None
+        assert run.info.fork.is_gone
+    assert load_run(child).series("loss").steps.tolist() == [5, 6]
+    root = child.parent.parent
+    assert main(["--dir", str(root), "ls"]) == 0
+    assert "tests/parent after step 4, which is gone: its history" in capsys.readouterr().err
+    assert main(["--dir", str(root), "show", "child"]) == 0
+    assert "which is gone" in capsys.readouterr().out
+
+
+def test_another_run_in_the_parents_place_is_not_the_parent(parent: Path, child: Path) -> None:
+    said = read_json(parent / "run.json")
+    (parent / "run.json").write_text(json.dumps({**said, "id": "another"}))
+    assert load_run(child).series("loss").steps.tolist() == [5, 6]
+
+
+def test_a_packed_fork_needs_no_parent(parent: Path, child: Path) -> None:
+    root = child.parent.parent
+    assert main(["--dir", str(root), "pack", "child"]) == 0
+    shutil.rmtree(parent)
+    run = epochal.load(child)
+    assert run.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101]
+    assert run.series("val").steps.tolist() == [1]
+    assert [entry.record["text"] for entry in run.view.texts()] == ["before"]
+    assert run.view.blob(run.view.blobs()[0].record["file"]).endswith(b"parent")
+    assert run.info.fork is not None
+    assert (run.info.fork.is_kept, run.info.fork.is_gone) == (True, False)
+    assert (run.info.attempts, run.info.status.state) == (1, "finished")
+    assert main(["--dir", str(root), "pack", "child"]) == 0
+
+
+def test_exports_contain_the_parents_part(child: Path) -> None:
+    csv, jsonl = io.StringIO(), io.StringIO()
+    table.write([load_run(child)], csv, rows="step")
+    assert [line.split(",")[0] for line in csv.getvalue().splitlines()[1:]] == list("0123456")
+    lines.write([load_run(child)], jsonl)
+    records = [json.loads(line) for line in jsonl.getvalue().splitlines()]
+    assert [r["step"] for r in records if r["log"] == "metrics"] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_sealed_and_resumed_parent_is_read_as_it_stands(
+    parent: Path, start_run: StartRun
+) -> None:
+    with start_run("parent", resume="must", resume_step=3) as run:
+        run.log({"loss": 50.0})
+        run.log({"loss": 51.0})
+    folder = RunFolder(parent)
+    for part in folder.parts():
+        seal_part(folder, part)
+    with start_run("child", fork_from="tests/parent") as fork:
+        assert fork.step == 4
+        fork.log({"loss": 0.0})
+    series = epochal.load(fork.dir).series("loss")
+    assert series.values.tolist() == [10, 9, 8, 50, 51, 0]
+
+
+def test_a_fork_of_a_fork_has_the_whole_line(child: Path, start_run: StartRun) -> None:
+    with start_run("third", fork_from=f"{child}?step=5") as run:
+        run.log({"loss": 7.0})
+    series = epochal.load(run.dir).series("loss")
+    assert series.values.tolist() == [10, 9, 8, 7, 6, 100, 7]
+    shutil.move(str(child.parent), str(child.parent.with_name("moved")))
+    moved = epochal.load(child.parent.with_name("moved") / "third")
+    assert len(moved.series("loss")) == 7
+
+
+def test_a_run_that_is_open_can_be_forked(start_run: StartRun) -> None:
+    run = start_run("open", config={"lr": 0.1})
+    for step in range(5):
+        run.log({"loss": float(step)})
+    with run.fork("what-if", step=2, console=False, config={"lr": 0.3}) as fork:
+        assert (fork.name, fork.config) == ("what-if", {"lr": 0.3})
+        fork.log({"loss": -1.0})
+    run.log({"loss": 5.0})
+    run.finish()
+    assert epochal.load(fork.dir).series("loss").values.tolist() == [0, 1, 2, -1]
+    assert epochal.load(run.dir).series("loss").values.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_fork_is_resumed_as_itself(child: Path, start_run: StartRun) -> None:
+    with start_run("child", resume="must") as run:
+        run.log({"loss": 102.0})
+    loaded = epochal.load(child)
+    assert loaded.series("loss").values.tolist() == [10, 9, 8, 7, 6, 100, 101, 102]
+    assert loaded.info.fork is not None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error"),
+    [
+        ("nobody", RunNotFoundError),
+        ("parent?step=99", UsageError),
+        ("parent?epoch=3", UsageError),
+        ("parent?step=-1", UsageError),
+        (3, ValueTypeError),
+    ],
+)
+def test_what_cannot_be_forked_is_said(
+    parent: Path, start_run: StartRun, wanted: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="fork_from"):
+        start_run("child", fork_from=wanted)
+
+
+def test_runs_that_name_each_other_as_parents_are_read(parent: Path, child: Path) -> None:
+    ids = {path: read_json(path / "run.json") for path in (parent, child)}
+    fork = {"id": ids[child]["id"], "name": "child", "step": 2, "path": "../child"}
+    (parent / "run.json").write_text(json.dumps({**ids[parent], "fork": fork}))
+    assert len(load_run(child).series("loss")) == 7
