@@ -230,7 +230,7 @@ def test_blobs_are_inside_and_the_newest_has_room_first(tmp_path: Path) -> None:
 
 
 def test_a_blob_is_an_image_only_if_it_says_a_known_kind(tmp_path: Path) -> None:
-    blob_run(tmp_path, 10, media_type="text/html")
+    blob_run(tmp_path, 10, media_type="application/xhtml+xml")
     address = body_of(saved(tmp_path, "x"))["blobs"]["id-x"]["0.png"]
     assert address.startswith("data:application/octet-stream;base64,")
 

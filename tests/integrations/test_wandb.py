@@ -6,6 +6,8 @@ import argparse
 import importlib.util
 import inspect
 import pkgutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -201,6 +203,33 @@ def test_resume_from_hides_later_rows() -> None:
     with wandb.init(resume_from="job?_step=0") as run:
         run.log({"loss": 9.0})
     assert points(run, "loss") == {0: 4.0, 1: 9.0}
+
+
+def test_a_fork_shows_its_parents_rows_and_goes_on_after_them() -> None:
+    with wandb.init(project="p", id="job") as parent:
+        for value in (4.0, 3.0, 2.0):
+            parent.log({"loss": value})
+    with wandb.init(project="p", fork_from="job?_step=1") as run:
+        assert (run.id != parent.id, run.starting_step) == (True, 2)
+        run.log({"loss": 9.0})
+    assert points(run, "loss") == {0: 4.0, 1: 3.0, 2: 9.0}
+    assert points(parent, "loss") == {0: 4.0, 1: 3.0, 2: 2.0}
+
+
+def test_a_killed_process_loses_no_row_and_its_run_is_resumed(here: Path) -> None:
+    script = (
+        "import os, signal, epochal.wandb as wandb\n"
+        "run = wandb.init(project='p', id='job', resume='allow')\n"
+        "for value in range(3):\n"
+        "    run.log({'loss': run.step + 0.5})\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", script], check=False, capture_output=True)
+    (run,) = wandb.Api().runs("p")
+    assert run.state == "crashed"
+    rows = [(row["_step"], row["loss"]) for row in run.scan_history()]
+    assert rows == [(step, step + 0.5) for step in range(6)]
 
 
 def test_resume_must_and_never_say_what_is_wrong() -> None:

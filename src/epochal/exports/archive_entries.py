@@ -173,7 +173,9 @@ def _data_url(run: RunView, entry: Entry, *, most: int) -> str | None:
     except (OSError, EpochalError):  # the file is missing; the rest is still worth saving
         return None
     media_type = entry.record.get("media_type")
-    if media_type not in _IMAGES:
+    if media_type == "text/html":  # shown in a frame without scripts
+        media_type = "text/html;charset=utf-8"
+    elif media_type not in _IMAGES:
         media_type = "application/octet-stream"
     url = f"data:{media_type};base64,{base64.b64encode(content).decode()}"
     return url if len(url) <= most else None

@@ -161,7 +161,7 @@ def _start(asked: Mapping[str, Any], config: dict[str, Any]) -> tuple[EpochalRun
         run = start_run(**options)
     except RunNotFoundError as error:
         raise UsageError(str(error)) from error
-    return run, run.step + 1 if goes_on and run.attempt > 1 else 0
+    return run, run.step + 1 if goes_on else 0
 
 
 def _set_resume(options: dict[str, Any], asked: Mapping[str, Any]) -> bool:
