@@ -105,8 +105,8 @@ def test_no_keys_in_any_order_break_the_screen(demo: AppState, keys: list[str]) 
 
 def test_help_lists_the_keys_even_on_the_smallest_screen(demo: AppState) -> None:
     text = screen(demo, "?", size="60x20")
-    assert "leave; what is watched goes on" in text
-    assert "suspend it, or let it go on" in text
+    assert "quit; the run continues" in text
+    assert "suspend or continue it" in text
 
 
 def test_the_list_of_runs_is_beside_where_there_is_room(demo: AppState) -> None:

@@ -26,7 +26,7 @@ def test_a_run_that_ended_early_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Journal(tmp_path, "a b").metrics(1, loss=1.0).finish("failed")
-    said = "epochal resume 'p/a b'  prints the command that goes on with it"
+    said = "epochal resume 'p/a b'  prints the command that continues it"
     monkeypatch.setenv("EPOCHAL_DIR", str(tmp_path))
     assert tip_of(tmp_path) == said
     monkeypatch.setenv("EPOCHAL_DIR", str(tmp_path / "others"))
@@ -44,7 +44,7 @@ def test_a_grave_finding_points_to_the_doctor(tmp_path: Path) -> None:
 
 def test_a_held_picture_says_how_to_go_on(tmp_path: Path) -> None:
     Journal(tmp_path).metrics(1, loss=1.0)
-    assert "p shows what has come since" in (tip_of(tmp_path, is_paused=True) or "")
+    assert "p shows the newest values" in (tip_of(tmp_path, is_paused=True) or "")
 
 
 def test_the_tip_is_on_the_screen_where_there_is_room(tmp_path: Path) -> None:

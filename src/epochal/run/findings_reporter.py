@@ -44,7 +44,7 @@ class FindingsReporter:
         self._pid = os.getpid()
         self._part = 0
         self._reader: PartReader | None = None
-        self._told: dict[str, str] = {}  # severities by id
+        self._shown: dict[str, str] = {}  # severities by id
         self._has_ended = False
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class FindingsReporter:
             self.look()
         if deadline.left_s() and not self._has_ended and self._is_short():
             self._diagnose_here()
-        severities = list(self._told.values())
+        severities = list(self._shown.values())
         counts = [(word, severities.count(word)) for word in _SHOWN]
         said = [f"{count} {word}{'' if count == 1 else 's'}" for word, count in counts if count]
         if said:
@@ -153,12 +153,12 @@ class FindingsReporter:
     def _show(self, findings: list[Finding]) -> None:
         for finding in findings:
             if finding.severity in _SHOWN and finding.state == "open":
-                self._say(finding)
+                self._print(finding)
 
-    def _say(self, finding: Finding) -> None:
-        is_told = finding.id in self._told
-        self._told[finding.id] = finding.severity
-        if is_told:
+    def _print(self, finding: Finding) -> None:
+        was_shown = finding.id in self._shown
+        self._shown[finding.id] = finding.severity
+        if was_shown:
             return
         console = self._recorder.console
         words = f"{finding.severity}: {finding.sentence} {finding.advice}".rstrip()

@@ -15,6 +15,7 @@ from typing import Any
 from epochal.console.messages import Verbosity
 from epochal.console.printer import Console
 from epochal.format import format_reached
+from epochal.journal.header import part_header
 from epochal.journal.layout import (
     LOOP,
     PartName,
@@ -25,7 +26,7 @@ from epochal.journal.layout import (
     slugify,
     write_json,
 )
-from epochal.journal.line import encode, now
+from epochal.journal.line import now
 from epochal.journal.process import liveness, process_identity
 from epochal.journal.writer import JournalWriter
 from epochal.records import FORMAT_VERSION
@@ -348,20 +349,8 @@ def _open_run(
 
 
 def _header(part: PartName, identity: dict[str, Any], rank: int, *, has_config: bool) -> bytes:
-    """The first record of a part: format version, whose it is, and which process writes it."""
-    record = {
-        "log": "run",
-        "t": now(),
-        "v": FORMAT_VERSION,
-        "id": identity["id"],
-        "name": identity["name"],
-        "project": identity["project"],
-        "writer": part.writer,
-        "attempt": part.attempt,
-        "part": part.part,
-        "rank": -1 if part.writer.startswith("child-") else rank,
-        **process_identity(),
-    }
+    """The first record of a part; a child process has no rank of its own."""
+    rank = -1 if part.writer.startswith("child-") else rank
     if has_config and part.part == 0:
-        record["config"] = identity.get("config") or {}
-    return encode(record)
+        return part_header(part, identity=identity, rank=rank, config=identity.get("config") or {})
+    return part_header(part, identity=identity, rank=rank)

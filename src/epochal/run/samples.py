@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from epochal.atomic_file import replaced_file
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.layout import RunFolder
 from epochal.records import Record
@@ -194,13 +194,8 @@ def store_blob(folder: RunFolder, file_name: str, data: bytes) -> None:
     if path.exists():
         return
     folder.blobs.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{file_name}.{os.getpid()}.tmp")
-    try:
+    with replaced_file(path) as temporary:
         temporary.write_bytes(data)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)  # half a blob on a full disk would keep it full
-        raise
 
 
 def encode_png(pixels: npt.NDArray[np.uint8]) -> bytes:

@@ -7,11 +7,11 @@ from the journal, brought to the disk, and renamed; only then does the journal p
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from epochal.atomic_file import replaced_file, sync_folder
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import read_part
@@ -62,7 +62,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     if into is None:
         with contextlib.suppress(FileNotFoundError):  # another process has sealed it as well
             journal.unlink()
-        _sync_folder(journal.parent)
+        sync_folder(journal.parent)
     return report
 
 
@@ -70,20 +70,13 @@ def _write(journal: Path, name: PartName, target: Path) -> None:
     """Make a segment appear under its name, whole and checked."""
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
+    with replaced_file(target, durable=True) as temporary:
         found = collect(journal)
         plan = make_plan(found)
         write_segment(temporary, found, plan, part=name.stem)
         verify(temporary, journal, found, plan)
-        _sync_file(temporary)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    _sync_folder(target.parent)
-    _sync_folder(target.parent.parent)
+    sync_folder(target.parent)
+    sync_folder(target.parent.parent)
 
 
 def _sweep(target: Path) -> None:
@@ -129,21 +122,3 @@ def _report(target: Path, name: PartName) -> SealReport:
             journal_bytes=segment.journal_bytes,
             segment_bytes=target.stat().st_size,
         )
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(path: Path) -> None:
-    if os.name == "nt":
-        return  # folders cannot be opened there, and renames are journalled
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

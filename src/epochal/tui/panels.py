@@ -34,11 +34,11 @@ def tip(info: RunInfo, run_log: RunLog | None, *, is_paused: bool = False) -> st
     """One sentence about what can be done now; None when there is nothing to be done."""
     name = _named(info)
     if is_paused:
-        return "the picture is held, the run goes on: p shows what has come since"
+        return "paused; the run continues: p shows the newest values"
     if info.status.state in _ENDED_EARLY and info.tracker is None:
-        return f"epochal resume {name}  prints the command that goes on with it"
+        return f"epochal resume {name}  prints the command that continues it"
     if info.status.text == "suspended":
-        return "held by a signal: Z lets it go on"
+        return "suspended by a signal: Z continues it"
     if info.status.state == "waiting":
         return "nothing was logged yet: it appears by itself"
     if run_log is not None and any(

@@ -258,7 +258,7 @@ class WatchScreen(Screen[None], inherit_bindings=False):
         return draw(self._state, self.view, columns=columns, rows=rows, glyphs=self._glyphs)
 
     def action_quit(self) -> None:
-        """Leave; the runs go on."""
+        """Quit; the runs continue."""
         self.app.exit()
 
     def action_help(self) -> None:

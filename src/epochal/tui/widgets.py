@@ -27,7 +27,7 @@ HELP: tuple[tuple[str, str, str], ...] = (
     ("Go", "r", "the list of runs, on and off"),
     ("Go", "/", "filter runs; in charts: series"),
     ("Go", "Esc", "back: from a large chart, a filter, a zoom"),
-    ("Go", "q", "leave; what is watched goes on"),
+    ("Go", "q", "quit; the run continues"),
     ("Charts", "+ -  0", "closer, wider, the whole run"),
     ("Charts", "left right", "earlier, later; the end is followed"),
     ("Charts", "s", "smoothing: none, 0.6, 0.9, 0.97"),
@@ -40,7 +40,7 @@ HELP: tuple[tuple[str, str, str], ...] = (
     ("View", "p  Space", "hold the picture; nothing is lost"),
     ("View", "Ctrl-L", "draw everything anew"),
     ("Run", "X", "stop the training, saved if it saves; asks first"),
-    ("Run", "Z", "suspend it, or let it go on; asks first"),
+    ("Run", "Z", "suspend or continue it; asks first"),
 )
 _FILTERS = (
     "A filter is a regular expression on project/name, or a query:",

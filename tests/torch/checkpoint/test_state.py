@@ -290,12 +290,16 @@ def _journal(folder: Path) -> list[str]:
     ]
 
 
-def test_a_picture_of_the_loss_lies_beside(tmp_path: Path) -> None:
+def test_a_picture_of_the_loss_lies_in_every_checkpoint(tmp_path: Path) -> None:
     losses = LossHistory()
+    paths = []
     for step in range(5):
         losses.add(step, torch.tensor(1 / (step + 1)))
-    path = save_state(tmp_path, TrainingState(nn.Linear(1, 1)), step=4, losses=losses)
-    assert (path / "loss.svg").read_text().startswith("<svg")
+        state = TrainingState(nn.Linear(1, 1))
+        paths.append(save_state(tmp_path, state, step=step, losses=losses))
+    pictures = [(path / "loss.svg").read_text() for path in paths]
+    assert all(picture.startswith("<svg") for picture in pictures)
+    assert len(set(pictures)) == 5
     found = LossHistory()
     load_state(tmp_path, TrainingState(nn.Linear(1, 1)), losses=found)
     assert found.buckets() == losses.buckets()

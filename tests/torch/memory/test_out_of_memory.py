@@ -40,7 +40,7 @@ def test_an_error_that_ends_the_run_is_explained_in_it(tmp_path: Path, body: str
     code, _, err = run_script(tmp_path, with_script(body))
     assert code == 1
     assert err.rstrip().endswith("GPU 0 has ...")
-    assert "epochal: out of memory on cpu: 1.5 GiB more were asked for at <string>:" in err
+    assert "epochal: out of memory on cpu: 1.5 GiB more were requested at <string>:" in err
     folder = run_folder(tmp_path)
     event, exception = of_kind(folder, "event")
     assert (event["name"], event["asked"], event["step"]) == ("out-of-memory", 3 * 2**29, 7)

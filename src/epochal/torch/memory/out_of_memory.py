@@ -63,7 +63,7 @@ def explain(run: Run, error: BaseException, *, model: Any = None, optimizer: Any
     setattr(fault.error, _MARK, True)
     sentence = f"out of memory on {fault.device}"
     if fault.asked is not None:
-        sentence += f": {format_bytes(fault.asked)} more were asked for"
+        sentence += f": {format_bytes(fault.asked)} more were requested"
     recorder = recorder_of(run)
     recorder.console.notice(f"{sentence}{f' at {fault.where}' if fault.where else ''}.")
     try:
