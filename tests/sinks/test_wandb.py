@@ -108,3 +108,46 @@ def test_times_are_those_of_the_records(
     send(python, run.dir, "wandb", options={"wandb_mode": "offline", "wandb_dir": str(tmp_path)})
     (row,) = ask(python, RECORDS, str(tmp_path))["rows"]
     assert row["_timestamp"] == 1000000.5
+
+
+SAID = """
+import json, pathlib, sys
+from wandb.proto import wandb_internal_pb2
+from epochal.imports.leveldb_log import LogFile
+(path,) = pathlib.Path(sys.argv[1]).glob("wandb/offline-run-*/*.wandb")
+summary, metrics, alerts, run = {}, {}, [], None
+for _, data in LogFile(path).read():
+    record = wandb_internal_pb2.Record.FromString(data)
+    kind = record.WhichOneof("record_type")
+    if kind == "summary":
+        summary |= {item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                    for item in record.summary.update}
+    elif kind == "metric":
+        metrics[record.metric.name or record.metric.glob_name] = record.metric.step_metric
+    elif kind == "alert":
+        alerts.append([record.alert.title, record.alert.text, record.alert.level])
+    elif kind == "run":
+        run = record.run
+print(json.dumps({"summary": summary, "metrics": metrics, "alerts": alerts,
+                  "group": run.run_group, "job_type": run.job_type}))
+"""
+
+
+def test_summary_axes_alerts_and_group_arrive(
+    start_run: StartRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = python_with("wandb")
+    monkeypatch.chdir(tmp_path)
+    run = start_run(group="sweep", job_type="train")
+    run.define("val/*", x="images")
+    run.log({"images": 64, "val/acc": 0.5})
+    run.summary["best"] = 3
+    run.summary["worst"] = 4
+    del run.summary["worst"]
+    run.alert("low", "accuracy is low", level="warning")
+    send(python, run.dir, "wandb", options={"wandb_mode": "offline", "wandb_dir": str(tmp_path)})
+    said = ask(python, SAID, str(tmp_path))
+    assert (said["group"], said["job_type"]) == ("sweep", "train")
+    assert said["summary"]["best"] == 3
+    assert said["metrics"]["val/*"] == "images"
+    assert said["alerts"] == [["low", "accuracy is low", "WARN"]]

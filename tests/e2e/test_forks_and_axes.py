@@ -1,0 +1,74 @@
+"""The page over a fork: lineage, alerts, what was set as the summary, axes that were defined."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartRun
+from tests.e2e.browsing import OpenPage, Serve, download
+
+
+@pytest.fixture
+def folder(start_run: StartRun) -> Path:
+    with start_run("parent", companion=False) as parent:
+        for step in range(6):
+            parent.log({"loss": 6.0 - step}, step=step)
+    with start_run("child", companion=False, fork_from="parent?step=3") as child:
+        child.define("val/*", x="images")
+        child.summary["verdict"] = "worth it"
+        child.alert("accuracy is low", "below 10 %", level="warning")
+        for step in range(4, 8):
+            child.log({"loss": 1.0, "images": 64 * step, "val/acc": step / 10}, step=step)
+    return parent.dir.parent.parent
+
+
+def test_a_fork_shows_where_it_comes_from_and_its_parent_what_came_of_it(
+    folder: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(folder).url)
+    lineage = page.get_by_label("Lineage")
+    lineage.get_by_text("after step 3").wait_for()
+    assert "Forked from parent after step 3." in lineage.inner_text()
+    table = download(page, "loss", "CSV")
+    assert [row.split(",")[5] for row in table.splitlines()[1:9]] == list("01234567")
+    lineage.get_by_role("button", name="parent").click()
+    lineage.get_by_text("Forks:").wait_for()
+    assert "child" in lineage.inner_text()
+
+
+def test_a_chart_goes_along_the_metric_that_was_defined(
+    folder: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(folder).url + "#panel=charts")
+    card = page.locator("[data-metric='val/acc']")
+    card.get_by_text("along images").wait_for()
+    rows = [line.split(",") for line in download(page, "val/acc", "CSV").splitlines()[1:]]
+    assert [(row[4], row[5]) for row in rows] == [("images", str(64 * s)) for s in range(4, 8)]
+    card.get_by_role("button", name="Actions for val/acc").click()
+    page.get_by_role("menuitemcheckbox", name="Along images").click()
+    card.get_by_text("along images").wait_for(state="hidden")
+    rows = [line.split(",") for line in download(page, "val/acc", "CSV").splitlines()[1:]]
+    assert [row[5] for row in rows] == ["4", "5", "6", "7"]
+
+
+def test_alerts_and_the_summary_have_their_places(
+    folder: Path, serve: Serve, open_page: OpenPage, start_run: StartRun
+) -> None:
+    url = serve(folder).url
+    page = open_page(url + "#panel=findings")
+    page.get_by_label("Alerts").get_by_text("accuracy is low").wait_for()
+    page.goto(url + "#panel=log")
+    page.locator(".log-text >> text=accuracy is low").first.wait_for()
+    page.goto(url + "#panel=config")
+    page.locator(".tree-value >> text=worth it").wait_for()
+    live = start_run("live", companion=False)
+    live.log({"loss": 1.0})
+    page = open_page(url)
+    page.get_by_text("live").first.wait_for()
+    time.sleep(1.0)  # until the page follows the run
+    live.alert("loss is high", level="error")
+    page.locator(".toasts >> text=loss is high").wait_for()
+    live.finish()
