@@ -23,6 +23,7 @@ PAGE = ROOT / "docs" / "integrations.md"
 MAX_AGE = timedelta(days=120)
 # What pip installs for each; the first is the framework itself.
 FRAMEWORKS: Mapping[str, Sequence[str]] = {
+    "aim": ("aim",),
     "keras": ("keras",),
     "lightgbm": ("lightgbm", "scikit-learn"),
     "mlflow": ("mlflow",),
@@ -93,7 +94,8 @@ def tested(name: str) -> bool:
     """Run the tests of one framework, and write the result; False when they fail."""
     python = environment(name)
     print(f"tests/frameworks/test_{name}.py", flush=True)
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # Warnings of the frameworks' own code are not errors here.
+    command = [str(python), "-m", "pytest", "-q", "-W", "default", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, f"tests/frameworks/test_{name}.py"], cwd=ROOT, capture_output=True, text=True
     )

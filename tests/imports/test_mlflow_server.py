@@ -23,7 +23,7 @@ from epochal.errors import UsageError
 from epochal.imports import http_api
 from epochal.imports.foreign import SourceRun
 from epochal.imports.http_api import ServerError
-from epochal.imports.registry import open_server
+from epochal.imports.registry import open_source
 
 START = 1794767493312
 API = "/api/2.0/mlflow"
@@ -138,7 +138,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
 
 
 def runs_of(address: str) -> list[SourceRun]:
-    source = open_server(address)
+    source = open_source(address)
     assert source is not None
     return list(source.runs())
 
@@ -296,7 +296,7 @@ def test_no_server_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(UsageError, match="http://localhost:5000"):
-        open_server(address)
+        open_source(address)
 
 
 def test_a_port_that_is_no_number_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:

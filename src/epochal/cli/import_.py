@@ -8,12 +8,12 @@ from functools import partial
 
 from epochal.cli.command import add_json, follows_links, runs_dir
 from epochal.cli.output import complain, remark, say, say_json
-from epochal.errors import InternalError, UsageError
+from epochal.errors import FormatError, InternalError, UsageError
 from epochal.guard import Guard
 from epochal.imports.copying import Copied, copy_run
 from epochal.imports.foreign import Source, SourceRun
-from epochal.imports.http_api import ServerError, is_address
-from epochal.imports.registry import open_foreign, open_server
+from epochal.imports.http_api import ServerError
+from epochal.imports.registry import open_source
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -22,8 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "sources",
         metavar="SOURCE",
         nargs="+",
-        help="TensorBoard or W&B folder, mlflow.db or http://… of an MLflow server, Trackio .db,"
-        " training.json, .csv or .jsonl",
+        help="TensorBoard or W&B folder, mlflow.db or http://… of an MLflow server, Aim repository,"
+        " Trackio .db, training.json, .csv or .jsonl",
     )
     parser.add_argument("--project", help="project of the runs (default: from the source)")
     parser.add_argument("--name", help="name of the run, if the source has only one")
@@ -43,7 +43,11 @@ def run(args: argparse.Namespace) -> int:
         copy = partial(copy_run, source, run, root=root, project=args.project, name=args.name)
         try:
             copied = guard.explained(f"importer {source.label}", copy)
-        except (InternalError, ServerError) as error:  # the other runs are not affected
+        except (
+            FormatError,
+            InternalError,
+            ServerError,
+        ) as error:  # the other runs are not affected
             complain(f"epochal: {run.path}: {error}")
             damaged = True
             continue
@@ -59,11 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _runs_in(path: str, args: argparse.Namespace) -> Sequence[tuple[Source, SourceRun]]:
-    source: Source | None
-    if is_address(path):
-        source = open_server(path)
-    else:
-        source = open_foreign(path, follow_links=follows_links(args))
+    source = open_source(path, follow_links=follows_links(args))
     if source is None:
         raise UsageError(f"{path} has no runs of another tracker to import.")
     return [(source, run) for run in source.runs()]

@@ -7,9 +7,11 @@ importers with entry points of the group ``epochal.importers``, each the name of
 
 ``find`` returns the runs in a file or folder, or None if it has another format. ``bounds`` set
 which links are followed below a folder; by default those that stay within it. The module may have
-more names. ``find_server(address) -> Source | None`` returns the runs of a server at a URL.
-``ORDER`` is a number; the smallest is tried first. ``IS_GENERAL`` is True for general formats.
-Beside a tracker's own files those are not runs.
+two more names. ``ORDER`` is a number; the smallest is tried first. ``IS_GENERAL`` is True for
+general formats. Beside a tracker's own files those are not runs.
+
+A file in ``sources/`` reads what can only be copied. Its ``find(place: str) -> Source | None``
+takes a path or a URL.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import TYPE_CHECKING, cast
 
 from epochal.errors import EpochalError, FormatError, InternalError, UsageError
 from epochal.guard import Guard
-from epochal.imports import formats
+from epochal.imports import formats, sources
 from epochal.imports.foreign import Foreign, Source
 from epochal.journal.search_bounds import SearchBounds
 from epochal.plugins import entry_points
@@ -55,15 +57,6 @@ class Importer:
         """Whether any program writes such files for any purpose."""
         return bool(getattr(self.module, "IS_GENERAL", False))
 
-    @property
-    def reads_servers(self) -> bool:
-        """Whether it reads the tracker's servers too."""
-        return hasattr(self.module, "find_server")
-
-    def find_server(self, address: str) -> Source | None:
-        """The runs of a server, None if it is not this tracker's."""
-        return cast("Source | None", self.module.find_server(address))
-
     def find(self, path: Path, bounds: SearchBounds | None = None) -> Foreign | None:
         """The runs in a file or folder, None if it is not of this format."""
         return cast("Foreign | None", self.module.find(path, bounds))
@@ -73,6 +66,12 @@ class Importer:
 def own_formats() -> tuple[str, ...]:
     """The names of the formats that Epochal reads itself."""
     return tuple(module.name for module in pkgutil.iter_modules(formats.__path__))
+
+
+@cache
+def own_sources() -> tuple[str, ...]:
+    """The names of the sources that are only copied."""
+    return tuple(module.name for module in pkgutil.iter_modules(sources.__path__))
 
 
 def all_importers(guard: Guard) -> Sequence[Importer]:
@@ -124,19 +123,19 @@ def open_foreign(path: str | Path, *, follow_links: bool = False) -> Foreign | N
     return None
 
 
-def open_server(address: str) -> Source | None:
-    """The runs of a tracker's server at a URL; None when no importer knows it.
+def open_source(place: str, *, follow_links: bool = False) -> Source | None:
+    """The runs to copy from a path or a URL; None when no importer knows it.
 
-    Raises ``ServerError`` for a server that cannot be read.
+    Raises like ``open_foreign``, ``ServerError`` for a server that cannot be read, and
+    ``MissingPackageError`` for a store that needs a package.
     """
     guard = Guard()
-    for importer in all_importers(guard):
-        if importer.reads_servers:
-            member = importer_member(importer.name)
-            found = guard.explained(member, importer.find_server, address)
-            if found is not None:
-                return found
-    return None
+    for name in own_sources():
+        module = importlib.import_module(f"{sources.__name__}.{name}")
+        found: Source | None = guard.explained(importer_member(name), module.find, place)
+        if found is not None:
+            return found
+    return open_foreign(place, follow_links=follow_links)
 
 
 def open_all_foreign(

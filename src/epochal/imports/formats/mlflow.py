@@ -1,4 +1,4 @@
-"""MLflow's SQLite files (``mlflow.db``) and servers: experiments are projects, runs are runs.
+"""MLflow's SQLite files (``mlflow.db``): experiments are projects, runs are runs.
 
 Parameters become the configuration, tags stay facts, metrics keep step and time. MLflow stores an
 infinity as the largest float and nan as 0 with a flag; both are turned back.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,6 @@ from epochal.imports.problems import Problems
 from epochal.imports.sqlite_file import SqliteFile, is_sqlite
 from epochal.imports.values import unix_seconds
 from epochal.journal.search_bounds import SearchBounds
-
-if TYPE_CHECKING:
-    from epochal.imports.mlflow_server import MlflowServer
 
 ORDER = 30
 _NAMES = ("mlflow.db", "mlruns.db")
@@ -55,13 +52,6 @@ def find(path: Path, bounds: SearchBounds | None = None) -> MlflowFile | None:
     tables = SqliteFile(path).tables()
     is_ours = all(columns <= tables.get(name, set()) for name, columns in _TABLES.items())
     return MlflowFile(path) if is_ours else None
-
-
-def find_server(address: str) -> MlflowServer:
-    """The runs of an MLflow server; ``imports/mlflow_server.py`` says which addresses it takes."""
-    from epochal.imports.mlflow_server import MlflowServer  # loads the HTTP client
-
-    return MlflowServer(address)
 
 
 class MlflowFile:

@@ -21,7 +21,7 @@ import numpy as np
 
 from epochal.errors import UsageError
 from epochal.imports.foreign import Batch, Identity, Points, empty_points, stable_id
-from epochal.imports.http_api import HttpApi, ServerError
+from epochal.imports.http_api import HttpApi, ServerError, is_address
 from epochal.imports.mlflow_values import finish_record, identity_of, restore_infinities
 from epochal.imports.values import plain_number, unix_seconds
 from epochal.records import Record
@@ -37,6 +37,11 @@ _MAX_FILES, _MAX_FOLDERS = 1000, 100
 _HELP_401 = "Set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN."
 _WITHIN = re.compile(r"/experiments/(?P<experiment>[^/?]+)(?:/runs/(?P<run>[0-9a-zA-Z_-]+))?")
 _Row = Mapping[str, Any]
+
+
+def find(place: str) -> MlflowServer | None:
+    """The runs of a server; None for a path."""
+    return MlflowServer(place) if is_address(place) else None
 
 
 class MlflowServer:

@@ -1,0 +1,232 @@
+"""Aim's repositories (a folder ``.aim``), read through the package aim, which must be installed.
+
+Aim keeps each run in a database of its own. Its interface for reading uses an index that only
+``aim up`` makes; here the databases of the runs are read. Nothing is written to the repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from epochal.errors import FormatError, MissingPackageError
+from epochal.imports.foreign import (
+    Batch,
+    Identity,
+    Points,
+    batches_of,
+    empty_points,
+    file_signature,
+    stable_id,
+)
+from epochal.imports.histogram import histogram_record
+from epochal.imports.media import blob_record, media_type_of
+from epochal.records import Record
+
+# What Aim calls the values of a sequence.
+_NUMBERS, _TEXT, _HISTOGRAM, _FILES = (
+    "float",
+    "aim.text",
+    "aim.distribution",
+    ("aim.image", "aim.audio"),
+)
+_SYSTEM = "__system__"
+
+
+def find(place: str) -> AimRepository | None:
+    """The runs of a repository: the folder ``.aim``, or one that has it; None for others."""
+    folder = Path(place).expanduser().absolute()
+    if folder.name != ".aim":
+        folder = folder / ".aim"
+    return AimRepository(folder) if (folder / "meta" / "chunks").is_dir() else None
+
+
+class AimRepository:
+    """A repository on disk."""
+
+    label = "Aim"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def runs(self) -> Sequence[AimRun]:
+        """Every run; raises ``MissingPackageError`` without Aim, ``FormatError`` for damage."""
+        repo = _opened(self.path)
+        hashes = sorted(folder.name for folder in (self.path / "meta" / "chunks").iterdir())
+        return [AimRun(repo, self.path, hash_) for hash_ in hashes]
+
+
+class AimRun:
+    """One run of a repository; raises ``FormatError`` where its database is damaged."""
+
+    def __init__(self, repo: Any, path: Path, hash_: str) -> None:
+        self.key, self.path = hash_, path
+        self.problems: list[str] = []
+        self._repo = repo
+        self._blobs: dict[str, bytes] = {}
+
+    @cached_property
+    def _run(self) -> Any:
+        return self._repo.opened(self.key)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Name, experiment, tags and notes; the attributes are the configuration."""
+        with self._explained():
+            props = self._run.props
+            attributes = dict(self._run.get(...) or {})
+            system = attributes.pop("__system_params", None)
+            hparams = attributes.pop("hparams", None)
+            lifted = hparams if isinstance(hparams, Mapping) else {"hparams": hparams}
+            return Identity(
+                id=self.key,
+                name=_name_of(props, self.key),
+                project=str(props.experiment or "aim"),
+                created=float(props.creation_time),
+                config={**attributes, **{k: v for k, v in lifted.items() if v is not None}},
+                tags=tuple(props.tags),
+                notes=props.description or None,
+                facts={
+                    "source": str(self.path),
+                    **({"aim_system_params": system} if system else {}),
+                },
+            )
+
+    def signature(self) -> object:
+        """A digest of the names, sizes and times of the run's files."""
+        folders = [self.path / part / "chunks" / self.key for part in ("meta", "seqs")]
+        files = sorted(file for folder in folders if folder.is_dir() for file in folder.iterdir())
+        return stable_id(file_signature(*files))
+
+    def read_new(self) -> Iterator[Batch]:
+        """Metrics, texts, distributions, images and sounds; the end, if the run was closed."""
+        latest = self.identity.created or 0.0
+        with self._explained():
+            for points in self._metrics():
+                latest = max(latest, float(points.times.max()))
+                yield Batch(points)
+            yield from batches_of(self._records())
+            end = _end_of(self._run)
+            if end is not None:
+                record: Record = {"log": "finish", "t": max(end, latest), "status": "finished"}
+                yield Batch(empty_points(), [record])
+
+    def blob(self, file: str) -> bytes:
+        """The bytes of an image or a sound."""
+        return self._blobs[file]
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        from aim.sdk.errors import RepoIntegrityError
+        from aimrocks import errors
+
+        damage = (errors.Corruption, errors.RocksIOError, errors.NotFound, errors.InvalidArgument)
+        unlike = (KeyError, ValueError, TypeError, AttributeError, SystemError, AssertionError)
+        try:
+            yield
+        except (RepoIntegrityError, *damage, *unlike) as error:
+            raise FormatError(
+                f"run {self.key} of the Aim repository {self.path} cannot be read: {error}."
+            ) from error
+
+    def _sequences(self, kind: str) -> Iterator[tuple[str, Any]]:
+        from aim.sdk.sequences.sequence_type_map import SEQUENCE_TYPE_MAP
+
+        for name, context, _ in self._run.iter_sequence_info_by_type(kind):
+            sequence = self._run._get_sequence(SEQUENCE_TYPE_MAP[kind], name, context)
+            if sequence is not None:
+                yield series_name(name, context.to_dict()), sequence
+
+    def _metrics(self) -> Iterator[Points]:
+        for name, sequence in self._sequences(_NUMBERS):
+            steps, (values, _, times) = sequence.data.numpy()
+            if len(steps) == 0:
+                continue
+            order = np.argsort(times, kind="stable")
+            yield Points(
+                (name,),
+                np.zeros(len(order), dtype=np.int32),
+                np.asarray(steps, dtype=np.int64)[order],
+                np.asarray(times, dtype=np.float64)[order],
+                np.asarray(values, dtype=np.float64)[order],
+            )
+
+    def _records(self) -> Iterator[Record]:
+        for kind in (_TEXT, _HISTOGRAM, *_FILES):
+            for name, sequence in self._sequences(kind):
+                steps, (values, _, times) = sequence.data.items_list()
+                for step, given, t in zip(steps, values, times, strict=True):
+                    objects = given if isinstance(given, list) else [given]
+                    for number, value in enumerate(objects):
+                        label = name if len(objects) == 1 else f"{name}/{number}"
+                        yield self._record(kind, label, value, t=float(t), step=int(step))
+        for name, _ in self._sequences("aim.figure"):
+            t = self.identity.created or 0.0
+            yield {"log": "event", "t": t, "name": "not-imported", "kind": "figure", "series": name}
+
+    def _record(self, kind: str, name: str, value: Any, *, t: float, step: int) -> Record:
+        if kind == _TEXT:
+            return {"log": "text", "t": t, "step": step, "name": name, "text": str(value.data)}
+        if kind == _HISTOGRAM:
+            counts, edges = value.to_np_histogram()
+            return histogram_record(name, t=t, step=step, edges=edges, counts=counts)
+        data = value.storage["data"]
+        content: bytes = data.load() if hasattr(data, "load") else bytes(data)
+        record = blob_record(name, content, t=t, step=step, media_type=media_type_of(content))
+        self._blobs[record["file"]] = content
+        if getattr(value, "caption", ""):
+            record["caption"] = value.caption
+        return record
+
+
+def series_name(name: str, context: Mapping[str, Any]) -> str:
+    """A name in which the context stands: ``train/loss`` for a subset, else ``loss/gpu=0``."""
+    if name.startswith(_SYSTEM):
+        name = f"system/{name.removeprefix(_SYSTEM)}"
+    if list(context) == ["subset"]:
+        return f"{context['subset']}/{name}"
+    return "/".join([name, *(f"{key}={value}" for key, value in sorted(context.items()))])
+
+
+def _opened(path: Path) -> Any:
+    try:
+        from aim import Repo, Run
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(f"importing the Aim repository {path}", error) from error
+
+    class ChunkRepo(Repo):  # type: ignore[misc]
+        """A repository that reads a run's own database where Aim would read the index."""
+
+        _chunk: str | None = None
+
+        def request_tree(self, name: str, sub: str | None = None, **options: Any) -> Any:
+            return super().request_tree(name, sub or self._chunk, **options)
+
+        def opened(self, hash_: str) -> Any:
+            self._chunk = hash_
+            return Run(hash_, repo=self, read_only=True)
+
+    try:
+        return ChunkRepo(str(path.parent))
+    except (OSError, RuntimeError, ValueError, AssertionError) as error:
+        raise FormatError(f"{path} cannot be opened as an Aim repository: {error}.") from error
+
+
+def _end_of(run: Any) -> float | None:
+    try:
+        value = run.meta_run_tree["end_time"]
+    except KeyError:
+        return None
+    return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
+
+
+def _name_of(props: Any, hash_: str) -> str:
+    """The name that a person gave; Aim's default has the hash in it."""
+    given = str(props.name or "")
+    return hash_ if not given or given == f"Run: {hash_}" else given
