@@ -22,10 +22,10 @@ from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_o
 from epochal.store.local.spill import SpillFile
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
-_NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
+NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """Which values of the records of a shape are which series."""
 
     names: Names
@@ -40,7 +40,7 @@ class PartDigest:
         self.facts = PartFacts(name)
         self.blocks = Blocks(spill)
         self.places: dict[str, RecordIndex] = {}
-        self._plans: dict[tuple[LineShape, Any], _Plan | None] = {}
+        self._plans: dict[tuple[LineShape, Any], Plan | None] = {}
 
     def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
         """Take in the next record, which lies between these bytes of its file."""
@@ -73,9 +73,9 @@ class PartDigest:
         assert plan is not None
         paths = lines.shape.paths()
         numbers = {
-            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
+            path: np.frombuffer(column, dtype=NUMPY_TYPES[kind])
             for path, kind, column in zip(paths, lines.shape.types, lines.columns, strict=True)
-            if kind in _NUMPY_TYPES
+            if kind in NUMPY_TYPES
         }
         if lines.ordinals[0] == 0:
             self.facts.header = {}
@@ -96,17 +96,17 @@ class PartDigest:
         if steps is not None and plan.axis == "step":
             facts.reach("step", int(steps.max()))
 
-    def plan_of(self, lines: Lines) -> _Plan | None:
+    def plan_of(self, lines: Lines) -> Plan | None:
         """How records of one shape become series at once; None where they do not."""
         gpu = lines.columns[lines.shape.paths().index(("id",))][0] if _has_id(lines) else None
         key = (lines.shape, gpu)
         if key not in self._plans:
-            self._plans[key] = _plan(lines.shape, gpu)
+            self._plans[key] = plan_of(lines.shape, gpu)
         return self._plans[key]
 
 
 @lru_cache(256)
-def _plan(shape: LineShape, gpu: Any) -> _Plan | None:
+def plan_of(shape: LineShape, gpu: Any) -> Plan | None:
     """The plan for records of a shape; None where a number has to be looked for in each record."""
     paths = shape.paths()
     types = dict(zip(paths, shape.types, strict=True))
@@ -127,9 +127,9 @@ def _plan(shape: LineShape, gpu: Any) -> _Plan | None:
             return None
     else:
         return None
-    if not named or any(types.get(path) not in _NUMPY_TYPES for path in named.values()):
+    if not named or any(types.get(path) not in NUMPY_TYPES for path in named.values()):
         return None
-    return _Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
+    return Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
 
 
 def _has_id(lines: Lines) -> bool:

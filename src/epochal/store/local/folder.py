@@ -25,6 +25,7 @@ from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orpha
 from epochal.store.local.outline import outline_row
 from epochal.store.local.part import Part
 from epochal.store.local.parts import LoadedParts
+from epochal.store.local.small import SmallJournal, read_small
 from epochal.store.row import Row
 
 # A part may be sealed between a look and the reading; each look finds at least one of them settled.
@@ -176,6 +177,15 @@ class FolderSource:
         if files.problems or self.asides or is_orphan(self.folder):
             return None
         return outline_row(self._known, files.said, files.labels, own_id=own_id, path=self.path)
+
+    def small(self) -> SmallJournal | None:
+        """From one read of the only part."""
+        files = self._files
+        if files.problems or not files.said or "fork" in files.said:
+            return None
+        if self.asides or is_orphan(self.folder):
+            return None
+        return read_small(self._known, self._held.shapes)
 
     def poll(self) -> bool:
         """Read what the journal has gained, and open new segments."""

@@ -205,6 +205,9 @@ class ForeignSource:
 
     # -- parts ------------------------------------------------------------------------------------
 
+    def small(self) -> None:
+        """Another tracker's files are read in full."""
+
     def poll(self) -> bool:
         """Read on in the files."""
         if not self._gathered.poll():

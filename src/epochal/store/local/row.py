@@ -10,11 +10,13 @@ from typing import Any
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
+from epochal.records import Record
 from epochal.store.answers import Fork, Labels, RunInfo
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
+from epochal.store.local.small import SmallJournal
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.row import Row
@@ -77,46 +79,32 @@ def make_row(
     rules: RuleSettings,
 ) -> Row:
     """The row of a run, from its parts and from what its source says of it."""
-    said, problems = source.said, source.problems
-    told = said or state.header or {}
-    totals, config = told.get("totals"), told.get("config")
-    totals = totals if isinstance(totals, dict) else {}
-    process, finish, origin = state.header or said or None, state.finish, told.get("source")
-    if "pid" in (process or {}):  # taken up again here, whoever began it
-        origin = None
-    return Row(
+    problems, finish = source.problems, state.finish
+    return _row(
+        brief,
+        source,
+        header=state.header,
+        finish=finish,
+        config=state.config,
+        num_epochs=state.num_epochs,
         id=own_id,
-        name=brief.name,
-        project=brief.project,
         created=created,
+        labels=labels,
         updated=state.updated,
         attempts=state.attempts,
         step=state.reached("step"),
         epoch=state.reached("epoch"),
-        total_steps=whole_number(totals.get("steps")),
-        num_epochs=state.num_epochs or whole_number(totals.get("epochs")),
         records=state.num_records,
         damaged=state.num_damaged,
-        tags=brief.tags,
-        notes=brief.notes if isinstance(brief.notes, str) else None,
-        labels=labels,
-        config={**(config if isinstance(config, dict) else {}), **state.config},
         summary_set=state.summary,
         problem=" ".join(_with_losses(state, problems)) or None,
         is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
-        finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
-        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
         vanished=_vanished(state) if finish is None else None,
-        source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
         end=state.end(),
         found=found_in(state, rules),
-        group=brief.group,
-        job_type=brief.job_type,
-        owner=brief.owner,
-        fork=_fork(told, state),
+        fork=_fork(source.said or state.header or {}, state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
-        written=source.journal_written_s,
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
     ).with_metrics(state.metrics)
@@ -125,6 +113,88 @@ def make_row(
 def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
     fork = fork_of(told)
     return None if fork is None else replace(fork, is_kept=state.has_kept_history)
+
+
+def small_row(
+    brief: RunInfo,
+    small: SmallJournal,
+    source: RunSource,
+    *,
+    own_id: str,
+    created: float,
+    labels: Labels,
+) -> Row:
+    """The same row for a small run that has ended, with all summaries."""
+    facts = small.facts
+    row = _row(
+        brief,
+        source,
+        header=facts.header,
+        finish=facts.finish,
+        config=facts.config,
+        num_epochs=None,
+        id=own_id,
+        created=created,
+        labels=labels,
+        updated=facts.updated,
+        attempts=facts.name.attempt,
+        step=facts.reached.get("step"),
+        epoch=None,
+        records=facts.num_records,
+        damaged=0,
+        problem=None,
+        is_unreadable=False,
+        vanished=None,
+        end=small.end,
+        found=None,
+        nonfinite=False,  # such a number is no part of a column
+        unwatched=facts.num_records,
+        has_companion=False,
+        is_ended=True,
+        latest={},
+    ).with_metrics(list(small.metrics))
+    for metric, summary in zip(small.metrics, small.summaries, strict=True):
+        row.keep(metric.name, metric.axis, 0, summary)
+        if metric.role is not None:
+            row.latest.setdefault(metric.role, summary.last)
+    return row
+
+
+def _row(
+    brief: RunInfo,
+    source: RunSource,
+    *,
+    header: Record | None,
+    finish: Record | None,
+    config: Mapping[str, Any],
+    num_epochs: int | None,
+    **known: Any,
+) -> Row:
+    """A row of these fields, and of what its source and its last header say."""
+    said = source.said
+    told = said or header or {}
+    totals, given = told.get("totals"), told.get("config")
+    totals = totals if isinstance(totals, dict) else {}
+    process, origin = header or said or None, told.get("source")
+    if "pid" in (process or {}):  # taken up again here, whoever began it
+        origin = None
+    return Row(
+        name=brief.name,
+        project=brief.project,
+        total_steps=whole_number(totals.get("steps")),
+        num_epochs=num_epochs or whole_number(totals.get("epochs")),
+        tags=brief.tags,
+        notes=brief.notes if isinstance(brief.notes, str) else None,
+        config={**(given if isinstance(given, dict) else {}), **config},
+        finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
+        process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
+        source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
+        group=brief.group,
+        job_type=brief.job_type,
+        owner=brief.owner,
+        written=source.journal_written_s,
+        **known,
+    )
 
 
 def changed_at(path: Path) -> float:

@@ -27,7 +27,14 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.fork import keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.labels import check_labels
-from epochal.store.local.row import brief_info, changed_at, faulty_row, make_row, recorded_id
+from epochal.store.local.row import (
+    brief_info,
+    changed_at,
+    faulty_row,
+    make_row,
+    recorded_id,
+    small_row,
+)
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunReader, RunState, locked
 from epochal.store.local.summaries import RowSummaries
@@ -330,7 +337,34 @@ class LocalRun(RunView):
         return replace(info, fork=replace(fork, is_gone=not source.has_parent(fork)))
 
     def _make_row(self) -> Row:
-        row = self._ask(
+        row = self._make_small_row()
+        if row is None:
+            row = self._make_full_row()
+            if row.is_tiny:
+                RowSummaries(row).keep_all(self._ask)
+        if self._num_records is not None and row.records > self._num_records:
+            self._grew_at = time.time()
+        self._num_records = row.records
+        self._tell_news()
+        return row
+
+    def _make_small_row(self) -> Row | None:
+        """The row of a run that one read of a small file says all of; None for any other."""
+        self._look_once()
+        small = None if self._reader.state is not None else self.source.small()
+        if small is None:
+            return None
+        return small_row(
+            self.brief(),
+            small,
+            self.source,
+            own_id=self.own_id,
+            created=self.created,
+            labels=self.labels,
+        )
+
+    def _make_full_row(self) -> Row:
+        return self._ask(
             lambda state: make_row(
                 self.brief(),
                 state,
@@ -341,13 +375,6 @@ class LocalRun(RunView):
                 rules=self._rules,
             )
         )
-        if self._num_records is not None and row.records > self._num_records:
-            self._grew_at = time.time()
-        self._num_records = row.records
-        if row.is_tiny:
-            RowSummaries(row).keep_all(self._ask)
-        self._tell_news()
-        return row
 
     def _tell_news(self) -> None:
         if not self.has_news:

@@ -6,9 +6,7 @@ grow, are sealed or become shorter while they are read.
 
 from __future__ import annotations
 
-import fnmatch
 import functools
-import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,17 +21,15 @@ from numpy.typing import NDArray
 
 from epochal.errors import FormatError
 from epochal.journal.layout import LOOP
-from epochal.records import ROLE_GUESSES, Axis, Position, Record, axis_of, numbers_of
-from epochal.series.goals import guess_goal
+from epochal.records import Axis, Position, Record, axis_of, numbers_of
 from epochal.series.series import Series, concatenated
-from epochal.series.trend import Goal
 from epochal.store.answers import Cursor, Metric
 from epochal.store.local.columns import Origin, SeriesKey
 from epochal.store.local.index import Stamp
+from epochal.store.local.meanings import metrics_of
 from epochal.store.local.part import DELETED, Part, PartFacts, StalePartError
 from epochal.store.local.source import RunSource
 
-_GOALS: Mapping[str, Goal] = {"loss": "min", "eval_loss": "min", "throughput": "max"}
 # By attempt: from this step on a newer attempt logged again.
 Cuts = Mapping[int, int]
 _EXACT_UP_TO = 2.0**53
@@ -227,13 +223,7 @@ class RunState:
     @cached_property
     def metrics(self) -> list[Metric]:
         """Every series there is, with its meaning, in order of first appearance."""
-        definitions = self._definitions()
-        roles = self._roles(definitions)
-        meaning_of = _with_patterns(definitions)
-        return [
-            _metric(key, ranks, meaning_of(key.name), roles.get(key.name))
-            for key, ranks in self.ranks.items()
-        ]
+        return metrics_of(self.ranks, self._definitions())
 
     def _definitions(self) -> dict[str, dict[str, Any]]:
         merged: dict[str, dict[str, Any]] = {}
@@ -241,22 +231,6 @@ class RunState:
             for name, meaning in facts.definitions.items():
                 merged.setdefault(name, {}).update(meaning)
         return merged
-
-    def _roles(self, definitions: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-        """Role by metric name: what was defined, else the first guess that exists."""
-        names = {key.name for key in self.ranks}
-        roles: dict[str, str] = {
-            name: meaning["role"]
-            for name, meaning in definitions.items()
-            if "role" in meaning and name in names
-        }
-        for role, guesses in ROLE_GUESSES.items():
-            if role in roles.values():
-                continue
-            guess = next((name for name in guesses if name in names and name not in roles), None)
-            if guess is not None:
-                roles[guess] = role
-        return roles
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -416,45 +390,6 @@ class RunReader:
 
     def _too_fast(self) -> FormatError:
         return FormatError(f"the files in {self.source.path} change faster than they can be read.")
-
-
-def _with_patterns(
-    definitions: Mapping[str, Mapping[str, Any]],
-) -> Callable[[str], Mapping[str, Any]]:
-    """What gives a metric's meaning: its own definition over those of patterns (``val/*``)."""
-    patterns = [
-        (re.compile(fnmatch.translate(name)).match, meaning)
-        for name, meaning in definitions.items()
-        if any(sign in name for sign in "*?[")
-    ]
-
-    def meaning_of(name: str) -> Mapping[str, Any]:
-        own = definitions.get(name, {})
-        if not patterns:
-            return own
-        found: dict[str, Any] = {}
-        for matches, meaning in patterns:
-            # A metric that a pattern calls its own axis would stand on itself.
-            if matches(name):
-                found.update(meaning if meaning.get("x") != name else {**meaning, "x": None})
-        return {**found, **own}
-
-    return meaning_of
-
-
-def _metric(
-    key: SeriesKey, ranks: set[int], meaning: Mapping[str, Any], role: str | None
-) -> Metric:
-    goal = meaning.get("goal")
-    return Metric(
-        name=key.name,
-        axis=key.axis,
-        ranks=tuple(sorted(ranks)),
-        unit=meaning.get("unit"),
-        goal=goal if goal in ("min", "max") else _GOALS.get(role or "") or guess_goal(key.name),
-        role=role,
-        x=meaning.get("x"),
-    )
 
 
 def cuts_of(takeovers: Mapping[int, int], *, attempts: Iterable[int]) -> dict[int, int]:

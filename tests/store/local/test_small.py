@@ -1,0 +1,153 @@
+"""A small run that has ended is read in one go: its row is the one that its parts give."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from epochal.store.local.run import LocalRun
+from epochal.store.local.store import LocalStore
+from epochal.store.row import Row
+from tests.store.journals import Journal
+
+FINISH: dict[str, Any] = {"log": "finish", "status": "finished"}
+
+
+def only_run(root: Path) -> LocalRun:
+    (run,) = LocalStore(root).runs()
+    return run
+
+
+def whole(row: Row) -> Any:
+    """All of a row, its series and summaries too."""
+    row.pack()
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(row))
+
+
+def assert_same(root: Path, *, is_small: bool | None = None) -> None:
+    """The row of a run is that of its parts; ``is_small``: it is known from one read."""
+    run, other = only_run(root), only_run(root)
+    assert is_small in (None, run.source.small() is not None)
+    other._ask(lambda state: None)  # what has been read is used
+    assert str(whole(run.row)) == str(whole(other.row))  # nan is not equal to itself
+    assert str(run.info) == str(other.info)
+    for metric in other.metrics():
+        names: dict[str, Any] = {"name": metric.name, "axis": metric.axis}
+        assert str(run.summary(**names)) == str(other.summary(**names))
+
+
+def number(source: random.Random) -> float:
+    kinds = (source.random(), source.randrange(9), -source.random() * 1e300, 2**60 + 1, True, 0.0)
+    return source.choice(kinds)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_its_row_is_the_one_of_its_parts(tmp_path: Path, seed: int) -> None:
+    source = random.Random(seed)
+    facts: dict[str, Any] = {
+        "config": {"lr": 0.1},
+        "totals": {"steps": 9, "epochs": 2},
+        "tags": ["a"],
+    }
+    journal = Journal(tmp_path, **(facts if seed % 2 else {}))
+    names = ["loss", "acc", "val/loss", "tokens_per_s"][: source.randint(1, 4)]
+    kinds = {name: number(source) for name in names}
+    for step in range(source.randint(1, 300)):
+        values: dict[str, Any] = {
+            name: kind if isinstance(kind, bool) else kind * source.choice((1, 2))
+            for name, kind in kinds.items()
+        }
+        journal.metrics(step * 3, **values)
+        if seed % 3 == 0 and step % 10 == 0:
+            journal.add({"log": "metrics", "step": step * 3, "m": {"eval": source.random()}})
+        if seed % 4 == 0:
+            journal.add({"log": "system", "cpu_percent": source.random()})
+    journal.add({**FINISH, "reason": "done"} if seed % 2 else FINISH)
+    assert_same(tmp_path)
+
+
+def test_a_plain_run_is_read_in_one_go(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(200):
+        journal.metrics(step, loss=1.0 / (step + 1), acc=step / 200)
+        journal.add({"log": "metrics", "step": step, "m": {"eval": 0.5}})
+    journal.add(FINISH)
+    assert_same(tmp_path, is_small=True)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [],
+        [{"log": "metrics", "step": 1, "m": {"loss": 0.5}}],
+        [{"log": "metrics", "step": 99, "m": {"loss": float("nan")}}, FINISH],
+        [{"log": "define", "name": "loss", "unit": "bits"}, FINISH],
+        [{"log": "summary", "name": "loss", "value": 3}, FINISH],
+        [{"log": "option", "name": "lr", "value": 3}, FINISH],
+        [{"log": "epoch", "epoch": 1, "m": {"loss": 3.0}}, FINISH],
+        [{"log": "event", "name": "checkpoint"}, FINISH],
+        [{"log": "finding", "name": "x", "severity": "error"}, FINISH],
+        [{"log": "resume", "step": 5}, FINISH],
+        [FINISH, {"log": "metrics", "step": 200, "m": {"loss": 0.5}}],
+        [FINISH, FINISH],
+    ],
+)
+def test_any_other_record_has_its_parts_read(tmp_path: Path, records: list[Any]) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(*records)
+    assert_same(tmp_path, is_small=False)
+
+
+@pytest.mark.parametrize("steps", [[3, 2, 1], [1, 1, 1]])
+def test_steps_that_go_back_or_repeat_have_its_parts_read(tmp_path: Path, steps: list[int]) -> None:
+    journal = Journal(tmp_path)
+    for step in steps * 40:
+        journal.metrics(step, loss=0.5 + step)
+    journal.add(FINISH)
+    assert_same(tmp_path, is_small=False)
+
+
+@pytest.mark.parametrize("damage", [b'{"log":"metr\n', b"\0\0\0\n", b'{"log":"metrics"', b"\n"])
+def test_damage_has_its_parts_read(tmp_path: Path, damage: bytes) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(FINISH)
+    with journal.path().open("ab") as file:
+        file.write(damage)
+    assert_same(tmp_path, is_small=None if damage == b"\n" else False)
+
+
+@pytest.mark.parametrize("other", [{"attempt": 2}, {"writer": "rank1"}, {"part": 1}])
+def test_a_second_part_has_all_parts_read(tmp_path: Path, other: dict[str, Any]) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(FINISH).add(FINISH, **other)
+    assert_same(tmp_path, is_small=False)
+
+
+def test_a_header_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(FINISH)
+    text = journal.path().read_bytes()
+    journal.path().write_bytes(text.replace(b'"v":1', b'"v":99', 1))
+    assert_same(tmp_path, is_small=False)
+    assert "newer Epochal" in str(only_run(tmp_path).info.problem)
+
+
+def test_a_fork_has_its_parts_read(tmp_path: Path) -> None:
+    fork = {"id": "parent", "name": "parent", "step": 3, "path": "../parent"}
+    journal = Journal(tmp_path, fork=fork)
+    for step in range(90):
+        journal.metrics(step, loss=0.5)
+    journal.add(FINISH)
+    assert_same(tmp_path, is_small=False)
