@@ -8,7 +8,7 @@ def passed(rate: float, *, seconds: int = 10, names: tuple[str, ...] = ("loss",)
         {"log": "metrics", "t": 1000 + i / rate, "step": i, "m": dict.fromkeys(names, 1.0)}
         for i in range(int(rate * seconds))
     ]
-    return sum(limiter.accept(record, "metrics", 0) for record in records)
+    return len(limiter.accepted(records, 0))
 
 
 def test_a_run_of_ordinary_speed_passes_whole() -> None:
@@ -23,25 +23,25 @@ def test_a_flood_is_thinned_to_the_limit() -> None:
 def test_records_of_one_moment_are_thinned_as_well() -> None:
     limiter = RateLimiter()
     record = {"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}
-    assert sum(limiter.accept(record, "metrics", 0) for _ in range(100_000)) < 5000
+    assert len(limiter.accepted([record] * 100_000, 0)) < 5000
 
 
 def test_what_is_rare_or_not_finite_passes() -> None:
     limiter = RateLimiter()
     for i in range(50_000):
-        limiter.accept({"log": "metrics", "t": 5.0, "step": i, "m": {"loss": 1.0}}, "metrics", 0)
-    assert limiter.accept({"log": "metrics", "t": 5.0, "m": {"val/loss": 1.0}}, "metrics", 0)
-    assert limiter.accept({"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}, "metrics", 1)
+        limiter.accepted([{"log": "metrics", "t": 5.0, "step": i, "m": {"loss": 1.0}}], 0)
+    assert limiter.accepted([{"log": "metrics", "t": 5.0, "m": {"val/loss": 1.0}}], 0)
+    assert limiter.accepted([{"log": "metrics", "t": 5.0, "m": {"loss": 1.0}}], 1)
     nan = {"log": "metrics", "t": 5.0, "m": {"loss": None}, "nonfinite": {"loss": "nan"}}
-    assert limiter.accept(nan, "metrics", 0)
-    assert limiter.accept({"log": "event", "t": 5.0, "name": "x"}, "event", 0)
+    assert limiter.accepted([nan], 0)
+    assert limiter.accepted([{"log": "event", "t": 5.0, "name": "x"}], 0)
 
 
 def test_a_flood_that_ends_passes_whole_again() -> None:
     limiter = RateLimiter()
     for i in range(5000):
-        limiter.accept({"log": "step", "t": 10 + i / 5000, "step": i}, "step", 0)
-    slow = [limiter.accept({"log": "step", "t": 20.0 + i, "step": i}, "step", 0) for i in range(40)]
+        limiter.accepted([{"log": "step", "t": 10 + i / 5000, "step": i}], 0)
+    slow = [limiter.accepted([{"log": "step", "t": 20.0 + i, "step": i}], 0) for i in range(40)]
     assert all(slow[20:])
 
 

@@ -109,7 +109,7 @@ def test_a_rule_that_fails_once_is_made_anew_and_goes_on(
     [
         ("epochal.health.curves.Curves.note", "curves"),
         ("epochal.health.phase.PhaseDetector.observe", "phase"),
-        ("epochal.health.rate_limiter.RateLimiter.accept", "rate limiter"),
+        ("epochal.health.rate_limiter.RateLimiter.accepted", "rate limiter"),
         ("epochal.health.context.Context.take", "record"),
         ("epochal.health.finding_tracker.FindingTrackers.renotify", "findings"),
     ],

@@ -152,12 +152,13 @@ class Diagnosis:
     def _feed(self, writer: str, records: list[Record]) -> None:
         rank = self._ranks[writer]
         self._journal.open()  # readers judge a run themselves where this file is missing
-        for record in self._findings.thin(records, rank=rank):
+        seen = self._findings.thin(records, rank=rank)
+        for record in seen:
             self._say(self._findings.judge(record, rank=rank, writer=writer))
             self._note_phase(record)
             if writer == LOOP and record["log"] == "finish":
                 self._call("on_finish", record)
-        for record in records:
+        for record in seen:  # only steps are thinned
             if record["log"] == "event" and record.get("name") == "alert":
                 self._pass_on(record)
         self._call("on_records", writer, records)

@@ -7,6 +7,7 @@ prints; what it has to say is in its own journal.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -223,6 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         companion = Companion(config)
         sys.excepthook = _fault_recorder(companion.journal)
         signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
+        gc.freeze()  # what is here now stays: there is no use in looking at it again and again
         companion.run()
     if companion.relay.is_busy or companion.guard.has_stuck:
         os._exit(0)  # a tracker or a driver that hangs would hang at the interpreter's end too

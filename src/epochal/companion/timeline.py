@@ -72,12 +72,14 @@ class Timeline:
         """Take in what the writer of this name wrote."""
         if writer != LOOP:
             return
+        last_step_at = self._last_step_at
         for record in records:
-            at = record.get("t")
-            if record["log"] in STEP_KINDS and isinstance(at, (int, float)):
-                if 0 <= at - self._last_step_at < _SOON_S:
-                    continue  # so soon after the last step that neither can have been slow
-                self._last_step_at = at
+            if record["log"] in STEP_KINDS:
+                at = record.get("t")
+                if type(at) is float or isinstance(at, (int, float)):
+                    if 0.0 <= at - last_step_at < _SOON_S:
+                        continue  # so soon after the last step that neither can have been slow
+                    last_step_at = self._last_step_at = at
             self._take(record)
 
     def _take(self, record: Record) -> None:

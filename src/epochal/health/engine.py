@@ -91,10 +91,7 @@ class Health:
 
     def feed(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
         """Take in one record; returns the findings that it opened, closed or made more severe."""
-        kind = str(record.get("log"))
-        if not self.guard.run(
-            _RATE_LIMITER, self._rate_limiter.accept, record, kind, rank, default=True
-        ):
+        if not self.thin((record,), rank=rank):
             return []
         return self.judge(record, rank=rank, writer=writer)
 
@@ -104,7 +101,7 @@ class Health:
         Each record goes through here or through ``feed``, and once only.
         """
         given = list(records)
-        thinned = self.guard.run(_RATE_LIMITER, self._thinned, given, rank)
+        thinned = self.guard.run(_RATE_LIMITER, self._rate_limiter.accepted, given, rank)
         return given if thinned is None else thinned
 
     def judge(self, record: Record, *, rank: int = 0, writer: str = _LOOP) -> list[Finding]:
@@ -178,10 +175,6 @@ class Health:
             self._wanting = {}
 
     # -- one record -------------------------------------------------------------------------------
-
-    def _thinned(self, records: Sequence[Record], rank: int) -> list[Record]:
-        accept = self._rate_limiter.accept
-        return [record for record in records if accept(record, str(record.get("log")), rank)]
 
     def _judge(
         self, record: Record, kind: str, rank: int, writer: str, news: list[Finding]

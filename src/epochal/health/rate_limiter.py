@@ -7,6 +7,7 @@ value that is not finite always passes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from epochal.records import Record, finite
@@ -28,25 +29,37 @@ class RateLimiter:
     def __init__(self) -> None:
         self._lanes: dict[Any, _Lane] = {}
 
-    def accept(self, record: Record, kind: str, rank: int) -> bool:
-        """Whether the rules see a record."""
-        if kind not in _DENSE or "nonfinite" in record:
-            return True
-        metrics = record.get("m")
-        key = (rank, kind, tuple(metrics) if isinstance(metrics, dict) else ())
+    def accepted(self, records: Iterable[Record], rank: int) -> list[Record]:
+        """The records that the rules see."""
+        seen: list[Record] = []
+        last_kind, last_names, lane = "", (), _Lane()
+        # Here every record of a flood comes by: no calls, and no look-up among records of one lane.
+        for record in records:
+            kind = str(record.get("log"))
+            if kind not in _DENSE or "nonfinite" in record:
+                seen.append(record)
+                continue
+            metrics = record.get("m")
+            names = tuple(metrics) if isinstance(metrics, dict) else ()
+            if names != last_names or kind != last_kind:
+                last_kind, last_names, lane = kind, names, self._lane((rank, kind, names))
+            t = record.get("t")
+            second = int(t if type(t) is float and -_FAR < t < _FAR else finite(t) or 0.0)
+            if second != lane.second:
+                lane.turn(second)
+            lane.num_this_second += 1
+            if lane.num_this_second > lane.burst:
+                lane.scale(2 * lane.stride)
+            lane.index += 1
+            if lane.index % lane.stride == 0:
+                seen.append(record)
+        return seen
+
+    def _lane(self, key: Any) -> _Lane:
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane()
-        # Here every record of a flood comes by: no more calls than must be.
-        t = record.get("t")
-        second = int(t if type(t) is float and -_FAR < t < _FAR else finite(t) or 0.0)
-        if second != lane.second:
-            lane.turn(second)
-        lane.num_this_second += 1
-        if lane.num_this_second > lane.burst:
-            lane.scale(2 * lane.stride)
-        lane.index += 1
-        return lane.index % lane.stride == 0
+        return lane
 
 
 class _Lane:
