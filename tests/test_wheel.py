@@ -31,6 +31,9 @@ def test_a_wheel_in_an_empty_environment_records_and_reads_a_run(tmp_path: Path)
     python = tmp_path / "env" / "bin" / "python"
     run(str(python), "-m", "pip", "install", "--quiet", str(wheel))
     run(str(python), "-W", "error", "-c", SMOKE, str(tmp_path / "runs"))
+    code = "import importlib.metadata as m, wandb; print(m.version('wandb'), wandb.__name__)"
+    told = run(str(python), "-m", "epochal.wandb", "-c", code)
+    assert told.split() == ["0.31.0+epochal", "epochal.wandb"]
     listing = run(
         str(tmp_path / "env" / "bin" / "epochal"), "--dir", str(tmp_path / "runs"), "ls", "--json"
     )

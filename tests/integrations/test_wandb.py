@@ -423,6 +423,20 @@ def test_an_artifact_is_kept_and_found_again(here: Path) -> None:
     assert found.metadata == {"epoch": 3}
 
 
+def test_names_of_artifacts_cannot_lead_out_of_the_run(here: Path) -> None:
+    (here / "a.txt").write_text("a")
+    for name in ("../x", "a/b", "", "..", "*"):
+        with pytest.raises(ValueError, match="Artifact name"):
+            wandb.Artifact(name, type="data")
+    artifact = wandb.Artifact("data", type="data")
+    for name in ("../x", "/x", "a/../../x"):
+        with pytest.raises(ValueError, match="leads out of it"):
+            artifact.add_file("a.txt", name=name)
+    run = wandb.init()
+    with pytest.raises(wandb.CommError, match="is not the name"):
+        run.use_artifact("*:latest")
+
+
 def test_what_has_no_effect_says_so_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert wandb.login(key="secret")
     assert wandb.login()

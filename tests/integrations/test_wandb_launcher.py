@@ -104,6 +104,24 @@ def test_children_and_spawned_processes_see_it(tmp_path: Path) -> None:
         assert run.series("child").values.tolist() == [3.0]
 
 
+def test_a_run_is_handed_to_a_spawned_process(tmp_path: Path) -> None:
+    code = (
+        "import multiprocessing, pickle, wandb\n"
+        "def work(run):\n"
+        "    run.log({'child': 3.0})\n"
+        "if __name__ == '__main__':\n"
+        "    run = wandb.init(project='p', name='parent')\n"
+        "    assert pickle.loads(pickle.dumps(run)) is run\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=work, args=(run,))\n"
+        "    child.start(); child.join()\n"
+        "    assert child.exitcode == 0\n"
+    )
+    launch(tmp_path, "script.py", code=code)
+    with epochal.open(tmp_path / "runs") as runs:
+        (run,) = runs.runs()
+        assert run.series("child").values.tolist() == [3.0]
+
+
 def test_torchrun_records_one_run_of_two_ranks(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     code = FORM + (

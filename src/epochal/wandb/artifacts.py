@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -23,6 +24,8 @@ from epochal.wandb.errors import CommError
 from epochal.wandb.notices import not_supported
 
 _ABOUT = "artifact.json"
+# What W&B accepts; a name is a folder.
+_NAME = re.compile(r"[a-zA-Z0-9_\-][a-zA-Z0-9_\-.]*")
 
 
 class ArtifactTTL(Enum):
@@ -45,6 +48,11 @@ class Artifact:
         storage_region: str | None = None,
         digest_algorithm: str = "MD5",
     ) -> None:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                "Artifact name may only contain alphanumeric characters, dashes, underscores, and"
+                f" dots. Invalid name: {name!r}"
+            )
         self.name = name
         self.type = type
         self.description = description
@@ -67,7 +75,7 @@ class Artifact:
         path = Path(local_path).absolute()
         if not path.is_file():
             raise ValueError(f"Path is not a file: {str(local_path)!r}")
-        self.files_by_name[name or path.name] = path
+        self.files_by_name[_inner(name or path.name)] = path
         return path
 
     def add_dir(
@@ -80,7 +88,7 @@ class Artifact:
         for path in sorted(base.rglob("*")):
             if path.is_file():
                 inner = path.relative_to(base).as_posix()
-                self.files_by_name[f"{name}/{inner}" if name else inner] = path
+                self.files_by_name[_inner(f"{name}/{inner}" if name else inner)] = path
 
     def add_reference(self, uri: Any, name: str | None = None, **options: Any) -> None:
         """Add an address; what it leads to is not copied."""
@@ -100,7 +108,7 @@ class Artifact:
         if self._made is None:
             self._made = Path(tempfile.mkdtemp(prefix="epochal-artifact-"))
             weakref.finalize(self, shutil.rmtree, self._made, ignore_errors=True)
-        path = self._made / name
+        path = self._made / _inner(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open(mode, encoding=encoding) as file:
             yield file
@@ -250,9 +258,19 @@ def _as_artifact(given: Any, name: str, kind: str | None) -> Artifact:
     return artifact
 
 
+def _inner(name: str) -> str:
+    """The name of a file inside an artifact; raises for one that leads out of it."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"a file of an artifact cannot be named {name!r}: it leads out of it.")
+    return name
+
+
 def find_artifact(root: Path, name: str, kind: str | None = None) -> Artifact:
     """The artifact of that name that a run below a folder logged last; raises ``CommError``."""
     plain = name.rpartition("/")[2].partition(":")[0]
+    if not _NAME.fullmatch(plain):
+        raise CommError(f"{name!r} is not the name of an artifact.")
     found = list(root.glob(f"*/*/files/artifacts/{plain}/{_ABOUT}"))
     if not found:
         raise CommError(f"no run below {root} has logged an artifact {plain!r}.")

@@ -112,6 +112,16 @@ def init(
     return opened
 
 
+def rejoin(run_id: str, project: str, folder: Any, is_disabled: bool) -> Run:
+    """The run of an id: open here, of the parent process, or resumed."""
+    for run in ACTIVE:
+        if run.id == run_id:
+            return run
+    if is_disabled:
+        return init(project=project, mode="disabled", reinit="create_new")
+    return init(project=project, dir=folder, id=run_id, resume="allow", reinit="create_new")
+
+
 def _check(asked: Mapping[str, Any]) -> None:
     mode, reinit = asked.get("mode"), asked.get("reinit")
     if mode is not None and mode not in MODES:

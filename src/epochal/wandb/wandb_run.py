@@ -57,6 +57,12 @@ class Run(RunLabels, ArtifactCalls):
         self._teardown: list[Callable[[], None]] = []
         self._step_sync = StepSync()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """In another process: the run that its ``init`` joins or resumes."""
+        from epochal.wandb.starting import rejoin
+
+        return rejoin, (self.id, self.project, self._facts.get("dir"), self.disabled)
+
     def __repr__(self) -> str:
         return f"<wandb run {self.path} at {self._run.dir}>"
 
