@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from epochal.wandb.errors import Error
@@ -23,7 +24,7 @@ class ActiveRuns:
         self._runs = [run for run in self._runs if not run.finished]
         return self._runs[-1] if self._runs else None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Run]:
         return iter([run for run in self._runs if not run.finished])
 
     def add(self, run: Run) -> None:
