@@ -107,11 +107,6 @@ def run(start_run: StartRun, request: pytest.FixtureRequest) -> Run:
     return start_run(console=request.param)
 
 
-@pytest.fixture
-def strict_run(start_run: StartRun) -> Run:
-    return start_run("strict", strict=True)
-
-
 def notes(run: Run) -> list[tuple[str, str]]:
     """Events about values: their names, and the values' names."""
     wanted = ("value-dropped", "value-converted")

@@ -17,18 +17,7 @@ from hypothesis import strategies as st
 from epochal.errors import RunFinishedError, UsageError, ValueTypeError
 from epochal.records import scalars_of
 from epochal.run.run import Run
-from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records, steps
-
-
-@pytest.fixture
-def run(start_run: StartRun) -> Run:
-    return start_run()
-
-
-@pytest.fixture
-def strict_run(start_run: StartRun) -> Run:
-    return start_run("strict", strict=True)
 
 
 def last_metrics(run: Run) -> dict[str, Any]:

@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 from epochal.errors import UsageError, ValueTypeError
 from epochal.run.run import Run
 from epochal.run.samples import encode_png
-from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
-
-
-@pytest.fixture
-def run(start_run: StartRun) -> Run:
-    return start_run()
-
-
-@pytest.fixture
-def strict_run(start_run: StartRun) -> Run:
-    return start_run("strict", strict=True)
 
 
 def histogram(run: Run, values: Any, **arguments: Any) -> dict[str, Any]:

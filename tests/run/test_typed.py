@@ -8,18 +8,7 @@ import pytest
 from epochal.errors import UsageError, ValueTypeError
 from epochal.records import scalars_of
 from epochal.run.run import Run
-from tests.conftest import StartRun
 from tests.doubles.journals import of_kind
-
-
-@pytest.fixture
-def run(start_run: StartRun) -> Run:
-    return start_run()
-
-
-@pytest.fixture
-def strict_run(start_run: StartRun) -> Run:
-    return start_run("strict", strict=True)
 
 
 def test_a_step_has_the_fields_people_parse_in_their_order(run: Run) -> None:

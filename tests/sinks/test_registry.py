@@ -16,7 +16,6 @@ from epochal.sinks import members, registry
 from epochal.sinks.registry import all_sinks, own_sinks
 from epochal.sinks.reporting import options_from, split_options
 from epochal.sinks.worker import Forwarding
-from tests.sinks.journal_files import metrics, run_folder, write
 
 WAIT_S = 60.0
 SINK = """
@@ -65,13 +64,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield installed
     sys.modules.pop("run_diary", None)
     registry._entry_points.cache_clear()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    folder = run_folder(tmp_path / "run")
-    write(folder, metrics(0), metrics(1))
-    return folder
 
 
 def send(folder: RunFolder, options: dict[str, object], guard: Guard) -> None:

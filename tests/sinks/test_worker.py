@@ -1,5 +1,4 @@
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -10,16 +9,9 @@ from epochal.sinks.reporting import options_from
 from epochal.sinks.sink import Sink, SinkUnavailableError
 from epochal.sinks.worker import Forwarding
 from tests.sinks.doubles import Failing, Hanging, Memory, MemorySink, into
-from tests.sinks.journal_files import metrics, run_folder, write
+from tests.sinks.journal_files import metrics, write
 
 WAIT_S = 60.0
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    folder = run_folder(tmp_path / "run")
-    write(folder, metrics(0), metrics(1))
-    return folder
 
 
 @pytest.fixture(autouse=True)
