@@ -207,6 +207,29 @@ def test_bayes_without_optuna_says_so_and_draws(capfd: pytest.CaptureFixture[str
         assert "pip install optuna" in capfd.readouterr().err
 
 
+def test_bayes_with_optuna_comes_closer() -> None:
+    pytest.importorskip("optuna")
+    config = {
+        "method": "bayes",
+        "metric": {"name": "loss", "goal": "minimize"},
+        "parameters": {
+            "x": {"min": 0.0, "max": 1.0},
+            "k": {"values": ["a", "b"]},
+            "net": {"parameters": {"n": {"min": 1, "max": 8}}},
+        },
+    }
+
+    def train() -> None:
+        with wandb.init() as run:
+            run.log({"loss": (run.config.x - 0.3) ** 2 + (run.config.k == "a")})
+
+    sweep_id = wandb.sweep(config)
+    wandb.agent(sweep_id, train, count=20)
+    best = wandb.Api().sweep(sweep_id).best_run()
+    assert best is not None
+    assert best.summary["loss"] < 0.02
+
+
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [

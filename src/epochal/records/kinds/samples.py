@@ -30,7 +30,11 @@ BLOB = Kind(
     (
         Field("name", "text"),
         Field("file", "text", meaning="its name in `blobs/`"),
-        Field("media_type", "text"),
+        Field(
+            "media_type",
+            "text",
+            meaning="`application/vnd.epochal.table+json`: `columns`, and rows in `data`",
+        ),
         Field("bytes", "count", "bytes"),
         Field("caption", "text"),
     ),
