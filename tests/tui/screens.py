@@ -51,6 +51,10 @@ class Screen:
         return self.press()
 
     def wait_for_news(self) -> Screen:
+        main = self.app.screen_stack[0]
+        assert isinstance(main, WatchScreen)
+        # On a busy machine a refresh takes long, and the next one waits many times as long.
+        main._state._run_timer.after_s = 0.0
         self._loop.run_until_complete(self._pilot.pause(2 * REFRESH_EVERY_S))
         return self.press()
 

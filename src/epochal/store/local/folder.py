@@ -136,9 +136,9 @@ class FolderSource:
         return self._identity
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def run_json(self) -> Mapping[str, Any]:
         """The content of run.json."""
-        return self._files.said
+        return self._files.run_json
 
     @property
     def labels(self) -> Labels:
@@ -176,12 +176,12 @@ class FolderSource:
         files = self._files
         if files.problems or self.asides or is_orphan(self.folder):
             return None
-        return outline_row(self._known, files.said, files.labels, own_id=own_id, path=self.path)
+        return outline_row(self._known, files.run_json, files.labels, own_id=own_id, path=self.path)
 
     def small(self) -> SmallJournal | None:
         """From one read of the only part."""
         files = self._files
-        if files.problems or not files.said or "fork" in files.said:
+        if files.problems or not files.run_json or "fork" in files.run_json:
             return None
         if self.asides or is_orphan(self.folder):
             return None
@@ -196,7 +196,7 @@ class FolderSource:
 
     def _poll_history(self) -> bool:
         """Read on in the parent of a fork; True when the history has changed."""
-        fork = fork_of(self.said)
+        fork = fork_of(self.run_json)
         if fork is None or any(part.name.attempt == 0 for part in self._parts.all):
             return False
         folder = parent_folder(fork, self.path, self._parents) if self._depth < MAX_DEPTH else None
@@ -252,7 +252,7 @@ class FolderSource:
             raise UsageError(f"blob {file!r} is not a file.")
         if not self._bounds.allows(path):
             raise UsageError(f"blob {file!r} lies outside of the searched folder.")
-        fork = None if path.exists() else fork_of(self.said)
+        fork = None if path.exists() else fork_of(self.run_json)
         parent = None if fork is None else parent_folder(fork, self.path, self._parents)
         if parent is not None and self._depth < MAX_DEPTH:
             source = FolderSource(
@@ -310,7 +310,7 @@ class Identity:
         self._listing: Listing | None = None
         self._seen: dict[str, Stat | None] = {}
         self._problems: dict[str, str] = {}
-        self.said: dict[str, Any] = {}
+        self.run_json: dict[str, Any] = {}
         self.labels = Labels()
         self.newer_format: str | None = None
 
@@ -351,15 +351,15 @@ class Identity:
                 self._problems[what] = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
 
     def _read_identity(self) -> None:
-        self.said = {}
-        said = read_json(self._folder.identity)
-        version = said.get("v", FORMAT_VERSION)
+        self.run_json = {}
+        run_json = read_json(self._folder.identity)
+        version = run_json.get("v", FORMAT_VERSION)
         if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
             self.newer_format = (
                 f"run.json was written by a newer Epochal (format {str(version)[:20]}, this one"
                 f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
-        self.said = said
+        self.run_json = run_json
 
     def _has_labels(self) -> bool:
         """Whether there is anything of that name, readable or not."""

@@ -77,7 +77,7 @@ class ForeignSource:
         self._parts: dict[int, ForeignPart] = {}
         self._cache = cache
         self._signature: str | None = None
-        self._said: dict[str, Any] | None = None
+        self._run_json: dict[str, Any] | None = None
         self._labels: Labels | None = None
         self._faults: list[str] = []
 
@@ -106,7 +106,7 @@ class ForeignSource:
         signature = hashlib.blake2b(looks, digest_size=16).hexdigest()
         if signature != self._signature:
             self._signature = signature
-            self._said = self._labels = None
+            self._run_json = self._labels = None
 
     @property
     def index_place(self) -> IndexPlace:
@@ -137,13 +137,13 @@ class ForeignSource:
         return max(self.run.extent().changed, (labels or 0) / 1e9)
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def run_json(self) -> Mapping[str, Any]:
         """The identity in the words of a run.json; ``source`` says where it lies."""
-        if self._said is None:
-            self._said = self._say(self.run.identity)
-        return self._said
+        if self._run_json is None:
+            self._run_json = self._as_run_json(self.run.identity)
+        return self._run_json
 
-    def _say(self, identity: Identity) -> dict[str, Any]:
+    def _as_run_json(self, identity: Identity) -> dict[str, Any]:
         facts = {key: tamed(value) for key, value in identity.facts.items() if key != "source"}
         source = {"format": self._origin.label, "path": str(self.run.path), "key": self.run.key}
         return {
@@ -160,10 +160,10 @@ class ForeignSource:
         }
 
     def _header(self, part: PartName) -> Record:
-        said = self.said
-        first = {} if part.attempt > 1 else {"config": said["config"]}
-        t = said["created"] or self.run.extent().changed
-        who = {key: said[key] for key in ("v", "id", "name", "project")}
+        run_json = self.run_json
+        first = {} if part.attempt > 1 else {"config": run_json["config"]}
+        t = run_json["created"] or self.run.extent().changed
+        who = {key: run_json[key] for key in ("v", "id", "name", "project")}
         where = {"writer": part.writer, "attempt": part.attempt, "part": part.part, "rank": 0}
         return {"log": "run", "t": float(t), **who, **where, **first}
 

@@ -57,9 +57,9 @@ class PartSource(Protocol):
         """Close the parts."""
 
 
-def fork_of(said: Mapping[str, Any]) -> Fork | None:
+def fork_of(run_json: Mapping[str, Any]) -> Fork | None:
     """The parent that run.json names; None for a run that is no fork."""
-    fork = said.get("fork")
+    fork = run_json.get("fork")
     if not isinstance(fork, dict):
         return None
     step, texts = whole_number(fork.get("step")), [fork.get(key) for key in ("id", "name")]
@@ -225,14 +225,14 @@ class ForkedPart:
 
 
 def keep_history(
-    folder: RunFolder, said: Mapping[str, Any], parts: Iterable[Part], cuts: Mapping[int, int]
+    folder: RunFolder, run_json: Mapping[str, Any], parts: Iterable[Part], cuts: Mapping[int, int]
 ) -> list[PartName]:
     """Copy the parent's history into a fork, as attempt 0 of each writer; raises ``OSError``."""
-    fork = fork_of(said)
+    fork = fork_of(run_json)
     if fork is None:
         return []
     # It is complete, and may be sealed once the fork's own process is gone.
-    process = {key: said[key] for key in PROCESS_FIELDS if key in said}
+    process = {key: run_json[key] for key in PROCESS_FIELDS if key in run_json}
     by_writer: dict[str, list[Part]] = {}
     for part in parts:
         if isinstance(part, ForkedPart):
@@ -242,7 +242,7 @@ def keep_history(
         name = PartName(writer, 0, 0)
         first = sorted(of_writer, key=lambda part: part.name)[0]
         header = {
-            **{key: said.get(key) for key in ("id", "name", "project")},
+            **{key: run_json.get(key) for key in ("id", "name", "project")},
             "writer": writer,
             "attempt": 0,
             "part": 0,

@@ -46,7 +46,7 @@ class Ends(NamedTuple):
 
 
 def outline_row(
-    listing: Listing, said: Mapping[str, Any], labels: Labels, *, own_id: str, path: Path
+    listing: Listing, run_json: Mapping[str, Any], labels: Labels, *, own_id: str, path: Path
 ) -> Row | None:
     """The row as far as identity and newest records say it; None where the journal must be read.
 
@@ -55,16 +55,16 @@ def outline_row(
     attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
     parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
     main = max((name for name in parts if name.writer == LOOP), default=None)
-    if not said or main is None or main in listing.sealed or listing.problem is not None:
+    if not run_json or main is None or main in listing.sealed or listing.problem is not None:
         return None
     ends = read_ends(parts[main])
-    created = unix_time(said.get("created"))
+    created = unix_time(run_json.get("created"))
     if ends is None or created is None:
         return None
     header, newest = ends
     values = _last_values(newest)
-    names = brief_info(said.get, labels, id_=own_id, path=path, tracker=None)
-    totals, config, origin = (said.get(field) for field in ("totals", "config", "source"))
+    names = brief_info(run_json.get, labels, id_=own_id, path=path, tracker=None)
+    totals, config, origin = (run_json.get(field) for field in ("totals", "config", "source"))
     totals = totals if isinstance(totals, dict) else {}
     finish = newest[0] if newest and newest[0]["log"] == "finish" else None
     times = [t for record in newest if math.isfinite(t := seconds(record))]
@@ -87,7 +87,7 @@ def outline_row(
         group=names.group,
         job_type=names.job_type,
         owner=names.owner,
-        fork=fork_of(said),
+        fork=fork_of(run_json),
         labels=labels,
         config=dict(config) if isinstance(config, dict) else {},
         problem=None,
@@ -152,12 +152,12 @@ def _furthest(records: list[Record], field: str) -> int | None:
 
 def _last_values(records: list[Record]) -> dict[str, float]:
     """The values of the newest record that has any of a role, as far as a name alone tells it."""
-    said = _set_values(records)
+    set_values = _set_values(records)
     for record in records:
         if axis_of(record) not in ("step", "epoch"):
             continue
         try:
-            numbers = {**dict(stored_numbers_of(record)), **said}
+            numbers = {**dict(stored_numbers_of(record)), **set_values}
         except (AttributeError, TypeError, ValueError, OverflowError):
             continue
         places = ((_GUESSES.get(name), name) for name in numbers)

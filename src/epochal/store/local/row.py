@@ -102,7 +102,7 @@ def make_row(
         vanished=_vanished(state) if finish is None else None,
         end=state.end(),
         found=found_in(state, rules),
-        fork=_fork(source.said or state.header or {}, state),
+        fork=_fork(source.run_json or state.header or {}, state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         has_companion=_has_companion(state),
@@ -171,11 +171,11 @@ def _row(
     **known: Any,
 ) -> Row:
     """A row of these fields, and of what its source and its last header say."""
-    said = source.said
-    told = said or header or {}
+    run_json = source.run_json
+    told = run_json or header or {}
     totals, given = told.get("totals"), told.get("config")
     totals = totals if isinstance(totals, dict) else {}
-    process, origin = header or said or None, told.get("source")
+    process, origin = header or run_json or None, told.get("source")
     if "pid" in (process or {}):  # taken up again here, whoever began it
         origin = None
     return Row(

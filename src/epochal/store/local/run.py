@@ -448,14 +448,14 @@ class LocalRun(RunView):
     @property
     def _told(self) -> Mapping[str, Any]:
         self._look_once()
-        return self.source.said or self._ask(_header)
+        return self.source.run_json or self._ask(_header)
 
     @locked
     def keep_history(self) -> list[PartName]:
         """Copy what a fork has from its parent into its own folder; raises ``OSError``."""
-        folder, said = RunFolder(self.path), self._told
+        folder, run_json = RunFolder(self.path), self._told
         written = self._ask(
-            lambda state: keep_history(folder, said, state.parts, state.cuts("step"))
+            lambda state: keep_history(folder, run_json, state.parts, state.cuts("step"))
         )
         if written:
             self._reader.release()
@@ -570,8 +570,8 @@ class LocalRun(RunView):
     @property
     def _rules(self) -> RuleSettings:
         """The settings of rules that the run recorded, else the reader's."""
-        said = self.source.said.get("rules")
-        return self._held.rules if said is None else recorded_rules(said)
+        rules = self.source.run_json.get("rules")
+        return self._held.rules if rules is None else recorded_rules(rules)
 
     @locked
     def internal_errors(self) -> list[Entry]:

@@ -59,7 +59,7 @@ class RunSource(Protocol):
         """When our journal was written last, by the clock of its disk; None for other trackers."""
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def run_json(self) -> Mapping[str, Any]:
         """The content of run.json, or the same fields of another tracker; empty if unreadable."""
 
     @property
