@@ -24,6 +24,7 @@ MAX_AGE = timedelta(days=120)
 # What pip installs for each; the first is the framework itself.
 FRAMEWORKS: Mapping[str, Sequence[str]] = {
     "aim": ("aim",),
+    "jax": ("jax", "flax", "optax"),
     "keras": ("keras",),
     "lightgbm": ("lightgbm", "scikit-learn"),
     "mlflow": ("mlflow",),

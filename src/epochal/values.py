@@ -94,15 +94,32 @@ def is_device_tensor(value: Any) -> bool:
     return attempt(getattr, value, "is_cuda", False)[0] is True
 
 
+def is_jax_array(value: Any) -> bool:
+    """Whether a value is an array of JAX, computed or not, whose value can be waited for."""
+    module = type(value).__module__
+    return module.startswith(("jax.", "jaxlib.")) and hasattr(value, "copy_to_host_async")
+
+
 def device_values(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
     """The tensors a record still holds: the mapping they are in (None for itself), name, tensor."""
-    found = [(None, name, value) for name, value in record.items() if is_device_tensor(value)]
+    return _held(record, is_device_tensor)
+
+
+def pending_arrays(record: Mapping[str, Any]) -> list[tuple[str | None, str, Any]]:
+    """The arrays of JAX that a record still holds, like :func:`device_values`."""
+    return _held(record, is_jax_array)
+
+
+def _held(
+    record: Mapping[str, Any], accept: Callable[[Any], bool]
+) -> list[tuple[str | None, str, Any]]:
+    found = [(None, name, value) for name, value in record.items() if accept(value)]
     inner = [
         (field, name, value)
         for field in ("m", "values")
         if isinstance(record.get(field), Mapping)
         for name, value in record[field].items()
-        if is_device_tensor(value)
+        if accept(value)
     ]
     return [*found, *inner]
 
@@ -126,6 +143,8 @@ def plain_number(value: Any, *, name: str, wait: bool = True) -> Number:
         )
     if not wait and is_device_tensor(value) and not value.is_complex():
         return value.reshape(())  # type: ignore[no-any-return]
+    if not wait and is_jax_array(value) and value.dtype.kind != "c" and not value.is_ready():
+        return value  # type: ignore[no-any-return]
     for read in ("item", "__float__"):
         reader = getattr(value, read, None)
         if reader is None:

@@ -42,6 +42,7 @@ from epochal.redact import Redactor
 from epochal.run import samples, typed
 from epochal.run.accepted import CallValues, ValuePolicy
 from epochal.run.alerts import RunAlerts
+from epochal.run.array_reader import ArrayReader
 from epochal.run.callbacks import Callbacks
 from epochal.run.config import RunConfig
 from epochal.run.console_reporter import ConsoleReporter
@@ -58,6 +59,7 @@ from epochal.values import (
     DeviceReader,
     device_values,
     open_device_reader,
+    pending_arrays,
     plain_json,
 )
 
@@ -124,6 +126,7 @@ class Recorder:
         self._is_observed = False
         self._writer = writer
         self._reader: DeviceReader | None = None
+        self._arrays: ArrayReader | None = None
         self._pace = ProgressEstimator(console, totals, name=self.name)
         self.reporter = ConsoleReporter(console, self._pace)
         self._speed_limit = SpeedLimit()
@@ -389,14 +392,19 @@ class Recorder:
 
     def flush(self) -> None:
         """Wait until everything logged so far is on the disk itself."""
-        if self._reader is not None:
-            self._reader.flush()
+        for reader in (self._arrays, self._reader):
+            if reader is not None:
+                reader.flush()
         if self._writer is not None:
             self._writer.sync()
 
     def _write_or_defer(self, record: Record) -> None:
         """Append now, or when the values it holds have come from the accelerator."""
         line, error = attempt(encode, record)
+        if line is None and pending_arrays(record):
+            self.check_open()
+            self._array_reader().defer(record)
+            return
         if line is None and device_values(record):
             self.check_open()
             self._device_reader().defer(record)
@@ -409,6 +417,12 @@ class Recorder:
             line = encode(record)
         self.append(line, now())
         self._show(record)
+
+    def _array_reader(self) -> ArrayReader:
+        with self.lock:
+            if self._arrays is None:
+                self._arrays = ArrayReader(self.write_arrived, self.say_lost)
+            return self._arrays
 
     def _device_reader(self) -> DeviceReader:
         with self.lock:
@@ -492,8 +506,9 @@ class Recorder:
 
     def flush_values(self) -> None:
         """Wait for values that are still on an accelerator."""
-        if self._reader is not None and self.is_of_this_process:
-            self.guard.run("device values", self._reader.flush)
+        for reader in (self._arrays, self._reader):
+            if reader is not None and self.is_of_this_process:
+                self.guard.run("device values", reader.flush)
 
     def write_last_record(self, outcome: Mapping[str, str]) -> None:
         """Write the ``finish`` record and close; from then on the run is finished everywhere."""
