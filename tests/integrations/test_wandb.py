@@ -34,7 +34,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EPOCHAL_COMPANION", "off")
-    notices.forget()
+    notices._SAID.clear()
     yield tmp_path
     wandb.teardown()
 

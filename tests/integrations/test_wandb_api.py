@@ -18,7 +18,7 @@ from epochal.wandb import notices
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EPOCHAL_COMPANION", "off")
-    notices.forget()
+    notices._SAID.clear()
     yield tmp_path
     wandb.teardown()
 

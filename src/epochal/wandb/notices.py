@@ -28,8 +28,3 @@ def term(sentence: Any, *, is_shown: bool = True) -> None:
     """Print what a script prints through ``wandb.termlog`` and the like."""
     if is_shown and not is_silent():
         error("wandb: %s", str(sentence).rstrip(os.linesep))
-
-
-def forget() -> None:
-    """Say everything again."""
-    _SAID.clear()

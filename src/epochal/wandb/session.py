@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
 from epochal.wandb.active import ACTIVE
-from epochal.wandb.notices import not_supported, say_once, term
+from epochal.wandb.notices import say_once, term
 from epochal.wandb.settings import Settings, as_settings
 
 
@@ -89,13 +88,3 @@ def termerror(string: str = "", newline: bool = True, repeat: bool = True, **opt
 
 def termsetup(settings: Any = None, logger: Any = None) -> None:
     """Do nothing."""
-
-
-def unsupported(name: str) -> Callable[..., None]:
-    """A function of W&B that says once that it has no effect."""
-
-    def call(*args: Any, **options: Any) -> None:
-        not_supported(f"wandb.{name}()")
-
-    call.__name__ = name
-    return call

@@ -29,7 +29,8 @@ from epochal.wandb.settings import Settings, as_settings
 from epochal.wandb.sweep_parameters import sweep_parameters
 from epochal.wandb.wandb_run import Run
 
-MODES = ("online", "offline", "disabled", "shared", "dryrun", "run", "online-only")
+# The last two are older names of the first two.
+MODES = ("online", "offline", "disabled", "shared", "run", "dryrun")
 RESUMES = ("allow", "never", "must", "auto")
 REINITS = ("default", "return_previous", "finish_previous", "create_new")
 DEFAULTS_FILE = "config-defaults.yaml"
