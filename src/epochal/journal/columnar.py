@@ -5,15 +5,19 @@ the same *shape*. Lines of a known shape are decoded as structs, which takes no 
 hardly any Python, and the structs are encoded again. Only where that gives back the very bytes are
 their values handed out as columns: whatever a decoder forgives (another order, a key twice, ``-0``,
 1 for 1.0, a missing newline) shows there. Every other line is decoded by itself.
+
+A reader of series does without the order of keys, and 1 is 1.0 to it. For such a reader it is
+enough that the lines without their numbers are all the same text.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, Union
 
 import msgspec
@@ -30,6 +34,7 @@ Column = Any
 
 _SCALAR = int | float | bool | str | None
 _SCALARS = frozenset({int, float, bool, str, type(None)})
+_NUMBERS = frozenset({int, float})
 # What numbers are made of. Lines that differ in nothing else probably have the same keys.
 _NUMBER_BYTES = b"0123456789.eE+-"
 _FINISH = b'{"log":"finish",'
@@ -156,10 +161,17 @@ class KnownShapes:
 class ColumnarDecoder:
     """Decodes the lines of one part; it learns their shapes as it goes.
 
-    With ``shapes`` it begins with what others have learnt, and passes on what it learns.
+    With ``shapes`` it begins with what others have learnt, and passes on what it learns. Of a shape
+    that ``are_series`` accepts, only numbers are needed: their columns have 1 as 1.0 where most of
+    the values are floats, and whatever the order of the keys in a line.
     """
 
-    def __init__(self, shapes: KnownShapes | None = None) -> None:
+    def __init__(
+        self,
+        shapes: KnownShapes | None = None,
+        *,
+        are_series: Callable[[LineShape], bool] = lambda _: False,
+    ) -> None:
         self._shapes = KnownShapes() if shapes is None else shapes
         # The shape that the records of each kind had last, and what decodes all of them.
         latest, self._decode_latest = self._shapes.latest
@@ -171,6 +183,9 @@ class ColumnarDecoder:
         self._misses = 0
         self._pause = 0
         self._slice_bytes = _SLICE_BYTES
+        self._are_series = are_series
+        # Where the last slice was of one shape of series: its model, and its lines without numbers.
+        self._series: tuple[_Model, bytes] | None = None
 
     def decode(self, text: bytes, *, first: int) -> Decoded:
         """Decode whole lines, each ended by a newline; ``first`` is the first record's ordinal."""
@@ -186,13 +201,36 @@ class ColumnarDecoder:
             end = text.rfind(b"\n", start, min(start + self._slice_bytes, end_of_rest)) + 1
             end = end or text.index(b"\n", start) + 1
             piece = text[start:end]
-            if not self._take_latest(piece, work):
+            if not (self._take_series(piece, work) or self._take_latest(piece, work)):
                 self._take_groups(piece, start, work)
             start = end
         if end_of_rest < len(text):
             _number(work, [text[last:-1]], last, [])
         groups = sorted(work.groups.values(), key=lambda group: group.ordinals[0])
         return Decoded(groups, work.lines, work.ordinal - first)
+
+    def _take_series(self, text: bytes, work: _Work) -> bool:
+        """Take in lines of the series that came last, without a look at the order of keys.
+
+        With the same punctuation, as many keys as the struct has fields, and none of them missing,
+        each stands there once. So the values are those that belong to them.
+        """
+        if self._series is None:
+            return False
+        model, line = self._series
+        rest = text.translate(None, _NUMBER_BYTES)
+        size = len(rest) // len(line)
+        if rest == line * size:
+            try:
+                columns = model.packed(model.decode_numbers(text))
+            except (ValueError, RecursionError, OverflowError, struct.error):
+                pass  # an int beyond 64 bits, a step of 1.0, other keys
+            else:
+                work.add(model.shape, range(work.ordinal, work.ordinal + size), columns)
+                work.ordinal += size
+                return True
+        self._series = None
+        return False
 
     def _take_latest(self, text: bytes, work: _Work) -> bool:
         if self._pause:
@@ -203,15 +241,15 @@ class ColumnarDecoder:
         records = _exactly(self._decode_latest, text)
         if records is not None:
             self._misses = 0
-            return self._add(records, len(text), work)
+            return self._add(records, text, work)
         self._misses = min(self._misses + 1, _MAX_PAUSE)
         self._pause = self._misses - 1
         return False
 
-    def _add(self, records: list[Any], num_bytes: int, work: _Work) -> bool:
+    def _add(self, records: list[Any], text: bytes, work: _Work) -> bool:
         """Add records of the latest shapes; False, adding nothing, for an int beyond 64 bits."""
         first = work.ordinal
-        line_bytes = num_bytes // len(records)
+        line_bytes = len(text) // len(records)
         self._slice_bytes = min(_SLICE_BYTES, _SLICE_LINES * line_bytes)
         ordinals: dict[type, Sequence[int]] = {}
         if len(self._latest) == 1:
@@ -225,6 +263,9 @@ class ColumnarDecoder:
             if some is None:
                 continue
             is_all = len(some) == len(records)
+            if is_all and _NUMBERS.issuperset(model.shape.types) and self._are_series(model.shape):
+                line = text[: text.index(b"\n") + 1]
+                self._series = model, line.translate(None, _NUMBER_BYTES)
             chosen = records if is_all else [records[ordinal - first] for ordinal in some]
             try:
                 packed.append((model.shape, some, model.packed(chosen)))
@@ -331,18 +372,16 @@ class _Model:
         self._kind = kind
         self._keys = keys
         self.shape = LineShape(kind, keys, types or ())
-        given: Iterator[Any] = iter(types or ())
-        fields: list[tuple[str, Any]] = [
-            (
-                name,
-                next(given, _SCALAR)
-                if members is None
-                else _struct([(member, next(given, _SCALAR)) for member in members]),
-            )
-            for name, members in keys
-        ]
-        self.struct = _struct(fields, kind=kind)
+        self.struct = _line_struct(
+            kind, keys, itertools.chain(types or (), itertools.repeat(_SCALAR))
+        )
         self.decode_lines = msgspec.json.Decoder(self.struct).decode_lines
+
+    @cached_property
+    def decode_numbers(self) -> Callable[[bytes], list[Any]]:
+        """The same for lines of numbers only, whether whole or not."""
+        struct_ = _line_struct(self._kind, self._keys, itertools.repeat(int | float))
+        return msgspec.json.Decoder(struct_).decode_lines
 
     def columns(self, records: list[Any]) -> Iterator[tuple[Any, ...]]:
         """The values of records, column by column."""
@@ -378,6 +417,20 @@ class _Model:
 
 
 _model = lru_cache(_MAX_DECODERS)(_Model)
+
+
+def _line_struct(kind: str, keys: Keys, types: Iterator[Any]) -> type[msgspec.Struct]:
+    """A struct for lines with these keys, with a type for each value."""
+    fields: list[tuple[str, Any]] = [
+        (
+            name,
+            next(types)
+            if members is None
+            else _struct([(member, next(types)) for member in members]),
+        )
+        for name, members in keys
+    ]
+    return _struct(fields, kind=kind)
 
 
 def _struct(fields: Sequence[tuple[str, Any]], *, kind: str | None = None) -> type[msgspec.Struct]:

@@ -112,3 +112,41 @@ def test_positions_count_lines_in_columns_too(part: TailedPart) -> None:
     assert [position for position, _ in part.records(first=700)] == written[700:]
     assert part.facts.reached == {"step": 1499}
     assert part.facts.updated == 1000.5 + 1499
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'"step":7,"m":{"a1":1,"a2":2.5}',
+        b'"step":7,"m":{"a1":-0,"a2":-0.0}',
+        b'"step":7,"m":{"a1":9007199254740993,"a2":1e300}',
+        b'"step":7,"m":{"a1":%d,"a2":1.5}' % 10**30,
+        b'"step":7,"m":{"a1":%d,"a2":1.5}' % 10**400,
+        b'"step":7,"m":{"a2":2.5,"a1":1.5}',
+        b'"step":7,"m":{"a1":2.5,"a1":1.5}',
+        b'"step":7,"m":{"a1":2.5,"a3":1.5}',
+        b'"step":7.0,"m":{"a1":2.5,"a2":1.5}',
+        b'"step":%d,"m":{"a1":2.5,"a2":1.5}' % 2**64,
+        b'"step":7,"m":{"a1":2.5,"a2":1.5e}',
+        b'"step":7,"m":{"a1":2.5,"a2":}',
+    ],
+)
+def test_a_line_that_is_like_the_others_but_for_its_numbers(tmp_path: Path, odd: bytes) -> None:
+    usual = lines(*(metrics(step, a1=step / 3, a2=-step / 7) for step in range(1000)))
+    odd_line = b'{"log":"metrics","t":1000.25,%s}\n' % odd
+    text = lines({**HEADER, "t": 1000.0}) + usual + odd_line + usual
+    part = TailedPart(write_part(tmp_path, text).part_path(NAME), NAME)
+    part.poll()
+    expected: dict[str, list[tuple[int, float]]] = {}
+    for _, record in read_part(part.path, NAME):
+        step = record.get("step")
+        if type(step) is int and step < 2**63:
+            for name, value in scalars_of(record):
+                expected.setdefault(name, []).append((step, value))
+    for name, points in expected.items():
+        piece = part.series(SeriesKey(name, "step"))
+        assert piece is not None
+        assert list(zip(piece.steps.tolist(), map(repr, piece.values.tolist()), strict=True)) == [
+            (step, repr(value)) for step, value in points
+        ]
+    assert part.facts.num_records + part.facts.num_damaged == 2002

@@ -132,5 +132,10 @@ def plan_of(shape: LineShape, gpu: Any) -> Plan | None:
     return Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
 
 
+def are_series(shape: LineShape) -> bool:
+    """Whether all that is kept of records of a shape is their series."""
+    return shape.kind != "gpu" and plan_of(shape, None) is not None
+
+
 def _has_id(lines: Lines) -> bool:
     return lines.shape.kind == "gpu" and ("id",) in lines.shape.paths()

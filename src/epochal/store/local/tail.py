@@ -16,7 +16,7 @@ from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
 from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey, SeriesTable
-from epochal.store.local.digest import PartDigest
+from epochal.store.local.digest import PartDigest, are_series
 from epochal.store.local.part import PartFacts, Place, StalePartError
 from epochal.store.local.spill import SpillFile
 
@@ -40,7 +40,7 @@ class TailedPart:
         self.offset = 0
         self._spill = SpillFile(spill_to)
         self._digest = PartDigest(name, self._spill)
-        self._decoder = ColumnarDecoder(shapes)
+        self._decoder = ColumnarDecoder(shapes, are_series=are_series)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
         # Size and time of the file when a NUL was met: it may be filled in later.
