@@ -120,6 +120,25 @@ EVENTS = (
         (Field("domains", "object", meaning="name to list of values"),),
     ),
     Event(
+        "artifact",
+        "training",
+        "files that `wandb.log_artifact` copied into the run's folder",
+        (*texts("artifact", "type"), Field("aliases", "list"), Field("files", "list")),
+    ),
+    Event("artifact-used", "training", "an artifact of another run is used", texts("artifact")),
+    Event(
+        "best-iteration",
+        "training",
+        "the iteration that a booster's early stopping chose",
+        (*counts("at_step"), Field("score")),
+    ),
+    Event(
+        "feature-importance",
+        "training",
+        "how much each feature of a booster is worth",
+        (*texts("kind"), Field("features", "object", meaning="name to number")),
+    ),
+    Event(
         "companion-restarted",
         "training",
         "the companion died and was replaced",
@@ -206,6 +225,12 @@ EVENTS = (
         ),
     ),
     # -- importers --------------------------------------------------------------------------------
+    Event(
+        "artifacts",
+        "importer",
+        "files that stay with an MLflow server",
+        (*texts("uri", "more"), Field("files", "object", meaning="path to bytes")),
+    ),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
         "media",
