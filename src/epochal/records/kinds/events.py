@@ -231,6 +231,9 @@ EVENTS = (
         "files that stay with an MLflow server",
         (*texts("uri", "more"), Field("files", "object", meaning="path to bytes")),
     ),
+    Event(
+        "not-imported", "importer", "a series of a kind that is not read", texts("kind", "series")
+    ),
     Event("preempting", "importer", "the machine was about to be taken away"),
     Event(
         "media",
