@@ -126,7 +126,7 @@ def test_a_saved_page_says_why_it_has_no_queries(every_kind: Path, open_page: Op
     page = open_offline(open_page, every_kind)
     button = page.get_by_role("button", name="where")
     assert button.is_disabled()
-    assert "answered by a server" in (button.get_attribute("title") or "")
+    assert "Queries need the server" in (button.get_attribute("title") or "")
 
 
 def nasty_run(root: Path) -> Path:
