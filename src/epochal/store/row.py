@@ -1,4 +1,4 @@
-"""A run in one row: all that a list, a filter or a comparison asks, kept by the index."""
+"""A run in one row: what lists, filters and comparisons need. The index stores it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
 
     @cached_property
     def details(self) -> RowDetails:
-        """The series and their summaries; unpacked when somebody asks, which few lists do."""
+        """The series and their summaries; unpacked on first use, because few lists need them."""
         return _DETAILS.decode(self.packed)
 
     @property
@@ -103,7 +103,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
         return self
 
     def pack(self) -> None:
-        """Hold the details packed, which is how the index keeps them and takes less memory."""
+        """Keep the details packed, as the index stores them, which takes less memory."""
         if "details" in self.__dict__:
             self.packed = msgspec.Raw(msgspec.msgpack.encode(self.details))
             del self.__dict__["details"]
@@ -147,7 +147,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
         )
 
     def status(self, *, now: float, grew: float | None) -> Status:
-        """How the run stands at ``now``; ``grew`` is when a reader last saw it grow."""
+        """The status of the run at ``now``; ``grew`` is when a reader last saw it grow."""
         return derive_status(
             finish=self.finish,
             process=self.process,
@@ -161,7 +161,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
         )
 
     def found_by(self, status: Status) -> FindingCounts | None:
-        """How much was found, with how the run ended where it did not end well."""
+        """The number of findings, including a bad end of the run."""
         found = self.found
         if self.worked_out is not None and status.state != "running":
             found = self.worked_out
@@ -177,7 +177,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
 
     @property
     def tracker(self) -> str | None:
-        """Whose files the run is read from, where they are not ours."""
+        """The tracker whose files the run is read from; None for our own."""
         source = self.source or {}
         return source.get("format") if source.get("in_place") else None
 

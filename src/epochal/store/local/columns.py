@@ -1,8 +1,8 @@
 """The numbers of a journal part as growing columns, never an object per record.
 
-Records that hold the same series share a block: 24 bytes a record, 8 a value, in memory for the
-newest and on disk for the others. Each block keeps the
-ordinals of its records, so that a series found in several blocks comes back in the order written.
+Records that hold the same series share a block: 24 bytes a record, 8 a value. The newest are in
+memory, the others on disk. Each block keeps the ordinals of its records, so that a series of
+several blocks comes back in the order written.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Block:
         self._spilled: list[tuple[int, int]] = []
 
     def append(self, ordinal: int, step: int, t: float, values: Iterable[float]) -> None:
-        """Add a record; raises struct.error or OverflowError, adding nothing, for no numbers."""
+        """Add a record. Values that are no numbers raise struct.error or OverflowError."""
         self._values.frombytes(self.pack(*values))
         self._note(ordinal, ordinal)
         self._ordinals.append(ordinal)
@@ -101,7 +101,7 @@ class Block:
         times: NDArray[np.float64],
         columns: list[NDArray[np.float64]],
     ) -> None:
-        """Add many records, a column of values for each name; without steps, none has one."""
+        """Add many records, a column of values for each name; ``steps`` is None without steps."""
         self._values.frombytes(np.column_stack(columns).data.cast("B"))
         self._note(ordinals[0], ordinals[-1])
         self._ordinals.extend(ordinals)
@@ -115,7 +115,7 @@ class Block:
         self._last = max(self._last, last)
 
     def sort(self, first: int, num_records: int) -> None:
-        """Bring the last so many records, from an ordinal on, into their order."""
+        """Sort the last records, from an ordinal on, by ordinal."""
         start = max(0, len(self._ordinals) - num_records)
         start += sum(ordinal < first for ordinal in self._ordinals[start:])
         order = np.argsort(np.array(self._ordinals[start:], dtype=np.int64), kind="stable")
@@ -131,7 +131,7 @@ class Block:
             column[start * per_row :] = array(column.typecode, rows.tobytes())
 
     def spill(self) -> None:
-        """Move what is in memory to the file, once it is enough for a piece."""
+        """Move the values in memory to the file when they fill a piece."""
         if 8 * (len(self._values) + 3 * len(self._ordinals)) < PIECE_BYTES:
             return
         columns = (self._ordinals, self._steps, self._times)
@@ -145,7 +145,7 @@ class Block:
         self._times, self._values = array("d"), array("d")
 
     def ordinals(self) -> NDArray[np.int64]:
-        """A copy of the ordinals: a view would forbid the buffers to grow, here and below."""
+        """A copy of the ordinals. A view would keep the buffers from growing, here and below."""
         return self._whole(0, np.array(self._ordinals, dtype=np.int64))
 
     def steps(self) -> NDArray[np.int64]:
@@ -170,7 +170,7 @@ class Block:
         return np.frombuffer(self._values).reshape(-1, len(self.names))
 
     def _whole(self, place: int, newest: NDArray[Any]) -> NDArray[Any]:
-        """One column of the file, and what of it is still in memory."""
+        """One column: the values in the file, then those in memory."""
         if not self._spilled:
             return newest
         older = [
@@ -231,14 +231,14 @@ class Blocks:
             alone.append(ordinal, at, t, (value,))
 
     def sort(self, first: int, num_records: int) -> None:
-        """Bring so many records, which came in columns and one by one, into their order."""
+        """Sort the newest records, which came in columns and one by one."""
         for late in self._late.values():
             for block in late.values():
                 block.sort(first, num_records)
             late.clear()
 
     def spill(self) -> None:
-        """Move what is large to disk; call it when everything is in order."""
+        """Move large blocks to disk; call it when the records are sorted."""
         for shapes in self._shapes.values():
             if len(shapes) <= _MAX_SHAPES:
                 for block in shapes.values():
@@ -268,7 +268,7 @@ class Blocks:
         return whole.select(np.argsort(ordinals, kind="stable"))
 
     def tables(self) -> Iterator[SeriesTable]:
-        """The series that lie in one block each; copies, since views forbid buffers to grow."""
+        """Copies of the series that lie in one block each; views keep buffers from growing."""
         for axis, shapes in self._shapes.items():
             for block in shapes.values():
                 alone = [len(self._places[SeriesKey(n, axis)]) == 1 for n in block.names]
@@ -296,7 +296,7 @@ def whole_number(value: Any) -> int | None:
 
 
 def unix_time(value: Any) -> float | None:
-    """A time as a file says it, in Unix seconds; None for what is not a time."""
+    """A time of a file in Unix seconds; None for a value that is not a time."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if 0 <= value < _TIME_LIMIT else None

@@ -1,7 +1,7 @@
-"""Takes in the records of one part, each once.
+"""Processes the records of one part, each once.
 
-What a training loop writes a million times (``metrics``, ``step`` and the other kinds that are all
-numbers) comes as columns and goes straight to its block; other records come one by one.
+Frequent kinds that hold only numbers (``metrics``, ``step`` and others) come as columns and go
+straight to their block. Other records come one by one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bo
 
 
 class Plan(NamedTuple):
-    """Which values of the records of a shape are which series."""
+    """Which values of a record of one shape belong to which series."""
 
     names: Names
     paths: tuple[Path, ...]
@@ -34,7 +34,7 @@ class Plan(NamedTuple):
 
 
 class PartDigest:
-    """The sum of a part's records: columns of numbers, places of the rest, and the facts."""
+    """The content of a part: columns of numbers, file positions of other records, and the facts."""
 
     def __init__(self, name: PartName, spill: SpillFile | None = None) -> None:
         self.facts = PartFacts(name)
@@ -43,7 +43,7 @@ class PartDigest:
         self._plans: dict[tuple[LineShape, Any], Plan | None] = {}
 
     def take(self, ordinal: int, record: Record, start: int, end: int) -> None:
-        """Take in the next record, which lies between these bytes of its file."""
+        """Process the next record, which lies between these bytes of its file."""
         if ordinal == 0:
             self.facts.header = {}
         kind = record["log"]
@@ -68,7 +68,7 @@ class PartDigest:
             places.add(ordinal, (start, end), label_of(record), NO_STEP if at is None else at, t)
 
     def take_lines(self, lines: Lines) -> None:
-        """Take in records of one shape that ``plan_of`` has a plan for."""
+        """Process records of one shape that ``plan_of`` has a plan for."""
         plan = self.plan_of(lines)
         assert plan is not None
         paths = lines.shape.paths()
@@ -97,7 +97,7 @@ class PartDigest:
             facts.reach("step", int(steps.max()))
 
     def plan_of(self, lines: Lines) -> Plan | None:
-        """How records of one shape become series at once; None where they do not."""
+        """The plan that turns records of one shape into series at once; None if there is none."""
         gpu = lines.columns[lines.shape.paths().index(("id",))][0] if _has_id(lines) else None
         key = (lines.shape, gpu)
         if key not in self._plans:

@@ -52,7 +52,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class ForeignSource:
-    """One run of a tracker; labels lie in a cache folder, as its own files are not touched.
+    """One run of a tracker. Its files are not changed: labels lie in a cache folder.
 
     ``project`` stands in for the one that the run's files say.
     """
@@ -126,7 +126,7 @@ class ForeignSource:
 
     @property
     def signature(self) -> str | None:
-        """Of the files there were at the last look."""
+        """The signature of the files at the last look."""
         return self._signature
 
     @property
@@ -138,7 +138,7 @@ class ForeignSource:
 
     @property
     def run_json(self) -> Mapping[str, Any]:
-        """The identity in the words of a run.json; ``source`` says where it lies."""
+        """The identity as fields of a run.json; ``source`` names the file."""
         if self._run_json is None:
             self._run_json = self._as_run_json(self.run.identity)
         return self._run_json
@@ -246,13 +246,13 @@ class ForeignSource:
         return ()
 
     def close(self) -> None:
-        """Let go of what was read."""
+        """Free what was read."""
         self._parts = {}
         self._gathered.release()
 
 
 def place_of(origin: Foreign, run: ForeignRun) -> str:
-    """What tells a run from every other of this machine."""
+    """The identifier of a run on this machine."""
     return f"{origin.path}/{origin.label}:{run.key}"
 
 
@@ -281,7 +281,7 @@ class ForeignPart:
         self._digest.take(0, first, 0, 0)
 
     def poll(self) -> None:
-        """Take in what was gathered since."""
+        """Process what was gathered since the last call."""
         gathered, facts = self.gathered, self._digest.facts
         for place in range(self._num_taken, len(gathered.others)):
             ordinal, record = gathered.others[place]
@@ -295,7 +295,7 @@ class ForeignPart:
 
     @property
     def facts(self) -> PartFacts:
-        """What it says of its run."""
+        """The facts about the run that its records hold."""
         return self._digest.facts
 
     @property
@@ -347,7 +347,7 @@ class ForeignPart:
             yield Position(*self.name, ordinal + 1), record
 
     def close(self) -> None:
-        """Nothing is held open between questions."""
+        """Does nothing: no file stays open between reads."""
 
 
 @dataclass(slots=True)
@@ -370,7 +370,7 @@ class TrackerPlace:
 
 @dataclass(slots=True)
 class _Probed:
-    """What a folder turned out to hold, and when to look again."""
+    """What a folder holds, and when to look again."""
 
     places: dict[str, TrackerPlace] = field(default_factory=dict)
     look_after: float = 0.0

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class Stat(NamedTuple):
-    """What tells two versions of a file apart; ``size`` is -1 for what is no plain file."""
+    """The version of a file; ``size`` is -1 if it is no plain file."""
 
     size: int
     mtime_ns: int
@@ -260,7 +260,7 @@ class _Search:
 
 
 def _without_repeats(root: Path, found: Survey, links: set[Path]) -> Survey:
-    """What was found, less what links lead to a second time."""
+    """The found folders, without those that links lead to a second time."""
     here = os.path.realpath(root)
     seen = {os.path.join(here, path.relative_to(root)) for path in found.ours if path not in links}
     ours: list[Path] = []
@@ -284,7 +284,7 @@ def _is_related(path: str, folders: Iterable[str]) -> bool:
 
 
 def contents(path: Path, bounds: SearchBounds) -> Contents:
-    """What lies in a folder; hidden names are nobody's runs, and not every link is followed."""
+    """The content of a folder, without hidden names and links that are not followed."""
     found = Contents([], [], set())
     try:
         with os.scandir(path) as entries:
@@ -301,7 +301,7 @@ def contents(path: Path, bounds: SearchBounds) -> Contents:
 
 
 def _may_hold_run(path: Path) -> bool:
-    """Whether a folder is listed: it holds a run, or nobody can tell, which is then its problem."""
+    """Whether a folder is listed: it holds a run, or cannot be read, which is its problem then."""
     try:
         if stat.S_ISREG(os.stat(f"{path}/run.json").st_mode):
             return True

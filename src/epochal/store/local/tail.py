@@ -1,4 +1,4 @@
-"""Tails one journal part: numbers become columns, of the rest it is remembered where they lie."""
+"""Tails one journal part: keeps numbers as columns, and the file positions of other records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COMPARED_BYTES = 64
 
 
 class TailedPart:
-    """One journal file; ``poll`` reads what was written to it since."""
+    """One journal file; ``poll`` reads the new records."""
 
     def __init__(
         self,
@@ -50,13 +50,13 @@ class TailedPart:
 
     @property
     def facts(self) -> PartFacts:
-        """What it says of its run."""
+        """The facts about the run that its records hold."""
         return self._digest.facts
 
     # -- reading on -------------------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Take in every whole record written since.
+        """Read every complete record written since the last call.
 
         Raises ``FileNotFoundError`` for a part that is gone, ``ShorterFileError`` for a file that
         became shorter or was replaced, ``NewerFormatError`` for one of a newer format.
@@ -87,7 +87,7 @@ class TailedPart:
                 file.seek(self.offset)
 
     def _take(self, text: bytes) -> None:
-        """Take in whole lines."""
+        """Process complete lines."""
         facts, digest = self._digest.facts, self._digest
         decoded = self._decoder.decode(text, first=facts.num_records)
         if facts.num_records == 0 and (first := decoded.first_record()) is not None:
@@ -127,7 +127,7 @@ class TailedPart:
 
     @property
     def held_bytes(self) -> int:
-        """The columns, which take about half of what their text does."""
+        """The memory of the columns: about half the size of their text."""
         return max(0, self.offset // 2 - self._spill.size)
 
     def series_keys(self) -> Iterable[SeriesKey]:
@@ -177,4 +177,4 @@ class TailedPart:
             raise StalePartError(str(error)) from error
 
     def close(self) -> None:
-        """Nothing is held open between questions."""
+        """Does nothing: no file stays open between reads."""
