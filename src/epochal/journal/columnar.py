@@ -18,6 +18,7 @@ import struct
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
+from operator import add
 from typing import Any, NamedTuple, Union
 
 import msgspec
@@ -156,6 +157,37 @@ class KnownShapes:
     def __init__(self) -> None:
         self.latest: tuple[dict[str, _Model], Callable[[bytes], list[Any]] | None] = ({}, None)
         self.seen: set[bytes] = set()
+
+    def columns(self, text: bytes) -> list[tuple[LineShape, list[tuple[Any, ...]]]] | None:
+        """The columns of whole lines by shape, in the order of first appearance.
+
+        None unless all lines are of the latest shapes: then a ``ColumnarDecoder`` decodes them.
+        """
+        models, decode_lines = self.latest
+        if decode_lines is None:
+            return None
+        found: dict[type, tuple[LineShape, list[tuple[Any, ...]]]] = {}
+        start = 0
+        while start < len(text):
+            end = text.rfind(b"\n", start, start + _SLICE_BYTES) + 1
+            end = end or text.index(b"\n", start) + 1
+            records = _exactly(decode_lines, text[start:end])
+            if not records:
+                return None
+            start = end
+            by_type: dict[type, list[Any]] = {}
+            if len(models) == 1:
+                by_type[type(records[0])] = records
+            else:
+                for record in records:
+                    by_type.setdefault(type(record), []).append(record)
+            for kind, some in by_type.items():
+                model = next(model for model in models.values() if model.struct is kind)
+                columns = list(model.columns(some))
+                if kind in found:
+                    columns = list(map(add, found[kind][1], columns))
+                found[kind] = (model.shape, columns)
+        return list(found.values())
 
 
 class ColumnarDecoder:

@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -198,7 +199,7 @@ def _json_bytes(value: Any) -> bytes:
         return encode_json(without_surrogates(value))
 
 
-def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
+def read_json(path: Path | str, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     """Read a small JSON object; raises ``JsonFileError`` for a file that is not one.
 
     Size and depth are bounded: nobody knows who wrote the file.
@@ -206,19 +207,19 @@ def read_json(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
     try:
         text = read_regular(path, max_bytes=max_bytes)
     except NotRegularFileError:
-        raise JsonFileError(path, "is not a regular file") from None
+        raise JsonFileError(Path(path), "is not a regular file") from None
     except FormatError:
-        raise JsonFileError(path, f"is larger than {max_bytes:,} bytes") from None
+        raise JsonFileError(Path(path), f"is larger than {max_bytes:,} bytes") from None
     try:
         value = decode_json(text)
     except RecursionError:
-        raise JsonFileError(path, _too_deep(text)) from None
+        raise JsonFileError(Path(path), _too_deep(text)) from None
     except ValueError as error:
-        raise JsonFileError(path, f"is not valid JSON: {str(error).rstrip('.')}") from error
+        raise JsonFileError(Path(path), f"is not valid JSON: {str(error).rstrip('.')}") from error
     if not isinstance(value, dict):
-        raise JsonFileError(path, "holds no JSON object")
+        raise JsonFileError(Path(path), "holds no JSON object")
     if nests_too_deeply(value):
-        raise JsonFileError(path, _too_deep(text))
+        raise JsonFileError(Path(path), _too_deep(text))
     return value
 
 
@@ -237,6 +238,7 @@ def _too_deep(text: bytes) -> str:
     return f"is nested too deeply (line {line})"
 
 
+@lru_cache(4096)
 def parse_part_name(file_name: str, suffix: str) -> PartName | None:
     """The part with this file name, or None for another file."""
     if not file_name.endswith(suffix):

@@ -131,12 +131,17 @@ def records_lost(path: Path, count: int) -> str:
     return f"{path.name} became shorter while the run was being read: {what} are gone."
 
 
+def is_newer(record: Record) -> bool:
+    """Whether a part's first record is of a newer major version."""
+    version = record.get("v", FORMAT_VERSION)
+    return isinstance(version, (int, float)) and int(version) > FORMAT_VERSION
+
+
 def check_version(record: Record, path: Path) -> None:
     """Refuse a part of a newer major version."""
-    version = record.get("v", FORMAT_VERSION)
-    if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
+    if is_newer(record):
         raise NewerFormatError(
-            f"{path} was written by a newer Epochal (format {version}, this one reads up to"
+            f"{path} was written by a newer Epochal (format {record['v']}, this one reads up to"
             f" {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
         )
 

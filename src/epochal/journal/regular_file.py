@@ -7,6 +7,7 @@ either under any name. ``open(path, "rb", opener=regular_only)`` refuses them wi
 from __future__ import annotations
 
 import errno
+import math
 import os
 import stat
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from epochal.errors import FormatError
 
 _CHUNK_BYTES = 1024 * 1024
+_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class NotRegularFileError(OSError):
@@ -29,19 +31,23 @@ def regular_only(path: str, flags: int) -> int:
     raise NotRegularFileError(errno.EINVAL, "it is not a regular file", str(path))
 
 
-def read_regular(path: Path, *, max_bytes: int | None = None) -> bytes:
+def read_regular(path: Path | str, *, max_bytes: int | None = None) -> bytes:
     """The bytes of a regular file; raises ``FormatError`` where there are more than ``max_bytes``.
 
     The limit counts what is read, not what the file system says: a file may grow meanwhile.
     """
-    with open(path, "rb", buffering=0, opener=regular_only) as file:
-        if max_bytes is None:
-            return file.read()
+    file = regular_only(os.fspath(path), _FLAGS)
+    try:
         chunks: list[bytes] = []
-        left = max_bytes
-        while chunk := file.read(min(_CHUNK_BYTES, left + 1)):
+        left = math.inf if max_bytes is None else max_bytes
+        # All of it at once, and whatever a writer adds meanwhile.
+        size = os.fstat(file).st_size + 1
+        while chunk := os.read(file, int(min(size, left + 1))):
+            size = _CHUNK_BYTES
             left -= len(chunk)
             if left < 0:
                 raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
             chunks.append(chunk)
         return b"".join(chunks)
+    finally:
+        os.close(file)

@@ -22,7 +22,7 @@ from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_o
 from epochal.store.local.spill import SpillFile
 
 _PLANNED = frozenset({"step", "moe", "gpu", "system"})
-NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
+_NUMPY_TYPES: Mapping[type, Any] = {float: np.float64, int: np.int64, bool: np.bool_}
 
 
 class Plan(NamedTuple):
@@ -73,9 +73,9 @@ class PartDigest:
         assert plan is not None
         paths = lines.shape.paths()
         numbers = {
-            path: np.frombuffer(column, dtype=NUMPY_TYPES[kind])
+            path: np.frombuffer(column, dtype=_NUMPY_TYPES[kind])
             for path, kind, column in zip(paths, lines.shape.types, lines.columns, strict=True)
-            if kind in NUMPY_TYPES
+            if kind in _NUMPY_TYPES
         }
         if lines.ordinals[0] == 0:
             self.facts.header = {}
@@ -127,7 +127,7 @@ def plan_of(shape: LineShape, gpu: Any) -> Plan | None:
             return None
     else:
         return None
-    if not named or any(types.get(path) not in NUMPY_TYPES for path in named.values()):
+    if not named or any(types.get(path) not in _NUMPY_TYPES for path in named.values()):
         return None
     return Plan(tuple(named), tuple(named.values()), KINDS[shape.kind].axis)
 

@@ -336,7 +336,7 @@ class Identity:
             if what in listing.refused:
                 self._problems[what] = f"{what} {LINK_OUT}"
                 continue
-            if what == "labels.json" and status is None and not self._has_labels():
+            if what == "labels.json" and status is None and not listing.has(what):
                 # Most runs have none.
                 self.labels = Labels()
                 continue
@@ -352,7 +352,7 @@ class Identity:
 
     def _read_identity(self) -> None:
         self.run_json = {}
-        run_json = read_json(self._folder.identity)
+        run_json = read_json(f"{self._folder.path}/run.json")
         version = run_json.get("v", FORMAT_VERSION)
         if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
             self.newer_format = (
@@ -360,10 +360,6 @@ class Identity:
                 f" reads up to {FORMAT_VERSION}): upgrade with 'pip install -U epochal'."
             )
         self.run_json = run_json
-
-    def _has_labels(self) -> bool:
-        """Whether there is anything of that name, readable or not."""
-        return os.path.lexists(f"{self._folder.path}/labels.json")
 
     def _read_labels(self) -> None:
         self.labels = Labels()

@@ -79,6 +79,7 @@ class Listing:
         self.problem: str | None = None
         self.refused: set[str] = set()
         self.has_links = False
+        self._names = _names(str(folder.path))
         self.identity = self._stat("run.json")
         self.labels = self._stat("labels.json")
         self._journal: _Files = []
@@ -104,9 +105,16 @@ class Listing:
         self.has_links |= has_links
         return found
 
+    def has(self, name: str) -> bool:
+        """Whether there was anything of that name in the folder, readable or not."""
+        if self._names:
+            return name in self._names
+        return os.path.lexists(f"{self._folder.path}/{name}")
+
     def _is_refused(self, name: str, path: str) -> bool:
         """Whether a name in the folder is a link that is not followed."""
-        if not os.path.islink(path):
+        is_link = self._names.get(name)
+        if not (os.path.islink(path) if is_link is None else is_link):
             return False
         self.has_links = True
         if self._bounds.leads_out(path):
@@ -115,6 +123,8 @@ class Listing:
         return False
 
     def _stat(self, name: str) -> Stat | None:
+        if self._names and name not in self._names:
+            return None
         path = f"{self._folder.path}/{name}"
         return None if self._is_refused(name, path) else _stat(path)
 
@@ -137,6 +147,14 @@ class Listing:
         times = [mtime_ns for files in (self._journal, *self._aside) for _, _, mtime_ns in files]
         return max(times) / 1e9 if times else None
 
+    def only_part(self) -> tuple[PartName, str, int] | None:
+        """Name, path and size of the only part, where it is not sealed; None for any other run."""
+        if len(self._journal) != 1 or self._sealed or self._asides or self.refused:
+            return None
+        [(file_name, size, _)] = self._journal
+        name = parse_part_name(file_name, _JOURNAL)
+        return None if name is None else (name, f"{self._folder.path}/journal/{file_name}", size)
+
     @cached_property
     def journal(self) -> dict[PartName, FoundPart]:
         """The journal parts, those written aside under the attempt they belong to."""
@@ -151,6 +169,15 @@ class Listing:
         """The sealed parts."""
         found = _parts(self._folder.segments, self._sealed, _SEALED)
         return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
+
+
+def _names(folder: str) -> dict[str, bool]:
+    """What lies in a folder, and whether it is a link; empty where that cannot be seen."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: entry.is_symlink() for entry in entries}
+    except OSError:
+        return {}
 
 
 def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool]:

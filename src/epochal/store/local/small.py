@@ -10,26 +10,32 @@ from __future__ import annotations
 
 import math
 import os
+import struct
 from functools import lru_cache
+from itertools import chain
+from operator import le, lt
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from epochal.errors import EpochalError
-from epochal.journal.columnar import ColumnarDecoder, KnownShapes, Lines
+from epochal.journal.columnar import KnownShapes, LineShape, Path
 from epochal.journal.layout import LOOP
-from epochal.journal.reader import check_version
+from epochal.journal.line import decode_json
+from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import regular_only
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.store.answers import Metric
 from epochal.store.local.columns import Names, SeriesKey, seconds
-from epochal.store.local.digest import NUMPY_TYPES, plan_of
-from epochal.store.local.listing import FoundPart, Listing
+from epochal.store.local.digest import plan_of
+from epochal.store.local.listing import Listing
 from epochal.store.local.meanings import metrics_of
 from epochal.store.local.part import PartFacts
 
 _MAX_BYTES = 512 * 1024
+_LIMIT = 2**63
+# A sum of as many numbers as fit in such a file is finite.
+_NEARLY_INFINITE = 1e300
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -58,41 +64,32 @@ class _Table(NamedTuple):
 
 def read_small(listing: Listing, shapes: KnownShapes) -> SmallJournal | None:
     """What the only part of a small run says; None where the run has to be read in full."""
-    if len(listing.journal) != 1 or listing.sealed or listing.problem is not None:
+    part = None if listing.problem is not None else listing.only_part()
+    if part is None or part[0].writer != LOOP or part[2] > _MAX_BYTES:
         return None
-    [(name, part)] = listing.journal.items()
-    if name.writer != LOOP or part.stat.size > _MAX_BYTES or listing.refused:
-        return None
-    text = _text(part)
+    name, path, size = part
+    text = _text(path, size)
     if text is None:
         return None
-    decoded = ColumnarDecoder(shapes).decode(text, first=0)
-    if len(decoded.lines) != 2 or not decoded.groups:
+    first, last = text.find(b"\n") + 1, text.rfind(b"\n", 0, -1) + 1
+    header, finish = _record(text[: first - 1], "run"), _record(text[last:-1], "finish")
+    if header is None or finish is None or not first < last or is_newer(header):
         return None
-    header, finish = (line.record for line in decoded.lines)
-    last = decoded.num_records - 1
-    if not _is(header, "run", decoded.lines[0].ordinal, 0):
-        return None
-    if not _is(finish, "finish", decoded.lines[1].ordinal, last):
-        return None
-    assert header is not None
-    assert finish is not None
-    try:
-        check_version(header, part.path)
-    except EpochalError:
+    groups = shapes.columns(text[first:last])
+    if groups is None:
         return None
     tables: list[_Table] = []
-    for lines in decoded.groups:
-        table = _table(lines)
+    for shape, columns in groups:
+        table = _table(shape, columns)
         if table is None:
             return None
         tables.append(table)
     keys = tuple(SeriesKey(name, table.axis) for table in tables for name in table.names)
     if len(tables) > 1 and len(set(keys)) < len(keys):
         return None
-    facts = PartFacts(name, num_records=decoded.num_records)
+    facts = PartFacts(name, num_records=2 + sum(len(columns[0]) for _, columns in groups))
     facts.note(0, header)
-    facts.note(last, finish)
+    facts.note(facts.num_records - 1, finish)
     if facts.num_damaged:
         return None
     for table in tables:
@@ -104,55 +101,92 @@ def read_small(listing: Listing, shapes: KnownShapes) -> SmallJournal | None:
     return SmallJournal(facts, _metrics(keys), summaries)
 
 
-def _is(record: Record | None, kind: str, ordinal: int, expected: int) -> bool:
-    return record is not None and record["log"] == kind and ordinal == expected
+def _record(line: bytes, kind: str) -> Record | None:
+    """The record of a line that is whole and of this kind; None for any other."""
+    try:
+        record = decode_json(line)
+    except (ValueError, RecursionError):
+        return None
+    return record if type(record) is dict and record.get("log") == kind else None
 
 
-def _text(part: FoundPart) -> bytes | None:
+def _text(path: str, size: int) -> bytes | None:
     """The part as it was listed; None where it is another by now, or its end is not whole."""
     try:
-        file = regular_only(str(part.path), _OPEN_FLAGS)
+        file = regular_only(path, _OPEN_FLAGS)
         try:
-            text = os.read(file, part.stat.size + 1)
+            text = os.read(file, size + 1)
         finally:
             os.close(file)
     except OSError:
         return None
-    is_whole = len(text) == part.stat.size and text.endswith(b"\n") and b"\0" not in text
+    is_whole = len(text) == size and text.endswith(b"\n") and b"\0" not in text
     return text if is_whole else None
 
 
-def _table(lines: Lines) -> _Table | None:
+def _table(shape: LineShape, columns: list[tuple[Any, ...]]) -> _Table | None:
     """The series of records of one shape; None where a point may replace or follow another."""
-    if lines.shape.kind == "gpu":  # several of them share a shape
-        return None
-    plan = plan_of(lines.shape, None)
+    plan = None if shape.kind == "gpu" else plan_of(shape, None)  # several GPUs share a shape
     if plan is None:
         return None
-    columns = {
-        path: np.frombuffer(column, dtype=NUMPY_TYPES[kind])
-        for path, kind, column in zip(
-            lines.shape.paths(), lines.shape.types, lines.columns, strict=True
-        )
-        if kind in NUMPY_TYPES
-    }
-    times: Any = columns["t",]
-    steps: Any = columns.get(("step",))
+    places = _places(shape)
+    times = columns[places["t",]]
     is_time = plan.axis == "time"
-    along = times if is_time else steps
-    if along is None:
+    if not is_time and ("step",) not in places:
         return None
-    before, after = along[:-1], along[1:]
-    if not (before <= after if is_time else before < after).all():
+    along = times if is_time else columns[places["step",]]
+    if not all(map(le if is_time else lt, along, along[1:])):
         return None
-    values = np.array([columns[path] for path in plan.paths], dtype=np.float64)
-    return _Table(
-        plan.names,
-        plan.axis,
-        float(times.max()),
-        int(steps[-1]) if plan.axis == "step" else None,
-        summarise_rows(along, values),
-    )
+    rows: list[tuple[Any, ...]] = []
+    for path in plan.paths:
+        place = places[path]
+        column = columns[place]
+        if shape.types[place] is not float:
+            if min(column) < -_LIMIT or max(column) >= _LIMIT:
+                return None
+            column = tuple(map(float, column))
+        rows.append(column)
+    if not -_LIMIT <= along[0] <= along[-1] < _LIMIT:
+        return None
+    summaries = _summarised(along, rows)
+    reached = along[-1] if plan.axis == "step" else None
+    return _Table(plan.names, plan.axis, max(times), reached, summaries)
+
+
+@lru_cache(256)
+def _places(shape: LineShape) -> dict[Path, int]:
+    return {path: place for place, path in enumerate(shape.paths())}
+
+
+def _summarised(along: tuple[Any, ...], rows: list[tuple[float, ...]]) -> list[Summary]:
+    """As ``summarise_rows``, for few numbers, all of them finite."""
+    count, last_step = len(along), along[-1]
+    numbers = struct.pack(f"={count * len(rows)}d", *chain.from_iterable(rows))
+    values = np.frombuffer(numbers).reshape(len(rows), count)
+    lows, highs = values.argmin(axis=1).tolist(), values.argmax(axis=1).tolist()
+    ends = [
+        bound
+        for row, low, high in zip(rows, lows, highs, strict=True)
+        for bound in (row[low], row[high])
+    ]
+    if max(ends) > _NEARLY_INFINITE or min(ends) < -_NEARLY_INFINITE:
+        return summarise_rows(along, values)
+    sums = np.add.reduce(values, axis=1).tolist()
+    return [
+        Summary(
+            count,
+            0,
+            row[0],
+            row[-1],
+            last_step,
+            row[low],
+            along[low],
+            row[high],
+            along[high],
+            total / count,
+        )
+        for row, low, high, total in zip(rows, lows, highs, sums, strict=True)
+    ]
 
 
 @lru_cache(64)

@@ -59,6 +59,8 @@ class RowSummaries:
         ``ask`` puts a query to the run's state, ``read`` reads the series of the name on an axis.
         """
         known = self._known.get((name, axis, rank))
+        if known is None and axis is not None:
+            known = self.row.summary(name, axis, rank)
         if known is not None:
             return known
         on = {metric.axis for metric in self._by_name.get(name, ()) if rank in metric.ranks}
