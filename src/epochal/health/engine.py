@@ -23,7 +23,6 @@ from epochal.health.finding_tracker import FindingTrackers
 from epochal.health.observation import Observation
 from epochal.health.phase import PhaseDetector
 from epochal.health.rate_limiter import RateLimiter
-from epochal.health.registry import all_rules
 from epochal.health.roles import Roles
 from epochal.health.rule import Rule, Verdict
 from epochal.health.thresholds import RuleThresholds, with_values
@@ -70,7 +69,11 @@ class Health:
         self._budget_s = rule_budget_s
         self._curves = Curves(self.context, CurveThresholds())
         self._rules: list[Rule] = []
-        for kind in all_rules(self.guard) if rules is None else rules:
+        if rules is None:
+            from epochal.health.registry import all_rules  # a reader may never judge a run
+
+            rules = all_rules(self.guard)
+        for kind in rules:
             if kind.name not in silenced:
                 self._add(kind)
         self._wanting: dict[tuple[str, bool], list[Rule]] = {}

@@ -24,7 +24,6 @@ from typing import Any
 
 from epochal.errors import FormatError, UsageError
 from epochal.guard import Guard
-from epochal.health.registry import all_rules
 from epochal.health.rule import Rule
 from epochal.health.thresholds import declared, with_values
 from epochal.journal.layout import RunFolder, read_json
@@ -87,6 +86,9 @@ def rule_settings(settings: Settings) -> RuleSettings:
 
 def known_rules() -> dict[str, type[Rule]]:
     """Every rule by name; one of another package that cannot be loaded is left out."""
+    # Most settings name no rule, and a server need not load forty modules to say so.
+    from epochal.health.registry import all_rules
+
     return {rule.name: rule for rule in all_rules(Guard())}
 
 

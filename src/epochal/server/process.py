@@ -150,6 +150,7 @@ def run_server(
     # Lists of runs are many long-lived objects without cycles. At the default rate the garbage
     # collector takes a third of the time of a first list of ten thousand runs.
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
 
     async def serve() -> None:
