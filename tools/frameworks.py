@@ -29,7 +29,9 @@ FRAMEWORKS: Mapping[str, Sequence[str]] = {
     "lightgbm": ("lightgbm", "scikit-learn"),
     "mlflow": ("mlflow",),
     "optuna": ("optuna",),
+    "ray": ("ray[tune,train]",),
     "stable_baselines3": ("stable-baselines3",),
+    "trl": ("trl",),
     "xgboost": ("xgboost", "scikit-learn"),
 }
 _BLOCK = re.compile(r"(<!-- results -->\n)(.*?)(<!-- end of results -->)", re.DOTALL)
