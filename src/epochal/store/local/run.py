@@ -142,6 +142,11 @@ class LocalRun(RunView):
             self._held.loaded.grown(self)
 
     @property
+    def was_looked_at(self) -> bool:
+        """Whether anything is known of its files yet."""
+        return self._reader.num_changes > 0
+
+    @property
     def version(self) -> int:
         """How often the files have changed since the first look."""
         return max(self._reader.num_changes - 1, 0)  # the first look finds no change

@@ -229,9 +229,9 @@ class LocalStore:
         """
         until = time.monotonic() + budget_s
         with self._lock:
-            known = list(self._runs.values())
+            known = [run for run in self._runs.values() if run.was_looked_at]
             self._look()
-        for run in known:  # the others have not been read yet
+        for run in known:  # of the others nothing has been read yet
             if run.lock.acquire(blocking=False):
                 try:
                     run.look_again()
