@@ -18,8 +18,11 @@ def test_arrays_come_back_from_the_file_that_nobody_sees(tmp_path: Path) -> None
     spill = SpillFile(tmp_path / "columns")
     whole, floats = np.arange(5), np.array([1.5, np.nan, -0.0])
     start = spill.append(whole, floats)
-    assert spill.read(start, 5, np.int64).tolist() == [0, 1, 2, 3, 4]
-    assert spill.read(start + 40, 3, np.float64).tobytes() == floats.tobytes()
+    numbers_read, floats_read = np.empty(5, np.int64), np.empty(3, np.float64)
+    spill.read(start, numbers_read)
+    spill.read(start + 40, floats_read)
+    assert numbers_read.tolist() == [0, 1, 2, 3, 4]
+    assert floats_read.tobytes() == floats.tobytes()
     assert spill.size == 64
 
 

@@ -173,11 +173,14 @@ class Block:
         """One column: the values in the file, then those in memory."""
         if not self._spilled:
             return newest
-        older = [
-            self._spill.read(start + 8 * rows * place, rows, newest.dtype.type)
-            for start, rows in self._spilled
-        ]
-        return np.concatenate([*older, newest])
+        older = sum(rows for _, rows in self._spilled)
+        whole = np.empty(older + newest.size, dtype=newest.dtype)
+        done = 0
+        for start, rows in self._spilled:
+            self._spill.read(start + 8 * rows * place, whole[done : done + rows])
+            done += rows
+        whole[older:] = newest
+        return whole
 
 
 class Blocks:

@@ -43,14 +43,12 @@ class SpillFile:
             start, self.size = self.size, size
         return start
 
-    def read(self, start: int, count: int, kind: type[Any]) -> NDArray[Any]:
-        """Read so many numbers of eight bytes back."""
+    def read(self, start: int, into: NDArray[Any]) -> None:
+        """Read numbers of eight bytes back, as many as an array has room for."""
         assert self._file is not None
-        found = np.empty(count, dtype=kind)
         with self._lock:
             self._file.seek(start)
-            self._file.readinto(found.data.cast("B"))  # type: ignore[attr-defined]
-        return found
+            self._file.readinto(into.data.cast("B"))  # type: ignore[attr-defined]
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:
