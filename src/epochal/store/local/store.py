@@ -146,8 +146,10 @@ class LocalStore:
         selects = None if query is None else parse_query(query)
         sort = None if order is None else parse_order(order)
         group_by = None if group is None else parse_groups(group)
-        until = time.monotonic() + budget_s
         with self._lock:
+            self._look_unless_done()
+            # From here on: a look at thousands of runs would leave no time for the first rows.
+            until = time.monotonic() + budget_s
             self._look_once(until=until)
             listed = list(self._by_id.values())
             num_waiting = len(self._runs) - len(listed)
@@ -285,11 +287,14 @@ class LocalStore:
 
     def _look_once(self, until: float = math.inf) -> None:
         """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
+        self._look_unless_done()
+        if len(self._by_id) < len(self._runs):
+            self._tell_apart(until=until)
+
+    def _look_unless_done(self) -> None:
         if not self._looked:
             with _without_collections():
                 self._look()
-        if len(self._by_id) < len(self._runs):
-            self._tell_apart(until=until)
 
     def _look(self) -> None:
         before = self._runs
