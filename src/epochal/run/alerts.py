@@ -1,4 +1,4 @@
-"""Alerts that a program asks for: checked, and not repeated too soon."""
+"""Messages and alerts of a program: recorded and printed; alerts are not repeated too soon."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from epochal.console.messages import Verbosity
 from epochal.errors import UsageError, ValueTypeError
 from epochal.journal.line import now
 from epochal.records import Record
@@ -19,15 +20,40 @@ LEVELS = ("info", "warning", "error")
 
 
 class RunAlerts:
-    """The alerts of one run; remembers when each title was last told."""
+    """The messages and alerts of one run; remembers when each title was last sent."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._lock = threading.Lock()
-        self._told_at: dict[str, float] = {}
+        self._sent_at: dict[str, float] = {}
 
-    def record(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> Record | None:
-        """The ``alert`` event; None where the same title was told within ``wait_s`` seconds."""
+    def message(self, text: Any, *, level: Any) -> None:
+        """Record a message and print it at its level."""
+        text, level = shown_text(text), shown_text(level)
+        self._recorder.write({"log": "message", "t": now(), "level": level, "text": text})
+        console = self._recorder.console
+        if level in ("error", "warning"):
+            console.notice(text)
+        elif self._recorder.rank == 0:
+            shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
+            console.message("%s", text, level=shown)
+
+    def send(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> bool:
+        """Record an alert and print it; False where it would be repeated too soon."""
+        record = self._record(title, text, level=level, wait_s=wait_s)
+        if record is None:
+            return False
+        self._recorder.write(record)
+        words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
+        console = self._recorder.console
+        if level == "info":
+            console.message("%s", words, level=Verbosity.NORMAL)
+        else:
+            console.notice(words)
+        return True
+
+    def _record(self, title: Any, text: Any, *, level: Any, wait_s: Any) -> Record | None:
+        """The ``alert`` event; None where the same title was sent within ``wait_s`` seconds."""
         self._recorder.check_open()
         if not isinstance(title, str) or not title.strip():
             raise ValueTypeError(f"title must be a text that is not empty, not {title!r}.")
@@ -38,10 +64,10 @@ class RunAlerts:
             raise ValueTypeError(f"wait_s must be a number of seconds, not {wait_s!r}.")
         moment = time.monotonic()
         with self._lock:
-            told_at = self._told_at.get(title)
-            if told_at is not None and moment - told_at < wait_s:
+            sent_at = self._sent_at.get(title)
+            if sent_at is not None and moment - sent_at < wait_s:
                 return None
-            self._told_at[title] = moment
+            self._sent_at[title] = moment
         step = self._recorder.step
         return {
             "log": "event",

@@ -1,12 +1,13 @@
-"""Finds the run to fork, and the step after which the fork goes on."""
+"""Forks a run: finds it and the step after which the fork continues."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from epochal.errors import RunNotFoundError, UsageError, ValueTypeError
 from epochal.journal.layout import (
@@ -19,6 +20,9 @@ from epochal.journal.layout import (
 )
 from epochal.journal.line import decode
 from epochal.run.resume import last_step_of
+
+if TYPE_CHECKING:
+    from epochal.run.run import Run
 
 _OPTION = b'"log":"option"'
 # W&B writes ``?_step=``.
@@ -44,6 +48,20 @@ class Parent:
     def config(self) -> dict[str, Any]:
         """The configuration of the parent, options set later included."""
         return {**(self.identity.get("config") or {}), **_options(self.folder)}
+
+
+def start_fork(run: Run, name: str | None, step: int | None, arguments: Mapping[str, Any]) -> Run:
+    """Start a fork of an open run, in its folder of runs unless ``arguments`` say otherwise."""
+    from epochal.run.run import recorder_of
+    from epochal.run.start import init  # both import this module
+
+    recorder = recorder_of(run)
+    recorder.check_open()
+    recorder.flush_values()
+    at = "" if step is None else f"?step={int(step)}"
+    given = {"project": run.project, "dir": run.dir.parent.parent, **arguments}
+    source = f"{run.dir}{at}" if recorder.is_recorded else None
+    return init(name=name or f"{run.name}-fork", fork_from=source, **given)
 
 
 def find_parent(wanted: Any, *, root: Path, project: str) -> Parent:

@@ -9,25 +9,24 @@ What each call does in each state of a run is said in ``run/recorder.py``.
 
 from __future__ import annotations
 
-import contextlib
 import html
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from math import nan
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from epochal.console.messages import Verbosity
 from epochal.errors import ValueTypeError
 from epochal.journal.line import MetricsRecord, encode_lines, now
 from epochal.records import Record
 from epochal.run import notebook, pages, samples, typed
-from epochal.run.accepted import shown_text
 from epochal.run.config import RunConfig, record_config
+from epochal.run.memory_guard import explain_out_of_memory, memory_guard
 from epochal.run.phases import Phase, timed_section
 from epochal.run.recorder import Recorder, RunState
 from epochal.run.summary import RunSummary
@@ -55,7 +54,7 @@ class Run:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        recorder.ending.explain = self._explain_out_of_memory
+        recorder.ending.explain = partial(explain_out_of_memory, self)
         if "torch" in sys.modules:
             hot = (Run.log, Recorder.write, Recorder.write_silent, Phase.__enter__, Phase.__exit__)
             torch_hooks().exclude_from_compile(*hot)
@@ -426,14 +425,7 @@ class Run:
 
     def message(self, text: str, *, level: str = "info") -> None:
         """Append a message for people, and print it at its level."""
-        text, level = shown_text(text), shown_text(level)
-        self.write({"log": "message", "t": now(), "level": level, "text": text})
-        console = self._recorder.console
-        if level in ("error", "warning"):
-            console.notice(text)
-        elif self._recorder.rank == 0:
-            shown = Verbosity.DEBUG if level == "debug" else Verbosity.NORMAL
-            console.message("%s", text, level=shown)
+        self._recorder.alerts.message(text, level=level)
 
     def alert(
         self, title: str, text: str = "", *, level: str = "info", wait_s: float = 60.0
@@ -443,17 +435,7 @@ class Run:
         ``level`` is info, warning or error. An alert of the same title within ``wait_s`` seconds is
         left out; returns False then.
         """
-        record = self._recorder.alerts.record(title, text, level=level, wait_s=wait_s)
-        if record is None:
-            return False
-        self._recorder.write(record)
-        words = f"alert: {record['title']}" + (f": {record['text']}" if record["text"] else "")
-        console = self._recorder.console
-        if level == "info":
-            console.message("%s", words, level=Verbosity.NORMAL)
-        else:
-            console.notice(words)
-        return True
+        return self._recorder.alerts.send(title, text, level=level, wait_s=wait_s)
 
     def section(self, name: str) -> AbstractContextManager[None]:
         """Time a section: print and record how long it took."""
@@ -497,12 +479,10 @@ class Run:
 
         ``silent`` prints nothing; the record must hold plain values then.
         """
-        if silent:
-            self._recorder.write_silent(record)
-        else:
-            self._recorder.write(record)
+        write = self._recorder.write_silent if silent else self._recorder.write
+        write(record)
 
-    # -- pages ------------------------------------------------------------------------------------
+    # -- pages and forks --------------------------------------------------------------------------
 
     def serve(self, port: int | None = None) -> str | None:
         """Show this run and its neighbours live in a browser; None on failure.
@@ -519,22 +499,14 @@ class Run:
         """
         pages.save_html(self._recorder, Path(path))
 
-    # -- forks ------------------------------------------------------------------------------------
-
     def fork(self, name: str | None = None, *, step: int | None = None, **arguments: Any) -> Run:
         """Start a run that shows this one's history up to a step, by default its last one.
 
         ``arguments`` are those of :func:`epochal.init`. This run stays open.
         """
-        from epochal.run.start import init  # which imports this module
+        from epochal.run.fork import start_fork  # which imports this module
 
-        recorder = self._recorder
-        recorder.check_open()
-        recorder.flush_values()
-        at = "" if step is None else f"?step={int(step)}"
-        given = {"project": self.project, "dir": self.dir.parent.parent, **arguments}
-        source = f"{self.dir}{at}" if recorder.is_recorded else None
-        return init(name=name or f"{self.name}-fork", fork_from=source, **given)
+        return start_fork(self, name, step, arguments)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -568,21 +540,11 @@ class Run:
     ) -> None:
         self._recorder.ending.leave(error)
 
-    @contextlib.contextmanager
-    def memory_guard(self, model: Any = None, optimizer: Any = None) -> Iterator[None]:
+    def memory_guard(
+        self, model: Any = None, optimizer: Any = None
+    ) -> AbstractContextManager[None]:
         """A ``with`` block: an out-of-memory error in it is explained in the run and goes on.
 
         For programs that catch such errors; one that ends the run is explained by itself.
         """
-        try:
-            yield
-        except BaseException as error:
-            self._explain_out_of_memory(error, model=model, optimizer=optimizer)
-            raise
-
-    def _explain_out_of_memory(
-        self, error: BaseException, *, model: Any = None, optimizer: Any = None
-    ) -> None:
-        """Write what memory was used for, if there was too little of it; once for each error."""
-        if "torch" in sys.modules and not self.finished:
-            torch_hooks().explain_out_of_memory(self, error, model=model, optimizer=optimizer)
+        return memory_guard(self, model, optimizer)

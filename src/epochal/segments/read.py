@@ -6,8 +6,7 @@ import contextlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path as FilePath
 from types import TracebackType
@@ -24,33 +23,25 @@ from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
 from epochal.segments.long import NO_NUMBER
+from epochal.segments.points import (
+    NO_STEP,
+    SegmentSeries,
+    compute,
+    filled_column,
+    is_number,
+    join_points,
+    points_of,
+    rows_where,
+    seconds_of,
+    take,
+)
 from epochal.segments.rebuild import LONG_COLUMNS, Rebuilder, columns_for, plain_numbers
 from epochal.segments.shape import Shape
 
-NO_STEP = -1
 # Points in long form that are sorted by name once, and then held: 32 bytes each.
 MAX_LONG_POINTS = 4_000_000
 _LONG_SERIES = [c.ORDINAL, c.STEP, c.TIME, c.LONG_NAME, c.LONG_AXIS, c.LONG_VALUE]
 _AXES: tuple[Axis, ...] = ("step", "epoch", "time")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SegmentSeries:
-    """The points of one series in file order: times in Unix seconds, nan where there is none.
-
-    ``steps`` are epochs on the epoch axis, and -1 on the time axis where a record had none.
-    ``order`` reads the ordinals, which hardly anybody asks for.
-    """
-
-    steps: NDArray[np.int64]
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
-    order: Callable[[], NDArray[np.int64]]
-
-    @property
-    def ordinals(self) -> NDArray[np.int64]:
-        """Which records of the part the points are of."""
-        return self.order()
 
 
 class SegmentTable(NamedTuple):
@@ -204,7 +195,7 @@ class Segment:
         for entry in self._by_name.get(name, ()):
             if axes and entry.axis == axes[0]:
                 pieces += self._pieces(entry)
-        return _joined(pieces)
+        return join_points(pieces)
 
     def tables(self) -> Iterator[SegmentTable]:
         """The series that lie in one place each, many at a time: in a row group, or in long form.
@@ -231,18 +222,18 @@ class Segment:
         for axis, columns in by_axis.items():
             table = self._table([group], [c.LOG, c.STEP, c.TIME, *columns.values()])
             if len(self._contents.groups[group]) > 1:
-                table = table.filter(_compute().equal(table.column(c.LOG), kind))
+                table = table.filter(compute().equal(table.column(c.LOG), kind))
             if axis == "step" and table.column(c.STEP).null_count:
                 continue
             whole = {
                 name: column.to_numpy().astype(np.float64, copy=False)
                 for name, column in zip(columns, table.columns[3:], strict=True)
-                if not column.null_count and _is_number(column.type)
+                if not column.null_count and is_number(column.type)
             }
             if whole:
-                steps = _filled(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
+                steps = filled_column(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
                 values = np.stack(list(whole.values()), axis=1)
-                times = _seconds(table.column(c.TIME))
+                times = seconds_of(table.column(c.TIME))
                 yield SegmentTable(axis, tuple(whole), steps, times, values)
 
     def _long_tables(self) -> Iterator[SegmentTable]:
@@ -276,9 +267,9 @@ class Segment:
         table = table.take(np.lexsort((table.column(c.ORDINAL).to_numpy(), codes)))
         codes = np.sort(codes)
         ordinals = table.column(c.ORDINAL).to_numpy()
-        steps = _filled(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
+        steps = filled_column(table.column(c.STEP), NO_STEP).astype(np.int64, copy=False)
         has_step = table.column(c.STEP).is_valid().to_numpy()
-        times = _seconds(table.column(c.TIME))
+        times = seconds_of(table.column(c.TIME))
         values = table.column(c.LONG_VALUE).to_numpy().astype(np.float64, copy=False)
         names, kinds = found.dictionary.to_pylist(), axes.dictionary.to_pylist()
         edges = np.flatnonzero(np.diff(codes, prepend=-1, append=-1)).tolist()
@@ -288,16 +279,16 @@ class Segment:
             if kinds[axis] != "time" and not has_step[rows].all():
                 rows = start + np.flatnonzero(has_step[rows])
             points = SegmentSeries(
-                steps[rows], times[rows], values[rows], partial(_taken, ordinals, rows)
+                steps[rows], times[rows], values[rows], partial(take, ordinals, rows)
             )
             yield (names[name], kinds[axis]), points
 
     def field(self, kind: str, *path: str) -> SegmentSeries:
         """Every number a kind's records hold in a field, ``("epoch", "resources", "rss")``."""
         if tuple(path) not in self._contents.columns:
-            return _joined([])
+            return join_points([])
         axis: Axis = axis_of({"log": kind, "step": 0})
-        return _joined(list(self._wide(Source(kind, tuple(path)), axis)))
+        return join_points(list(self._wide(Source(kind, tuple(path)), axis)))
 
     def _pieces(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
         """Members of objects first, then fields: the order of a record's own scalars."""
@@ -326,13 +317,13 @@ class Segment:
                     continue
             shared = {c.LOG} if len(kinds) > 1 else set()
             table = self._table([group], sorted(wanted | shared))
-            table = _kept(table, self._conditions(table, source, name))
-            yield _points(table, along=along, value=name, axis=axis)
+            table = rows_where(table, self._conditions(table, source, name))
+            yield points_of(table, along=along, value=name, axis=axis)
 
     def _whole(self, group: int, name: str, along: str) -> SegmentSeries | None:
         """A column of a row group all of whose rows are points; None where some are not."""
         column = self._table([group], [name]).column(name)
-        if column.null_count or not _is_number(column.type):
+        if column.null_count or not is_number(column.type):
             return None
         steps, times = self._along(group, along), self._along(group, c.TIME)
         if steps is None or times is None:
@@ -351,18 +342,18 @@ class Segment:
             column = self._table([group], [name]).column(name)
             if column.null_count:
                 return None
-            found = _seconds(column) if name == c.TIME else column.to_numpy().astype(np.int64)
+            found = seconds_of(column) if name == c.TIME else column.to_numpy().astype(np.int64)
             found.flags.writeable = False
             self._shared[group, name] = found
         return found
 
     def _conditions(self, table: pa.Table, source: Source, name: str) -> Iterator[Any]:
-        if not _is_number(table.schema.field(name).type):
+        if not is_number(table.schema.field(name).type):
             yield pa.scalar(False)
         if table.column(name).null_count:
             yield table.column(name).is_valid()
         if c.LOG in table.column_names:
-            yield _compute().equal(table.column(c.LOG), source.kind)
+            yield compute().equal(table.column(c.LOG), source.kind)
         if source.gpu is not None:
             yield self._is_gpu(table, source.gpu)
 
@@ -373,7 +364,7 @@ class Segment:
         column = table.column(name)
         if not pa.types.is_string(column.type):
             column = column.cast(pa.int64(), safe=False).cast(pa.string())
-        return _compute().equal(column.fill_null("0"), gpu)
+        return compute().equal(column.fill_null("0"), gpu)
 
     def _from_long(self, entry: SeriesSources) -> Iterator[SegmentSeries]:
         points = self._long_points
@@ -384,11 +375,11 @@ class Segment:
             return
         table = self._long_table(_LONG_SERIES, only=entry.name)
         conditions = [
-            _compute().equal(table.column(c.LONG_NAME), entry.name),
-            _compute().equal(table.column(c.LONG_AXIS), entry.axis),
+            compute().equal(table.column(c.LONG_NAME), entry.name),
+            compute().equal(table.column(c.LONG_AXIS), entry.axis),
         ]
-        rows = _kept(table, conditions).sort_by(c.ORDINAL)
-        yield _points(rows, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
+        rows = rows_where(table, conditions).sort_by(c.ORDINAL)
+        yield points_of(rows, along=c.STEP, value=c.LONG_VALUE, axis=entry.axis)
 
     # -- records ----------------------------------------------------------------------------------
 
@@ -434,7 +425,7 @@ class Segment:
         if self._file.metadata.num_row_groups == len(self._contents.groups):
             return []
         table = self._trailing([c.ORDINAL, c.DAMAGE])
-        table = _kept(table, [table.column(c.DAMAGE).is_valid()])
+        table = rows_where(table, [table.column(c.DAMAGE).is_valid()])
         return list(
             zip(
                 table.column(c.ORDINAL).to_pylist(), table.column(c.DAMAGE).to_pylist(), strict=True
@@ -450,7 +441,7 @@ class Segment:
 
     def _long_table(self, names: list[str], *, only: str | None = None) -> pa.Table:
         table = self._trailing(names, only=only)
-        return _kept(table, [table.column(c.LONG_NAME).is_valid()])
+        return rows_where(table, [table.column(c.LONG_NAME).is_valid()])
 
     def _trailing(self, names: list[str], *, only: str | None = None) -> pa.Table:
         """Columns of the row groups that hold no records: long points, by name, and damage."""
@@ -489,72 +480,3 @@ class Segment:
 
 def _extent(step: int | None, milliseconds: int | None) -> Extent:
     return Extent(step, None if milliseconds is None else milliseconds / 1000)
-
-
-def _compute() -> Any:
-    """pyarrow.compute, which takes longer to import than sealing a part of 10 MB does without."""
-    import pyarrow.compute
-
-    return pyarrow.compute
-
-
-def _kept(table: pa.Table, conditions: Iterable[Any]) -> pa.Table:
-    """The rows that meet all conditions: masks of the whole table, or one truth for all of it."""
-    mask = None
-    for condition in conditions:
-        if isinstance(condition, pa.Scalar):
-            if not condition.as_py():
-                return table.slice(0, 0)
-        else:
-            mask = condition if mask is None else _compute().and_(mask, condition)
-    return table if mask is None else table.filter(mask)
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    )
-
-
-def _points(table: pa.Table, *, along: str, value: str, axis: Axis) -> SegmentSeries:
-    """The rows of a table as points; on a step axis, those that have no step stand nowhere."""
-    steps = table.column(along)
-    if steps.null_count and axis != "time":
-        table = table.filter(steps.is_valid())
-        steps = table.column(along)
-    return SegmentSeries(
-        steps=_filled(steps, NO_STEP).astype(np.int64, copy=False),
-        times=_seconds(table.column(c.TIME)),
-        values=table.column(value).to_numpy().astype(np.float64, copy=False),
-        order=table.column(c.ORDINAL).to_numpy,
-    )
-
-
-def _taken(ordinals: NDArray[np.int64], rows: Any) -> NDArray[np.int64]:
-    taken: NDArray[np.int64] = ordinals[rows]
-    return taken
-
-
-def _filled(column: pa.ChunkedArray, absent: int) -> NDArray[Any]:
-    filled: NDArray[Any] = (column.fill_null(absent) if column.null_count else column).to_numpy()
-    return filled
-
-
-def _seconds(milliseconds: pa.ChunkedArray) -> NDArray[np.float64]:
-    seconds: NDArray[np.float64] = _filled(milliseconds, 0) / 1000
-    if milliseconds.null_count:
-        seconds[milliseconds.is_null().to_numpy()] = np.nan
-    return seconds
-
-
-def _joined(pieces: list[SegmentSeries]) -> SegmentSeries:
-    if len(pieces) == 1:
-        return pieces[0]
-    ordinals = np.concatenate([np.empty(0, np.int64), *(p.ordinals for p in pieces)])
-    order = np.argsort(ordinals, kind="stable")
-    return SegmentSeries(
-        steps=np.concatenate([np.empty(0, np.int64), *(p.steps for p in pieces)])[order],
-        times=np.concatenate([np.empty(0, np.float64), *(p.times for p in pieces)])[order],
-        values=np.concatenate([np.empty(0, np.float64), *(p.values for p in pieces)])[order],
-        order=lambda: ordinals[order],
-    )
