@@ -18,7 +18,8 @@ from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
-from epochal.store.local.store import LocalStore, load_run, open_store
+from epochal.store.local.load import load_run
+from epochal.store.local.store import LocalStore, open_store
 from epochal.store.store import RunView
 
 

@@ -15,7 +15,8 @@ import pytest
 from epochal.errors import UsageError
 from epochal.exports.archive import write, write_archive
 from epochal.page.loader import load_page
-from epochal.store.local.store import LocalStore, load_run
+from epochal.store.local.load import load_run
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal
 
 # Each would end the script, the string or the element it is in, where text is put together.

@@ -14,7 +14,7 @@ from epochal.health.engine import Health
 from epochal.health.finding import Finding
 from epochal.health.registry import RULES
 from epochal.records import Record
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from tests.health.curve_records import evals, falling, flat, in_order, steps
 
 

@@ -12,7 +12,7 @@ from epochal.errors import RunFinishedError, ValueTypeError
 from epochal.journal.layout import LOOP, PartName
 from epochal.journal.reader import read_part
 from epochal.run.run import Run, recorder_of
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from tests.conftest import StartRun
 from tests.doubles.journals import of_kind, records
 

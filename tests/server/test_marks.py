@@ -9,7 +9,7 @@ import pytest
 
 from epochal.server import state_changes
 from epochal.server.state_changes import StateChangeCache
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from tests.server.live import Server
 from tests.store.journals import Journal
 

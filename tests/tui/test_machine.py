@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from epochal.tui.glyphs import UNICODE
 from epochal.tui.machine import (
     Gpu,

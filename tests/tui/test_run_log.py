@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from epochal.tui.glyphs import UNICODE
 from epochal.tui.run_log import RunLog, flagged_steps
 from epochal.tui.run_text import finding_lines, log_lines, wrapped_entry

@@ -28,7 +28,7 @@ from epochal.server import wire
 from epochal.server.endpoints import ENDPOINTS
 from epochal.server.entries import EntrySource
 from epochal.server.rows import run_row
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from epochal.store.store import RunView
 
 BUDGET_BYTES = 5_000_000

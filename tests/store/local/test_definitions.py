@@ -10,7 +10,7 @@ import epochal
 from epochal.errors import MetricNotFoundError
 from epochal.exports.loss_picture import Words, draw
 from epochal.server.rows import run_detail
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from epochal.tui.curves import Curves
 from tests.conftest import StartRun
 

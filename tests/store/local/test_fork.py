@@ -17,7 +17,8 @@ from epochal.exports import lines, table
 from epochal.journal.layout import RunFolder, read_json
 from epochal.segments.seal import seal_part
 from epochal.server.rows import run_row
-from epochal.store.local.store import load_run, open_store
+from epochal.store.local.load import load_run
+from epochal.store.local.store import open_store
 from tests.conftest import StartRun
 
 

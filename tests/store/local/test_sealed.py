@@ -13,9 +13,10 @@ from epochal.recipes.demo.every_kind.write import write_every_kind
 from epochal.series.series import Series
 from epochal.store.local.cache import LoadedRuns, MemoryBudget
 from epochal.store.local.folder import FolderSource
+from epochal.store.local.load import load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.sealed import OpenSegments
-from epochal.store.local.store import LocalStore, load_run
+from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 from tests.store.sealing import seal, seal_all
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from epochal.store.local.cache import MemoryBudget
-from epochal.store.local.store import load_run
+from epochal.store.local.load import load_run
 from epochal.store.row import Row
 from tests.store.journals import Journal
 

@@ -9,7 +9,8 @@ import pytest
 from epochal.errors import UsageError
 from epochal.journal.layout import write_json
 from epochal.store.answers import Labels
-from epochal.store.local.store import LocalStore, load_run, open_store
+from epochal.store.local.load import load_run
+from epochal.store.local.store import LocalStore, open_store
 from tests.store.journals import Journal
 
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.foreign import Foreign, ForeignRun
-from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
+from epochal.journal.layout import RunFolder, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Axis
 from epochal.series.reduce import Summary
@@ -28,6 +28,7 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
 from epochal.store.local.index import Index, IndexEntry
 from epochal.store.local.listing import asides_below, orphans_below, survey
+from epochal.store.local.load import load_foreign, load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
 from epochal.store.lookup import choose
@@ -38,7 +39,6 @@ from epochal.store.store import KnownRuns, RunView
 _WRITE_EVERY = 256
 _WRITE_S = 1.0
 _REWRITE_S = 10.0
-_SHOWN = 8
 # So few runs have their ids read in a moment.
 _MANY = 100
 _SMALL_BYTES = 4 * 1024 * 1024
@@ -283,7 +283,7 @@ class LocalStore:
 
     def _read_foreign(self, path: Path) -> LocalRun:
         follow_links = self._bounds.follow_links
-        return _load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
+        return load_foreign(path, self._cache, held=self._held, follow_links=follow_links)
 
     def _look_once(self, until: float = math.inf) -> None:
         """Look for runs, unless that was done; until a monotonic time, some may have to wait."""
@@ -542,56 +542,6 @@ def check_place(path: str | Path) -> None:
         raise UsageError(f"there is no folder {str(path)!r}.")
     if not runs_at(place.absolute()):
         raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
-
-
-def load_run(
-    folder: str | Path,
-    *,
-    held: MemoryBudget | None = None,
-    bounds: SearchBounds | None = None,
-    follow_links: bool = False,
-    rules: RuleSettings | None = None,
-) -> LocalRun:
-    """One run by its folder, or by the file or folder that another tracker left it in.
-
-    Raises ``UsageError`` when there is no run in it, or more than one.
-    """
-    path = Path(folder).expanduser().absolute()
-    held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
-    if not is_run_folder(path):
-        return _load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
-    runs_root = path.parent.parent
-    asides = asides_below(runs_root).get(path, ())
-    if bounds is None:
-        bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
-        parents = bounds.with_root(runs_root)
-    else:
-        parents = bounds
-    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds, parents=parents)
-    return LocalRun(source, held=held)
-
-
-def _load_foreign(
-    path: Path, cache: Path | None, *, held: MemoryBudget | None, follow_links: bool = False
-) -> LocalRun:
-    if not path.exists():
-        raise UsageError(f"there is no file or folder {str(path)!r}.")
-    found = runs_at(path, follow_links=follow_links)
-    if not found:
-        raise UsageError(
-            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
-        )
-    if len(found) > 1:
-        names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
-        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-        raise UsageError(
-            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
-            " and name one of them."
-        )
-    source, run = found[0]
-    # A folder that is a run itself belongs to the one around it, as a list of that has it.
-    project = path.parent.name if run.key == "." and path.is_dir() else None
-    return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
 
 
 def _reads(source: RunSource, run: ForeignRun) -> bool:

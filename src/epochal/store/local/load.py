@@ -1,0 +1,69 @@
+"""Opens one run by its folder, or by what another tracker left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from epochal.errors import UsageError
+from epochal.health.rule_settings import RuleSettings
+from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
+from epochal.journal.search_bounds import SearchBounds
+from epochal.settings import cache_folder
+from epochal.store.local.cache import MemoryBudget
+from epochal.store.local.folder import FolderSource
+from epochal.store.local.foreign import ForeignSource, runs_at
+from epochal.store.local.listing import asides_below
+from epochal.store.local.run import LocalRun
+
+_SHOWN = 8
+
+
+def load_run(
+    folder: str | Path,
+    *,
+    held: MemoryBudget | None = None,
+    bounds: SearchBounds | None = None,
+    follow_links: bool = False,
+    rules: RuleSettings | None = None,
+) -> LocalRun:
+    """One run by its folder, or by the file or folder that another tracker left it in.
+
+    Raises ``UsageError`` when there is no run in it, or more than one.
+    """
+    path = Path(folder).expanduser().absolute()
+    held = MemoryBudget(rules=rules or RuleSettings()) if held is None else held
+    if not is_run_folder(path):
+        return load_foreign(path, cache_folder(), held=held, follow_links=follow_links)
+    runs_root = path.parent.parent
+    asides = asides_below(runs_root).get(path, ())
+    if bounds is None:
+        bounds = SearchBounds(path, runs_root / LAUNCH_FOLDER, follow_links=follow_links)
+        parents = bounds.with_root(runs_root)
+    else:
+        parents = bounds
+    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds, parents=parents)
+    return LocalRun(source, held=held)
+
+
+def load_foreign(
+    path: Path, cache: Path | None, *, held: MemoryBudget | None, follow_links: bool = False
+) -> LocalRun:
+    """One run of another tracker; ``UsageError`` unless there is exactly one."""
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {str(path)!r}.")
+    found = runs_at(path, follow_links=follow_links)
+    if not found:
+        raise UsageError(
+            f"{str(path)!r} is not a run folder, nor does it hold runs of another tracker."
+        )
+    if len(found) > 1:
+        names = ", ".join(run.identity.name for _, run in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+        raise UsageError(
+            f"{str(path)!r} holds {len(found)} runs: {names}{more}. Open it as a folder of runs,"
+            " and name one of them."
+        )
+    source, run = found[0]
+    # A folder that is a run itself belongs to the one around it, as a list of that has it.
+    project = path.parent.name if run.key == "." and path.is_dir() else None
+    return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
