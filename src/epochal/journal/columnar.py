@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import re
 import struct
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from operator import add
@@ -25,13 +24,8 @@ import msgspec
 from msgspec.structs import astuple
 
 from epochal.journal.line import decode, decode_json, encode_lines
+from epochal.journal.line_columns import Column, Keys, Lines, LineShape, pack, take
 from epochal.records import Record
-
-Path = tuple[str, ...]
-# The fields of a record but for ``log``: a name, and the names inside where it is an object.
-Keys = tuple[tuple[str, tuple[str, ...] | None], ...]
-# array("d") of floats, array("q") of ints, bytearray of bools, list of anything else.
-Column = Any
 
 _SCALAR = int | float | bool | str | None
 _SCALARS = frozenset({int, float, bool, str, type(None)})
@@ -51,60 +45,6 @@ _WORTH_A_DECODER = 64
 _MAX_DECODERS = 256
 _MAX_FIELDS = 2000
 _MAX_PAUSE = 8
-
-
-class LineShape(NamedTuple):
-    """The kind, the keys, and the type of each value in the order they are written."""
-
-    kind: str
-    keys: Keys
-    types: tuple[type, ...]
-
-    def paths(self) -> list[Path]:
-        """Where each value stands: in a field, or in an object's."""
-        paths: list[Path] = []
-        for name, members in self.keys:
-            paths += [(name,)] if members is None else [(name, member) for member in members]
-        return paths
-
-
-class Lines(NamedTuple):
-    """Records of one shape: their ordinals, and a column for each type of the shape."""
-
-    shape: LineShape
-    ordinals: array[int]
-    columns: list[Column]
-
-    def records(self) -> list[Record]:
-        """The records themselves."""
-        columns = iter(map(_values, self.shape.types, self.columns))
-        size = len(self.ordinals)
-        names: list[str] = ["log"]
-        cells: list[list[Any]] = [[self.shape.kind] * size]
-        for name, members in self.shape.keys:
-            names.append(name)
-            if members is None:
-                cells.append(next(columns))
-            else:
-                cells.append(_objects(members, [next(columns) for _ in members], size))
-        return _objects(names, cells, size)
-
-    def by_value(self, path: Path) -> Iterator[Lines]:
-        """The records by what they hold in a field; all of them where they have no such field."""
-        paths = self.shape.paths()
-        column = self.columns[paths.index(path)] if path in paths else ()
-        if len(set(column)) < 2:
-            yield self
-            return
-        rows: dict[Any, list[int]] = {}
-        for row, value in enumerate(column):
-            rows.setdefault(value, []).append(row)
-        for some in rows.values():
-            columns = [
-                _packed(kind, _taken(values, some))
-                for kind, values in zip(self.shape.types, self.columns, strict=True)
-            ]
-            yield Lines(self.shape, array("q", _taken(self.ordinals, some)), columns)
 
 
 class Line(NamedTuple):
@@ -390,9 +330,9 @@ class _Work:
         """Add records of one shape."""
         group = self.groups.get(shape)
         if group is None:
-            self.groups[shape] = Lines(shape, _packed(int, ordinals), columns)
+            self.groups[shape] = Lines(shape, pack(int, ordinals), columns)
             return
-        group.ordinals.extend(_packed(int, ordinals))
+        group.ordinals.extend(pack(int, ordinals))
         for column, more in zip(group.columns, columns, strict=True):
             column += more
 
@@ -426,7 +366,7 @@ class _Model:
 
     def packed(self, records: list[Any]) -> list[Column]:
         """The values as columns; raises struct.error for an int beyond 64 bits."""
-        return list(map(_packed, self.shape.types, self.columns(records)))
+        return list(map(pack, self.shape.types, self.columns(records)))
 
     def by_types(self, places: list[int], records: list[Any]) -> Iterator[_Group]:
         """Records by the types of their values; without those that have an int beyond 64 bits."""
@@ -440,12 +380,12 @@ class _Model:
             for row, types_of_row in enumerate(kinds):
                 rows.setdefault(types_of_row, []).append(row)  # type: ignore[attr-defined]
         for types, some in rows.items():
-            chosen = columns if len(rows) == 1 else [_taken(column, some) for column in columns]
+            chosen = columns if len(rows) == 1 else [take(column, some) for column in columns]
             try:
-                packed = list(map(_packed, types, chosen))
+                packed = list(map(pack, types, chosen))
             except struct.error:
                 continue
-            yield _Group(LineShape(self._kind, self._keys, types), _taken(places, some), packed)
+            yield _Group(LineShape(self._kind, self._keys, types), take(places, some), packed)
 
 
 _model = lru_cache(_MAX_DECODERS)(_Model)
@@ -501,7 +441,7 @@ def _of_same_keys(
         by_keys.setdefault(tuple(_KEY.findall(lines[place])), []).append(place)
     for some in by_keys.values():
         model = _model_of(lines[some[0]]) if len(some) >= _WORTH_A_DECODER else None
-        if model is not None and (text := _rewritten(_taken(lines, some))) is not None:
+        if model is not None and (text := _rewritten(take(lines, some))) is not None:
             records = _exactly(model.decode_lines, text)
             if records is not None:
                 yield model, some, records
@@ -542,12 +482,12 @@ def _merged(groups: list[_Group]) -> list[_Group]:
             places = known.places + group.places
             order = sorted(range(len(places)), key=places.__getitem__)
             columns = [
-                _packed(kind, _taken(some + more, order))
+                pack(kind, take(some + more, order))
                 for kind, some, more in zip(
                     group.shape.types, known.columns, group.columns, strict=True
                 )
             ]
-            group = _Group(group.shape, _taken(places, order), columns)
+            group = _Group(group.shape, take(places, order), columns)
         merged[group.shape] = group
     return list(merged.values())
 
@@ -582,11 +522,11 @@ def _number(
             work.ordinal += record is not None
         start = end
     for shape, places, columns in taken:
-        work.add(shape, _taken(ordinals, places), columns)
+        work.add(shape, take(ordinals, places), columns)
 
 
 def _joined(lines: list[bytes], places: list[int]) -> bytes:
-    return b"\n".join([*_taken(lines, places), b""])
+    return b"\n".join([*take(lines, places), b""])
 
 
 def _parsed(line: bytes) -> Record | None:
@@ -595,31 +535,3 @@ def _parsed(line: bytes) -> Record | None:
     except (ValueError, RecursionError):
         return None
     return record if type(record) is dict and type(record.get("log")) is str else None
-
-
-def _taken(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
-    return [values[place] for place in places]
-
-
-def _packed(kind: type, values: Sequence[Any]) -> Column:
-    if kind is float:
-        return array("d", _packer("d", len(values))(*values))
-    if kind is int:
-        return array("q", _packer("q", len(values))(*values))
-    return bytearray(values) if kind is bool else list(values)
-
-
-@lru_cache(1024)
-def _packer(code: str, count: int) -> Callable[..., bytes]:
-    # Four times as fast as an array made of a tuple.
-    return struct.Struct(f"={count}{code}").pack
-
-
-def _values(kind: type, column: Column) -> list[Any]:
-    return list(map(bool, column)) if kind is bool else list(column)
-
-
-def _objects(names: Sequence[str], cells: Sequence[list[Any]], size: int) -> list[Record]:
-    if not names:
-        return [{} for _ in range(size)]
-    return [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]

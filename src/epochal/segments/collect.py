@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from epochal.journal.columnar import ColumnarDecoder, Decoded, Lines
+from epochal.journal.columnar import ColumnarDecoder, Decoded
 from epochal.journal.line import encode_json, encode_lines
+from epochal.journal.line_columns import Lines
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import read_regular
 from epochal.records import Axis, Record, axis_of, scalars_of

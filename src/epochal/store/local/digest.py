@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epochal.journal.columnar import Lines, LineShape, Path
 from epochal.journal.layout import PartName
+from epochal.journal.line_columns import Lines, LineShape, Path
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
 from epochal.store.local.columns import NO_STEP, Blocks, Names, seconds, whole_number
 from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_of

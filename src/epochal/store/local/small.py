@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from epochal.journal.columnar import KnownShapes, LineShape, Path
+from epochal.journal.columnar import KnownShapes
 from epochal.journal.layout import LOOP
 from epochal.journal.line import decode_json
+from epochal.journal.line_columns import LineShape, Path
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import regular_only
 from epochal.records import Axis, Position, Record

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from pathlib import Path
 
-from epochal.journal.columnar import ColumnarDecoder, Decoded, KnownShapes, Line, Lines
+from epochal.journal.columnar import ColumnarDecoder, Decoded, KnownShapes, Line
 from epochal.journal.layout import PartName
 from epochal.journal.line import decode
+from epochal.journal.line_columns import Lines
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
 from epochal.records import Position, Record
