@@ -370,3 +370,16 @@ def test_a_text_that_is_recorded_later_appears_by_itself(
         page.get_by_text("This run has no text").wait_for()
         run.log_text("sample", "hello from step 1", 1)
         page.get_by_text("hello from step 1").wait_for()
+
+
+def test_the_headline_is_the_loss_of_the_focused_run(
+    start_run: StartRun, serve: Serve, open_page: OpenPage
+) -> None:
+    for name, metric in (("one", "loss"), ("two", "train/loss")):
+        with start_run(name, companion=False) as run:
+            run.log({metric: 1.0}, step=0)
+            run.log({metric: 0.5}, step=1)
+    page = open_page(serve(run.dir.parent.parent).url)
+    page.locator(".headline[data-metric='train/loss']").wait_for()
+    page.get_by_text("one", exact=True).first.click()
+    page.locator(".headline[data-metric='loss']").wait_for()

@@ -51,11 +51,17 @@ function Overview({ page }: PanelProps): JSX.Element {
   );
 }
 
-/** The metric that matters most: the one chosen, else the loss, else the first. */
+/** The metric that matters most: the one chosen, else the loss, else the first; of several the focused run's own. */
 function headlineMetric(page: Page): Metric | undefined {
   const metrics = page.metrics.value;
   const chosen = page.view.text("headline").value;
-  return metrics.find(({ name }) => name === chosen) ?? metrics.find(({ role }) => role === "loss") ?? metrics.find(({ role }) => role === "eval_loss") ?? metrics[0];
+  const focus = page.runs.focus.value;
+  const own = new Set(focus === null ? [] : page.details.of(focus.id).value?.metrics.map(({ name }) => name));
+  const ofRole = (wanted: string): Metric | undefined => {
+    const found = metrics.filter(({ role }) => role === wanted);
+    return found.find(({ name }) => own.has(name)) ?? found[0];
+  };
+  return metrics.find(({ name }) => name === chosen) ?? ofRole("loss") ?? ofRole("eval_loss") ?? metrics[0];
 }
 
 function Headline({ page }: { readonly page: Page }): JSX.Element {
