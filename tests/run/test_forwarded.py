@@ -34,11 +34,18 @@ def test_a_file_may_say_it_beside_hyperparameters_and_code_wins(
     assert run.config == {"lr": 0.1}
 
 
-@pytest.mark.parametrize("wrong", [{"report_to": "wandbb"}, {"wandb_projct": "p"}, {"nonsense": 1}])
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"report_to": "wandbb"}, "not known"),
+        ({"wandb_projct": "p"}, "did you mean 'wandb_project'"),
+        ({"nonsense": 1}, "no argument 'nonsense'"),
+    ],
+)
 def test_what_is_not_known_is_refused_with_the_nearest_that_is(
-    start_run: StartRun, wrong: dict[str, Any]
+    start_run: StartRun, wrong: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(UsageError, match="not known"):
+    with pytest.raises(UsageError, match=sentence):
         start_run(**wrong)
 
 

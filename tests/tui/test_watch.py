@@ -189,7 +189,7 @@ def test_a_training_is_suspended_continued_and_stopped_from_the_screen(
             small.type("Z")
             small.until(lambda text: "Suspend tests/live?" in text)
             small.type("y")
-            small.until(lambda text: "● suspended" in text and "tip held by a signal" in text)
+            small.until(lambda text: "● suspended" in text and "tip suspended by a signal" in text)
             small.type("Z", "y")
             small.until(lambda text: "● running" in text)
             small.type("X")

@@ -46,7 +46,9 @@ def write_rank_zero(scribe: Scribe, attempt: Attempt, *, seed: int) -> None:
         _write_step(scribe, attempt, told, rng)
         _write_figures(scribe, told, seed=seed)
     if attempt.end == story.NUM_STEPS:
-        end = {"log": "finish", "t": scribe.at(attempt.ends_s), "status": "finished"}
+        at = scribe.at(attempt.ends_s)
+        scribe.write({"log": "summary", "t": at, "name": "verdict", "value": "worth a longer run"})
+        end = {"log": "finish", "t": at, "status": "finished"}
         scribe.write({**end, "last_step": attempt.end - 1})
 
 
