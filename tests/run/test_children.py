@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from epochal.run.current import current_run
@@ -207,3 +208,39 @@ def test_workers_of_a_data_loader_log_into_the_run(start_run: StartRun) -> None:
     run.log({"a": 1}, step=6)
     assert sorted(steps(run.dir)) == list(range(7))
     assert len(writers(run)) == 3
+
+
+def test_a_child_does_not_wait_for_values_that_its_parent_reads(start_run: StartRun) -> None:
+    class Array:
+        """Like an array of JAX whose value is not computed yet."""
+
+        shape = ()
+        dtype = np.dtype(np.float32)
+        computed = threading.Event()
+
+        def is_ready(self) -> bool:
+            return self.computed.is_set()
+
+        def copy_to_host_async(self) -> None:
+            pass
+
+        def item(self) -> float:
+            self.computed.wait()
+            return 2.0
+
+        __float__ = item
+
+    Array.__module__ = "jaxlib._jax"
+    Array.__name__ = Array.__qualname__ = "ArrayImpl"
+    run = start_run()
+    run.log({"a": Array()}, step=0)
+    child = os.fork()
+    if child == 0:
+        run.log({"a": 1}, step=1)
+        run.flush()
+        os._exit(0)
+    wait_for(child)
+    Array.computed.set()
+    run.finish()
+    assert [r["m"]["a"] for r in of_kind(run.dir, "metrics") if r["step"] == 0] == [2.0]
+    assert sorted(steps(run.dir)) == [0, 1]

@@ -238,6 +238,8 @@ class Recorder:
         if self.finished:
             return
         self.lock = threading.RLock()
+        # The parent writes what it deferred; its threads do not exist here, and flush would wait.
+        self._arrays = self._reader = None
         self.rank = -1
         self.show_at = math.inf
         self._is_observed = False
