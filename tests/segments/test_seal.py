@@ -126,6 +126,8 @@ def test_companions_elsewhere_end_with_their_run(tmp_path: Path) -> None:
     assert sealable_parts(folder) == [NAME]
     _age(folder, name)
     assert sealable_parts(folder) == [NAME, name]
+    seal_part(folder, NAME)
+    assert sealable_parts(folder) == [name]
 
 
 def test_sealing_again_after_a_crash_only_removes_the_journal(tmp_path: Path) -> None:

@@ -25,13 +25,13 @@ def sealable_parts(folder: RunFolder) -> list[PartName]:
     a writer that has said it finished or whose process is gone. A writer on another machine that
     has not finished counts as living. An imported run was complete when its folder appeared.
     """
-    parts = folder.parts()
-    newest = set({part[:2]: part for part in parts}.values())
-    return [
-        part
-        for part in parts
-        if (_has_ended(folder, part) if part in newest else _is_settled(folder, part))
-    ]
+    return [part for part in folder.parts() if is_sealable(folder, part)]
+
+
+def is_sealable(folder: RunFolder, part: PartName) -> bool:
+    """Whether one journal part is complete; looks at no other part but the next one."""
+    following = folder.part_path(part._replace(part=part.part + 1))
+    return _is_settled(folder, part) if following.exists() else _has_ended(folder, part)
 
 
 def _is_imported(folder: RunFolder) -> bool:
@@ -56,8 +56,22 @@ def _has_ended(folder: RunFolder, part: PartName) -> bool:
         return seen == "dead"
     if part.writer == LOOP or _age_s(folder, part) < _OUT_OF_SIGHT_S:
         return False
-    loop = [p for p in folder.parts() if p[:2] == (LOOP, part.attempt)]
-    return bool(loop) and _has_finish(folder, loop[-1])
+    return _loop_has_ended(folder, part.attempt)
+
+
+def _loop_has_ended(folder: RunFolder, attempt: int) -> bool:
+    """Whether the newest part of rank 0 ends with ``finish``; its last part is sealed after that.
+
+    A run of a thousand ranks is not listed for it.
+    """
+    last = PartName(LOOP, attempt, 0)
+    while _exists(folder, following := last._replace(part=last.part + 1)):
+        last = following
+    return _has_finish(folder, last) or folder.sealed_path(last).exists()
+
+
+def _exists(folder: RunFolder, part: PartName) -> bool:
+    return folder.part_path(part).exists() or folder.sealed_path(part).exists()
 
 
 def _has_finish(folder: RunFolder, part: PartName) -> bool:

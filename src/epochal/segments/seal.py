@@ -7,6 +7,7 @@ from the journal, brought to the disk, and renamed; only then does the journal p
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import PartName, RunFolder
 from epochal.journal.reader import read_part
 from epochal.segments.collect import collect
-from epochal.segments.finished import sealable_parts
+from epochal.segments.finished import is_sealable
 from epochal.segments.plan import make_plan
 from epochal.segments.read import Segment
 from epochal.segments.table import write_segment
@@ -46,7 +47,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     """
     journal = folder.part_path(name)
     target = (folder.segments if into is None else into) / f"{name.stem}.parquet"
-    if into is None and name not in sealable_parts(folder):
+    if into is None and not (journal.exists() and is_sealable(folder, name)):
         raise UsageError(
             f"{journal} may still be written, or is not there: only finished parts can be sealed."
         )
@@ -68,6 +69,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
 
 def _write(journal: Path, name: PartName, target: Path) -> None:
     """Make a segment appear under its name, whole and checked."""
+    is_first = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
     _sweep(target)
     with replaced_file(target, durable=True) as temporary:
@@ -76,15 +78,20 @@ def _write(journal: Path, name: PartName, target: Path) -> None:
         write_segment(temporary, found, plan, part=name.stem)
         verify(temporary, journal, found, plan)
     sync_folder(target.parent)
-    sync_folder(target.parent.parent)
+    if is_first:
+        sync_folder(target.parent.parent)
 
 
 def _sweep(target: Path) -> None:
     """Remove what an earlier attempt left that was killed; a young file may be someone's work."""
-    for left in target.parent.glob(f".{target.name}.*.tmp"):
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_S:
-                left.unlink()
+    with os.scandir(target.parent) as entries:
+        names = [e.name for e in entries if e.name[0] == "." and e.name.endswith(".tmp")]
+    for name in names:
+        if name.startswith(f".{target.name}."):
+            left = target.parent / name
+            with contextlib.suppress(FileNotFoundError):
+                if time.time() - left.stat().st_mtime > _ABANDONED_S:
+                    left.unlink()
 
 
 def _covers(target: Path, journal: Path, name: PartName) -> bool:

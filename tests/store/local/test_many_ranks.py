@@ -7,6 +7,9 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from epochal.journal.layout import rank_writer, run_folders
+from epochal.segments.finished import sealable_parts
+from epochal.segments.seal import seal_part
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 from tests.store.local.test_summaries import lines_run
@@ -60,3 +63,19 @@ def test_the_work_for_all_ranks_grows_with_their_number(tmp_path: Path) -> None:
         read_every_rank(tmp_path / str(count))
         lines[count] = lines_run(partial(read_every_rank, tmp_path / str(count)))
     assert lines[160] < 5 * lines[40]
+
+
+def seal_finished(root: Path) -> None:
+    (folder,) = run_folders(root)
+    for name in sealable_parts(folder):
+        seal_part(folder, name)
+
+
+def test_the_work_of_sealing_grows_with_the_number_of_ranks(tmp_path: Path) -> None:
+    lines = {}
+    for count in (4, 40, 160):
+        journal = ranks(tmp_path / str(count), count)
+        for rank in range(count):
+            journal.add({"log": "finish", "status": "finished"}, writer=rank_writer(rank))
+        lines[count] = lines_run(partial(seal_finished, tmp_path / str(count)))
+    assert lines[160] < 4.4 * lines[40]

@@ -20,7 +20,7 @@ from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import unix_time
 from epochal.store.local.findings import Diagnosis
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.fork import keep_history
+from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.labels import check_labels
 from epochal.store.local.row import (
@@ -454,6 +454,8 @@ class ListedRun(RunView):
     def keep_history(self) -> list[PartName]:
         """Copy what a fork has from its parent into its own folder; raises ``OSError``."""
         folder, run_json = RunFolder(self.path), self._told
+        if fork_of(run_json) is None:
+            return []
         written = self._ask(
             lambda state: keep_history(folder, run_json, state.parts, state.cuts("step"))
         )
