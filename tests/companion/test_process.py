@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from epochal.journal.layout import RunFolder
-from tests.doubles.companions import companions, wait_for, wait_for_the_end
+from tests.doubles.companions import companions, has_exited, wait_for, wait_for_the_end
 from tests.doubles.journals import of_kind, records
 from tests.doubles.scripts import run_folder, run_script, start_script
 
@@ -190,7 +190,8 @@ def test_ctrl_c_is_not_for_the_companion_and_sigterm_ends_it_in_order(tmp_path: 
         assert os.getsid(pid) == pid
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
-        wait_for_the_end(folder)
+        # The parent sees an end only when its last thread is gone, which is after its command line.
+        wait_for(lambda: has_exited(pid))
         assert events(folder, "telemetry")
         process.communicate("\n", timeout=60)
     wait_for_the_end(folder)

@@ -39,6 +39,15 @@ def companions(folder: Path) -> list[int]:
     return found
 
 
+def has_exited(pid: int) -> bool:
+    """Whether a process has ended so far that its parent can see how."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return True
+    return stat.rpartition(")")[2].split()[0] == "Z"
+
+
 def wait_for(look: Callable[[], T], *, within_s: float = WAIT_S) -> T:
     """What a function returns once that is true."""
     deadline = time.monotonic() + within_s

@@ -117,15 +117,24 @@ def events_of(response: http.client.HTTPResponse) -> Iterator[Event]:
             event = Event("message", None, None)
 
 
-def until(events: Iterator[Event], name: str) -> Event:
+def until(
+    events: Iterator[Event], name: str, where: Callable[[Any], bool] = lambda data: True
+) -> Event:
+    """The next event of this name, with data of which ``where`` is true."""
     others = []
     for event in events:
-        if event.name == name:
+        if event.name == name and where(event.data):
             return event
         others.append(event.name)
         # Heartbeats come whatever happens: two in a row are half a minute without the event.
         assert others[-2:] != ["heartbeat", "heartbeat"], f"no {name!r} after {others}"
     raise AssertionError(f"the stream ended after {others}")
+
+
+def until_added(events: Iterator[Event]) -> list[str]:
+    """The ids of the next runs that join the list; changes of others may be told before."""
+    added = until(events, "runs", lambda data: bool(data["added"])).data["added"]
+    return [row["id"] for row in added]
 
 
 @contextlib.contextmanager

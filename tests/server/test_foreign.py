@@ -10,7 +10,7 @@ import pytest
 
 from epochal.serving import export_formats
 from tests.imports.samples import GOLDEN
-from tests.server.live import Event, serving, until
+from tests.server.live import Event, serving, until, until_added
 
 
 def points(event: Event, name: str) -> dict[float, float]:
@@ -41,8 +41,8 @@ def test_a_writer_of_tensorboard_is_streamed_live(tmp_path: Path) -> None:
             late = SummaryWriter(str(tmp_path / "runs" / "b"))
             late.add_scalar("Loss/train", 5.0, 7)
             late.close()
-            added = until(events, "runs").data["added"]
-            assert [one["name"] for one in added] == ["b"]
+            (added,) = until_added(events)
+            assert server.ask(f"/api/runs/{added}").json["row"]["name"] == "b"
     writer.close()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from epochal.server.reader import RUN_THREADS
-from tests.server.live import WAIT_S, Answer, Server, decode_series, serving, until
+from tests.server.live import WAIT_S, Answer, Server, decode_series, serving, until, until_added
 from tests.server.slow_store import SlowStore
 from tests.store.journals import Journal
 
@@ -89,7 +89,7 @@ def test_streams_of_other_runs_go_on(slow: Slow, tmp_path: Path) -> None:
         slow.small.metrics(2, loss=3.0)
         assert until(events, "records").data["points"][0]["x"] == [2]
         Journal(tmp_path, "new").metrics(1, loss=1.0)
-        assert [row["id"] for row in until(events, "runs").data["added"]] == ["id-new"]
+        assert until_added(events) == ["id-new"]
         slow.store.go_on.set()
         assert waiting.result(WAIT_S).status == 200
 

@@ -7,13 +7,14 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from epochal.server import broadcaster, listener, updates
 from epochal.store.answers import Cursor
 from epochal.store.store import RunView
-from tests.server.live import Event, Server, serving, until
+from tests.server.live import Event, Server, serving, until, until_added
 from tests.store.journals import Journal
 
 
@@ -205,12 +206,15 @@ def test_the_list_tells_what_was_added_changed_and_removed(tmp_path: Path, serve
     with server.listen() as events:
         until(events, "ready")
         added = Journal(tmp_path, "b").metrics(1, loss=1.0)
-        assert [row["id"] for row in until(events, "runs").data["added"]] == ["id-b"]
+        assert until_added(events) == ["id-b"]
         journal.finish()
-        (changed,) = until(events, "runs").data["changed"]
-        assert (changed["id"], changed["status"]["state"]) == ("id-a", "finished")
+        until(events, "runs", lambda data: ("id-a", "finished") in states(data["changed"]))
         shutil.rmtree(added.folder.path)
-        assert until(events, "runs").data["removed"] == ["id-b"]
+        assert until(events, "runs", lambda data: data["removed"]).data["removed"] == ["id-b"]
+
+
+def states(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(row["id"], row["status"]["state"]) for row in rows]
 
 
 def test_a_stream_joined_after_the_end_hears_that_it_ended(tmp_path: Path, server: Server) -> None:

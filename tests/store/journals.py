@@ -25,7 +25,7 @@ class Journal:
         **facts: Any,
     ) -> None:
         self.folder = RunFolder(root / project / name)
-        self.folder.journal.mkdir(parents=True)
+        self.folder.path.mkdir(parents=True)
         self.name, self.project, self.id = name, project, facts.pop("id", f"id-{name}")
         self.t = 1000.0
         if identity:
@@ -40,6 +40,7 @@ class Journal:
                     **facts,
                 },
             )
+        self.folder.journal.mkdir()
 
     def path(self, writer: str = "loop", attempt: int = 1, part: int = 0) -> Path:
         return self.folder.part_path(PartName(writer, attempt, part))

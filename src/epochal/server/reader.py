@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 import os
 import threading
 import time
@@ -47,7 +48,7 @@ _DISK_ERRORS = frozenset(
 
 
 class RunBusyError(Exception):
-    """Another thread is reading the run."""
+    """Another thread is reading the run, or the search for new runs is not due yet."""
 
 
 class UnreadableRunError(EpochalError):
@@ -73,13 +74,14 @@ class Reader:
 
         Raises ``RunNotFoundError``, and ``UnreadableRunError`` where its files cannot be read.
         """
+        asked_at = time.monotonic()
         run_lock = self._run_locks.get(run_id)
         if run_lock is None:
             run_lock = self._run_locks[run_id] = asyncio.Lock()
         async with run_lock:
             while True:
                 try:
-                    return await self._runs.call(lambda: self._with_run(run_id, query))
+                    return await self._runs.call(lambda: self._with_run(run_id, query, asked_at))
                 except RunBusyError:
                     await asyncio.sleep(_RETRY_S)
 
@@ -93,8 +95,8 @@ class Reader:
             left = await self.query(self.catalog.read_on)
             await asyncio.sleep(_REST_S if left else _IDLE_S)
 
-    def _with_run(self, run_id: str, query: Callable[[RunView], T]) -> T:
-        run = self.catalog.get(run_id)
+    def _with_run(self, run_id: str, query: Callable[[RunView], T], asked_at: float) -> T:
+        run = self.catalog.get(run_id, asked_at)
         lock_run(run, timeout_s=_LOCK_TIMEOUT_S)
         try:
             run.refresh()
@@ -123,21 +125,21 @@ class Catalog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._next_refresh = 0.0
+        # When the last search began and ended, in monotonic seconds.
+        self._searched = (-math.inf, -math.inf)
         self._refresh_lock = threading.Lock()
         self._changed: set[str] = set()
         self._read: set[str] = set()
         self._told_at = 0.0
 
-    def refresh(self) -> bool:
+    def refresh(self, *, every_s: float = REFRESH_EVERY_S) -> bool:
         """Search for new and removed runs unless that was just done; True when it searched."""
         with self._refresh_lock:
-            started = time.monotonic()
-            if started < self._next_refresh:
+            started, (before, ended) = time.monotonic(), self._searched
+            if started < ended + max(every_s, (ended - before) / _REFRESH_SHARE):
                 return False
             self._changed |= self._store.refresh(budget_s=LIST_BUDGET_S)
-            ended = time.monotonic()
-            self._next_refresh = ended + max(REFRESH_EVERY_S, (ended - started) / _REFRESH_SHARE)
+            self._searched = (started, time.monotonic())
             return True
 
     def changed(self) -> set[str]:
@@ -178,11 +180,16 @@ class Catalog:
         """The run with this id as of the last refresh."""
         return self._store.find(run_id)
 
-    def get(self, run_id: str) -> RunView:
-        """The run with this id; raises ``RunNotFoundError``."""
+    def get(self, run_id: str, asked_at: float) -> RunView:
+        """The run with this id; raises ``RunNotFoundError``.
+
+        A run may have been created since the last search. So only a search that began after
+        ``asked_at`` says that there is none; raises ``RunBusyError`` until such a search is due.
+        """
         run = self._store.find(run_id)
-        if run is None:
-            self.refresh()  # it may be new
+        if run is None and self._searched[0] < asked_at:
+            if not self.refresh(every_s=0.0):
+                raise RunBusyError
             run = self._store.find(run_id)
         if run is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r}.")

@@ -254,6 +254,11 @@ class ListedRun(RunView):
         return recorded_id(self._told.get) or self.path.name
 
     @property
+    def has_recorded_id(self) -> bool:
+        """Whether an id was recorded; a run that is just being created has none for a moment."""
+        return self.own_id != self.path.name
+
+    @property
     def id(self) -> str:
         """The id of this run and of no other in its store."""
         return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"

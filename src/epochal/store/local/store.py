@@ -226,15 +226,17 @@ class LocalStore:
     def refresh(self, *, budget_s: float = math.inf) -> Set[str]:
         """Look for new runs and new records; the ids of runs that are new, changed or gone.
 
-        A run that another thread reads at this moment is looked at the next time. Of thousands of
-        new runs those whose turn does not come within the budget are new the next time.
+        A run that another thread reads at this moment is looked at the next time, unless its id is
+        not known yet. Of thousands of new runs those whose turn does not come within the budget are
+        new the next time.
         """
         until = time.monotonic() + budget_s
         with self._lock:
             known = [run for run in self._runs.values() if run.was_looked_at]
             self._look()
         for run in known:  # of the others nothing has been read yet
-            if run.lock.acquire(blocking=False):
+            patience_s = 0.0 if run.has_recorded_id else max(until - time.monotonic(), 0.0)
+            if run.lock.acquire(timeout=min(patience_s, threading.TIMEOUT_MAX)):
                 try:
                     run.look_again()
                 finally:
