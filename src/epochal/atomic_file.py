@@ -44,6 +44,27 @@ def new_text_file(path: str | Path) -> Iterator[TextIO]:
         yield out
 
 
+@contextlib.contextmanager
+def between_processes(path: Path) -> Iterator[None]:
+    """Hold the lock file `path`, so that one process at a time runs the block; makes the file.
+
+    Without effect on systems and disks that have no such locks. The file stays: deleting it would
+    let two processes hold two locks of one name.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(path: Path) -> None:
     """Write the names in a folder to the disk, so that renames survive a power cut."""
     if os.name != "nt":  # folders cannot be opened there, and renames are journalled

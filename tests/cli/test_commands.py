@@ -214,9 +214,8 @@ def test_repair_mends_and_then_finds_nothing(tmp_path: Path, capsys: Capture) ->
 def test_rm_refuses_a_running_run(tmp_path: Path, capsys: Capture) -> None:
     journal = Journal(tmp_path).metrics(1, a=1)
     assert main(["rm", "x", "--yes", "--dir", str(tmp_path)]) == 1
-    assert "still running" in capsys.readouterr().err
-    assert main(["rm", "x", "--yes", "--force", "--dir", str(tmp_path)]) == 0
-    assert not journal.folder.path.exists()
+    assert "p/x is running, and a live run cannot be deleted" in capsys.readouterr().err
+    assert journal.folder.path.exists()
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), ("", 1)])

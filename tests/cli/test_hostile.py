@@ -82,6 +82,14 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "rename": [["rename", one, f"new {EVIL}", *more] for more in both],
         "run": [["run", "--", EVIL.replace("\x00", "")]],
         "pack": [["pack", one, *more] for more in both],
+        "trash": [
+            ["trash"],
+            ["trash", "--json"],
+            ["trash", "restore", EVIL],
+            ["trash", "empty", one],
+        ],
+        "prune": [["prune", "--older", "1d", *more] for more in ([], ["--json"], ["--yes"])],
+        "hide": [["hide", one, *more] for more in (*both, ["--undo"])],
         "rm": [["rm", one], ["rm", one, "--yes"], ["rm", other, "--yes", "--json"]],
         # These two print no words of runs; what they refuse they quote.
         "demo": [["demo", "--seed", EVIL]],
@@ -102,6 +110,8 @@ def test_control_characters_of_a_run_do_not_reach_the_terminal(
     hostile(tmp_path, "y")
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    if command == "trash":
+        main(["rm", str(tmp_path / "p/y"), "--yes", "--dir", str(tmp_path), "--quiet"])
     for words in ways(tmp_path)[command]:
         terminal = Terminal()
         with contextlib.redirect_stdout(terminal), contextlib.redirect_stderr(terminal):

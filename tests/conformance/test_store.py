@@ -222,7 +222,7 @@ def test_new_records_show_after_refresh(open_any_growing: Open, tmp_path: Path) 
 
 def test_a_store_says_which_runs_have_changed(open_growing: Open, tmp_path: Path) -> None:
     journal = Journal(tmp_path, "a").metrics(1, a=1)
-    Journal(tmp_path, "b").metrics(1, a=1)
+    Journal(tmp_path, "b").metrics(1, a=1).finish()
     store = open_growing(tmp_path)
     store.refresh()
     assert store.refresh() == set()
@@ -320,11 +320,34 @@ def test_a_key_that_fits_none_suggests_the_nearest(open_at: Open, tmp_path: Path
         open_at(tmp_path).run("resnot")
 
 
-def test_a_removed_run_is_gone(open_at: Open, tmp_path: Path) -> None:
-    Journal(tmp_path)
+def test_a_removed_run_is_in_the_trash_until_it_is_restored(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, loss=2.5).finish()
     store = open_at(tmp_path)
-    store.remove(store.run("x"))
+    moved = store.remove(store.run("x"))
     assert list(store.runs()) == []
+    assert [run.name for run in store.trash.runs()] == ["x"]
+    store.trash.restore(store.trash.find("p/x"))
+    store.refresh()
+    assert store.run(moved.id).summary("loss").last == 2.5
+    assert list(store.trash.runs()) == []
+
+
+def test_an_erased_run_cannot_be_restored(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).finish()
+    store = open_at(tmp_path)
+    moved = store.remove(store.run("x"))
+    store.trash.erase(moved)
+    assert list(store.trash.runs()) == []
+    with pytest.raises(RunNotFoundError, match="no longer in the trash"):
+        store.trash.restore(moved)
+
+
+def test_a_live_run_cannot_be_removed(open_at: Open, tmp_path: Path) -> None:
+    Journal(tmp_path).metrics(1, loss=2.5)
+    store = open_at(tmp_path)
+    with pytest.raises(UsageError, match="a live run cannot be deleted"):
+        store.remove(store.run("x"))
+    assert [run.info.name for run in store.runs()] == ["x"]
 
 
 def test_a_summary_is_what_the_points_amount_to(open_any: Open, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ printed through ``output``. Whatever a person can put right is raised as an ``Ep
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,13 +37,40 @@ class Command(Protocol):
         """Do it; the exit code."""
 
 
-def add_run(parser: argparse.ArgumentParser, *, several: bool = False) -> None:
+def add_run(
+    parser: argparse.ArgumentParser, *, several: bool = False, optional: bool = False
+) -> None:
     """Add the argument RUN, or RUN… where a command takes several."""
     what = "id, start of an id, name, project/name, or folder of a run"
     if several:
-        parser.add_argument("runs", metavar="RUN", nargs="+", help=what)
+        parser.add_argument("runs", metavar="RUN", nargs="*" if optional else "+", help=what)
     else:
         parser.add_argument("run", metavar="RUN", help=what)
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """Add ``--where``, which selects runs by a query in place of naming them."""
+    parser.add_argument(
+        "--where",
+        metavar="QUERY",
+        help="every run that a query selects, such as 'status == \"failed\"'; not with RUN",
+    )
+
+
+def chosen_runs(
+    store: LocalStore, keys: Sequence[str], where: str | None, *, usage: str
+) -> list[LocalRun]:
+    """The runs that RUN… or ``--where`` mean, each once; ``usage`` says what is accepted."""
+    if where is None and not keys:
+        raise UsageError(f"no run is named: {usage}.")
+    if where is not None:
+        if keys:
+            raise UsageError(f"RUN and --where exclude each other: {usage}.")
+        runs = list(store.runs(where))
+        if not runs:
+            raise UsageError(f"no run matches {where!r}.")
+        return runs
+    return list({view.place: view for view in map(store.run, keys)}.values())
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""``epochal doctor``: the findings of a run, the evidence, and what to try."""
+"""``epochal doctor``: the findings of a run and what to try; of all runs, what fills the disk."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from epochal.cli.command import add_json, add_run, store_of
-from epochal.cli.output import one_line, say, say_json
-from epochal.format import format_reached
+from epochal.cli.command import add_json, runs_dir, store_of
+from epochal.cli.output import one_line, remark, say, say_json
+from epochal.cli.table import table, terminal_columns
+from epochal.format import format_bytes, format_reached
 from epochal.health.finding import Finding, evidence_text
 from epochal.store.finding_counts import latest_findings
+from epochal.store.local.disk_usage import KINDS, TRASH, DiskUsage, disk_usage
 from epochal.store.store import RunView
 
 _WIDTH = 96
@@ -21,7 +23,13 @@ _MARKS = {"error": "✗", "warning": "!", "info": "·"}
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``doctor``."""
-    add_run(parser)
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="id, start of an id, name, project/name, or folder of a run;"
+        " without it: what fills the disk",
+    )
     add_json(parser)
     parser.add_argument(
         "--severity",
@@ -35,6 +43,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Diagnose a run; 1 when there is an error among the findings, as when it crashed."""
     with store_of(args) as store:  # closing it keeps the count for lists
+        if args.run is None:
+            _print_disk(disk_usage(store.runs(), store.trash.runs()), args)
+            return 0
         view = store.run(args.run)
         found = [finding for finding in newest_of_each(view) if _is_wanted(finding, args)]
         if args.json:
@@ -42,6 +53,29 @@ def run(args: argparse.Namespace) -> int:
         else:
             say("\n".join([*_report(view, found), *_own_faults(view)]))
     return 1 if any(finding.severity == "error" for finding in found) else 0
+
+
+def _print_disk(usage: DiskUsage, args: argparse.Namespace) -> None:
+    """What fills the disk, the largest project first."""
+    kinds = [kind for kind in KINDS if usage.by_kind[kind]]
+    projects = sorted(usage.by_project.items(), key=lambda one: one[1].total(), reverse=True)
+    if args.json:
+        say_json({"disk": {name: dict(found) for name, found in projects}})
+        return
+    if not projects:
+        remark(f"No runs in {runs_dir(args)} yet.")
+        return
+    rows = [("all projects", usage.by_kind), *projects] if len(projects) > 1 else projects
+    header = ("PROJECT", *(kind.upper() for kind in kinds), "TOTAL")
+    cells = [
+        (name, *(format_bytes(found[kind]) for kind in kinds), format_bytes(found.total()))
+        for name, found in rows
+    ]
+    right = range(1, len(header))
+    say(table(header, cells, width=terminal_columns(), shrink=(0,), right=right))
+    remark("Checkpoints and files outside of run folders are not counted.")
+    if usage.by_kind[TRASH]:
+        remark("'epochal trash empty --older 30d' erases what was deleted long ago.")
 
 
 def newest_of_each(view: RunView) -> list[Finding]:

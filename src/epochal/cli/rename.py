@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     """Store the new name beside the run; the folder and what was recorded stay as they are."""
     view = run_of(args)
     old = view.brief().name
-    view.relabel(replace(view.labels, name=args.name or None))
+    view.relabel(lambda labels: replace(labels, name=args.name or None))
     if args.json:
         say_json(view.info)
     else:

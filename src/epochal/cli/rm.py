@@ -1,44 +1,89 @@
-"""``epochal rm``: delete runs."""
+"""``epochal rm``: move runs to the trash."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from epochal.cli.command import add_json, add_run, store_of
+from epochal.cli.command import add_json, add_run, add_where, chosen_runs, store_of
 from epochal.cli.output import agreed, remark, say_json
-from epochal.errors import EpochalError
+from epochal.errors import EpochalError, UsageError
+from epochal.store.answers import RunInfo
+from epochal.store.local.store import LocalStore
+from epochal.store.local.trash import check_removable
+
+_NAMED = 10
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``rm``."""
-    add_run(parser, several=True)
+    add_run(parser, several=True, optional=True)
+    add_where(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--force", action="store_true", help="delete a run that is still running, too"
-    )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete runs after asking; nothing is deleted when any of them may not be."""
+    """Move runs to the trash after asking; none is moved when a named one may not be."""
     store = store_of(args)
-    runs = list({view.place: view for view in map(store.run, args.runs)}.values())
-    for view in runs:
-        info = view.info
-        if info.status.state == "running" and not args.force:
-            raise EpochalError(
-                f"{info.project}/{info.name} is still running; --force deletes it all the same."
-            )
-    removed = []
-    for view in runs:
-        info = view.info
-        if not args.yes and not agreed(f"Delete {info.project}/{info.name} in {info.folder}?"):
-            remark(f"{info.project}/{info.name} was kept.")
-            continue
-        store.remove(view)
-        removed.append(info.folder)
-        if not args.json:
-            remark(f"{info.project}/{info.name} is deleted.")
+    views = chosen_runs(store, args.runs, args.where, usage="name runs, or give --where QUERY")
+    infos = [view.info for view in views]
+    if args.where is not None:
+        infos = _removable(infos)
+    for info in infos:
+        check_removable(info)
+    what = name_of(infos[0]) if len(infos) == 1 else f"{len(infos):,} runs"
+    if infos and not args.yes:
+        name_runs(infos)
+        if not agreed(f"Move {what} to the trash?"):
+            remark(f"{what} {'was' if len(infos) == 1 else 'were'} kept.")
+            return 1
+    chosen = {info.folder for info in infos}
+    moved = [store.remove(view).folder for view in views if view.info.folder in chosen]
     if args.json:
-        say_json({"removed": removed})
-    return 0 if len(removed) == len(runs) else 1
+        say_json({"removed": [info.folder for info in infos], "trash": moved})
+    elif moved:
+        be, them = ("is", infos[0].name) if len(moved) == 1 else ("are", "RUN…")
+        remark(f"{what} {be} in the trash; 'epochal trash restore {them}' undoes it.")
+        _mention_forks(store, infos)
+    return 0
+
+
+def name_of(info: RunInfo) -> str:
+    """``project/name``."""
+    return f"{info.project}/{info.name}"
+
+
+def name_runs(infos: Sequence[RunInfo]) -> None:
+    """Print what several runs are called, the first few."""
+    if len(infos) == 1:
+        return
+    for info in infos[:_NAMED]:
+        remark(f"  {name_of(info)}")
+    if len(infos) > _NAMED:
+        remark(f"  and {len(infos) - _NAMED:,} more")
+
+
+def _removable(infos: Sequence[RunInfo]) -> list[RunInfo]:
+    """Those of the selected runs that can be moved; says why others cannot."""
+    found: list[RunInfo] = []
+    for info in infos:
+        try:
+            check_removable(info)
+        except UsageError as error:
+            remark(str(error))
+        else:
+            found.append(info)
+    if not found:
+        raise EpochalError("none of the selected runs can be deleted.")
+    return found
+
+
+def _mention_forks(store: LocalStore, infos: Sequence[RunInfo]) -> None:
+    """Say which runs continue a run that is now in the trash."""
+    gone = {info.id for info in infos}
+    forks = [view.outline() for view in store.runs()]
+    lost = [one for one in forks if one.fork is not None and one.fork.id in gone]
+    if lost:
+        first = f"{name_of(lost[0])}" + (f" and {len(lost) - 1} more" if len(lost) > 1 else "")
+        remark(f"{first} continued from there, and cannot show that history until it is restored.")

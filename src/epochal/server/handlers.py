@@ -123,7 +123,7 @@ async def change_labels(request: Request) -> Response:
 
     def query(view: RunView) -> wire.Labels | OSError:
         try:
-            view.relabel(_changed(view.labels, change))
+            view.relabel(lambda labels: _changed(labels, change))
         except OSError as error:
             return error
         return labels_row(view.labels)

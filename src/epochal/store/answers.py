@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -55,6 +55,25 @@ class Labels:
     tags: tuple[str, ...] | None = None
     notes: str | None = None
     hidden: bool = False
+
+
+# Makes new labels of those that are stored, for example with ``dataclasses.replace``.
+LabelsEdit = Callable[[Labels], Labels]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrashedRun:
+    """A run that was deleted and can be restored; times in Unix seconds.
+
+    ``folder`` is where it lies, ``origin`` where it was. ``id`` is the one that it recorded.
+    """
+
+    id: str
+    name: str
+    project: str
+    folder: str
+    origin: str
+    deleted: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,14 +5,34 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from typing import Protocol
 
 from epochal.errors import RunNotFoundError, UsageError
-from epochal.store.answers import RunInfo
 
 _SHOWN = 8
 
 
-def choose(key: str, runs: Sequence[RunInfo]) -> int:
+class Named(Protocol):
+    """What a run is found by."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+
+    @property
+    def project(self) -> str:
+        """The project it belongs to."""
+
+    @property
+    def folder(self) -> str:
+        """Where it lies."""
+
+
+def choose(key: str, runs: Sequence[Named]) -> int:
     """The index of the run that ``key`` names.
 
     It is compared in this order: id, project/name, name, folder name, start of an id, start of a
@@ -30,12 +50,12 @@ def choose(key: str, runs: Sequence[RunInfo]) -> int:
     raise RunNotFoundError(_not_found(key, runs))
 
 
-def _folder_names(run: RunInfo) -> tuple[str, str]:
+def _folder_names(run: Named) -> tuple[str, str]:
     parts = PurePath(run.folder).parts
     return parts[-1], "/".join(parts[-2:])
 
 
-_WAYS: tuple[Callable[[str, RunInfo], bool], ...] = (
+_WAYS: tuple[Callable[[str, Named], bool], ...] = (
     lambda key, run: run.id == key,
     lambda key, run: f"{run.project}/{run.name}" == key,
     lambda key, run: run.name == key,
@@ -45,13 +65,13 @@ _WAYS: tuple[Callable[[str, RunInfo], bool], ...] = (
 )
 
 
-def _ambiguous(key: str, runs: Sequence[RunInfo]) -> str:
+def _ambiguous(key: str, runs: Sequence[Named]) -> str:
     listed = ", ".join(f"{run.project}/{run.name} (id {run.id})" for run in runs[:_SHOWN])
     more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
     return f"{key!r} fits {len(runs)} runs: {listed}{more}."
 
 
-def _not_found(key: str, runs: Sequence[RunInfo]) -> str:
+def _not_found(key: str, runs: Sequence[Named]) -> str:
     if not runs:
         return f"there is no run {key!r}, nor any other run here."
     names = [form for run in runs for form in (run.name, f"{run.project}/{run.name}", run.id)]

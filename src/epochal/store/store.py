@@ -30,7 +30,7 @@ Of a run
 
 Changed through a store, and only when a person asks for it
     relabel       name, tags, notes, hidden: what ``labels.json`` holds
-    remove        the run, with everything it recorded
+    remove        moves a run to the trash; ``trash`` lists, restores and erases what is there
 
 Rules that hold for every engine
 - The attempts of a run are one series. Where a newer attempt started again at a step, the points of
@@ -57,7 +57,18 @@ from epochal.errors import MetricNotFoundError as MetricNotFoundError
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.answers import Cursor, Entry, Labels, Machine, Metric, RunInfo, Status, by_time
+from epochal.store.answers import (
+    Cursor,
+    Entry,
+    Labels,
+    LabelsEdit,
+    Machine,
+    Metric,
+    RunInfo,
+    Status,
+    TrashedRun,
+    by_time,
+)
 
 
 class RunView(Protocol):
@@ -179,10 +190,11 @@ class RunView(Protocol):
     def end(self) -> Cursor:
         """The end of the records read so far; ``records`` continues from it."""
 
-    def relabel(self, labels: Labels) -> None:
-        """Replace the labels, atomically; raises ``OSError`` when they cannot be stored.
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels that are stored now; no edit is lost when several come at once.
 
-        A name, a tag or a note that is too long or holds control characters is a ``UsageError``.
+        Raises ``OSError`` when they cannot be stored, and ``UsageError`` for a name, a tag or a
+        note that is too long or holds control characters.
         """
 
 
@@ -193,6 +205,28 @@ class KnownRuns(NamedTuple):
     pending: int
     # By the values of the fields that were grouped by, in the order of the runs.
     groups: Sequence[tuple[tuple[Any, ...], Sequence[RunView]]] = ()
+
+
+class Trash(Protocol):
+    """The deleted runs of a store; nothing in it is erased by itself."""
+
+    def runs(self, *, older_s: float = 0.0) -> Sequence[TrashedRun]:
+        """Those that were deleted at least so many seconds ago, the newest deletion first."""
+
+    def find(self, key: str) -> TrashedRun:
+        """The one that a key names, as in ``Store.run``; of several the one deleted last.
+
+        Raises ``RunNotFoundError``.
+        """
+
+    def restore(self, run: TrashedRun) -> str:
+        """Move a run back; its folder, which has another name where its own is taken.
+
+        Raises ``RunNotFoundError`` for a run that is no longer in the trash, and ``OSError``.
+        """
+
+    def erase(self, run: TrashedRun) -> None:
+        """Delete a run for ever; raises ``OSError`` when that fails."""
 
 
 class Store(Protocol):
@@ -246,8 +280,15 @@ class Store(Protocol):
         What was read on in between, by a run's own ``refresh``, counts as changed too.
         """
 
-    def remove(self, run: RunView) -> None:
-        """Delete a run and everything it recorded; raises ``OSError`` when that fails."""
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run with everything it recorded to the trash; raises ``OSError``.
+
+        A run that is live, or that lies in another tracker's files, raises ``UsageError``.
+        """
+
+    @property
+    def trash(self) -> Trash:
+        """The runs that were deleted."""
 
     def close(self) -> None:
         """Write the index and close every file; no query follows."""

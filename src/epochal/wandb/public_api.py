@@ -300,9 +300,9 @@ class ApiRun:
         view = self._data.view
         if self.config != dict(self._data.config):
             not_supported("changing the config of a run that has ended")
-        labels = replace(view.labels, name=self.name, tags=tuple(self.tags), notes=self.notes)
+        name, tags, notes = self.name, tuple(self.tags), self.notes
         try:
-            view.relabel(labels)
+            view.relabel(lambda labels: replace(labels, name=name, tags=tags, notes=notes))
         except EpochalError as error:
             raise CommError(str(error)) from error
 

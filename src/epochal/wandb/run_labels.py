@@ -147,12 +147,12 @@ class RunLabels:
 
     def _write_labels(self, **changes: Any) -> None:
         """Write labels.json, the file of what people change later."""
-        from epochal.store.local.labels import read_labels, write_labels
+        from epochal.store.local.labels import edit_labels
 
         recorder = recorder_of(self._run)
         if not recorder.is_recorded or recorder.rank != 0:
             return
         try:
-            write_labels(recorder.folder, replace(read_labels(recorder.folder), **changes))
+            edit_labels(recorder.folder, lambda labels: replace(labels, **changes))
         except (OSError, EpochalError) as error:
             recorder.console.notice(f"the labels of the run could not be written: {error}")

@@ -145,7 +145,7 @@ def test_labels_are_kept_beside_the_cache_and_nothing_else_is_written(tmp_path: 
     write_events(tmp_path / "logs" / "a", losses(range(3)))
     before = fingerprint(tmp_path / "logs")
     run = LocalStore(tmp_path / "logs", cache=tmp_path / "cache").run("a")
-    run.relabel(replace(run.labels, name="best", tags=("good",), hidden=True))
+    run.relabel(lambda labels: replace(labels, name="best", tags=("good",), hidden=True))
     again = LocalStore(tmp_path, cache=tmp_path / "cache").run("best").info
     assert (again.name, again.tags, again.hidden) == ("best", ("good",), True)
     assert fingerprint(tmp_path / "logs") == before
@@ -154,7 +154,7 @@ def test_labels_are_kept_beside_the_cache_and_nothing_else_is_written(tmp_path: 
 def test_without_a_cache_labels_have_no_place(tmp_path: Path) -> None:
     write_events(tmp_path / "a", losses(range(3)))
     with pytest.raises(UsageError, match="'epochal import' makes a copy"):
-        LocalStore(tmp_path).run("a").relabel(Labels(name="b"))
+        LocalStore(tmp_path).run("a").relabel(lambda _: Labels(name="b"))
 
 
 def test_files_of_others_are_not_deleted(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_labels_overlay_the_runs_own_words(tmp_path: Path) -> None:
     journal = Journal(tmp_path, tags=["a"], notes="n")
     run = load_run(journal.folder.path)
     before = journal.folder.identity.read_bytes()
-    run.relabel(Labels(name="shown", tags=("b",)))
+    run.relabel(lambda _: Labels(name="shown", tags=("b",)))
     again = load_run(journal.folder.path).info
     assert (again.name, again.tags, again.notes) == ("shown", ("b",), "n")
     assert journal.folder.identity.read_bytes() == before

@@ -16,11 +16,11 @@ from epochal.journal.reader import NewerFormatError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION
-from epochal.store.answers import Fork, Labels, Machine
+from epochal.store.answers import Fork, Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
-from epochal.store.local.labels import read_labels, write_labels
+from epochal.store.local.labels import edit_labels, read_labels
 from epochal.store.local.listing import LINK_OUT, Aside, Listing, Stat, is_orphan, orphaned_ranks
 from epochal.store.local.outline import outline_row
 from epochal.store.local.part import Part
@@ -268,9 +268,9 @@ class FolderSource:
         """The newest readings of the companions."""
         return read_machines(self.folder, now=time.time())
 
-    def relabel(self, labels: Labels) -> None:
-        """Write labels.json."""
-        write_labels(self.folder, labels)
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit labels.json."""
+        edit_labels(self.folder, edit)
 
     def close(self) -> None:
         """Close every part."""

@@ -31,11 +31,11 @@ from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, Position, Record
 from epochal.series.series import Series, concatenated
-from epochal.store.answers import Labels, Machine
+from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.index import IndexPlace, Stamp
-from epochal.store.local.labels import read_labels, write_labels
+from epochal.store.local.labels import edit_labels, read_labels
 from epochal.store.local.listing import contents
 from epochal.store.local.part import Part, PartFacts, Place
 
@@ -180,8 +180,8 @@ class ForeignSource:
                 self._faults = [f"the labels cannot be read: {error}"]
         return self._labels
 
-    def relabel(self, labels: Labels) -> None:
-        """Keep the labels in the cache folder."""
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Keep edited labels in the cache folder."""
         folder = self._labels_folder()
         if folder is None:
             raise UsageError(
@@ -190,7 +190,7 @@ class ForeignSource:
                 " can be changed."
             )
         folder.path.mkdir(parents=True, exist_ok=True)
-        write_labels(folder, labels)
+        edit_labels(folder, edit)
 
     def _labels_folder(self) -> RunFolder | None:
         if self._cache is None:

@@ -6,9 +6,10 @@ import os
 import unicodedata
 from typing import Any
 
+from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import JsonFileError, RunFolder, read_json, write_json
-from epochal.store.answers import Labels
+from epochal.store.answers import Labels, LabelsEdit
 
 MAX_LABELS_BYTES = 1024 * 1024
 _FIELDS: tuple[tuple[str, type, str], ...] = (
@@ -73,7 +74,24 @@ def read_labels(folder: RunFolder) -> Labels:
     )
 
 
-def write_labels(folder: RunFolder, labels: Labels) -> None:
+def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
+    """Store what ``edit`` makes of the labels that are stored now; returns them.
+
+    Other processes that edit them wait meanwhile: none undoes what another has changed. Raises
+    ``UsageError`` for a text that a list cannot show, and ``OSError``.
+    """
+    with between_processes(folder.path / ".labels.lock"):
+        try:
+            before = read_labels(folder)
+        except FormatError:
+            before = Labels()
+        after = edit(before)
+        check_labels(after, before)
+        _write_labels(folder, after)
+    return after
+
+
+def _write_labels(folder: RunFolder, labels: Labels) -> None:
     """Store the labels so that a reader sees the old ones or the new ones.
 
     A file that cannot be read is kept beside the new one, as ``labels.json.damaged``.

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Record
-from epochal.store.answers import Labels, RunInfo, Status
+from epochal.store.answers import Labels, LabelsEdit, RunInfo, Status
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.columns import unix_time
@@ -22,7 +22,6 @@ from epochal.store.local.findings import Diagnosis
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
-from epochal.store.local.labels import check_labels
 from epochal.store.local.row import (
     brief_info,
     changed_at,
@@ -444,10 +443,9 @@ class ListedRun(RunView):
         return self.source.labels
 
     @locked
-    def relabel(self, labels: Labels) -> None:
-        """Replace the labels, atomically; ``UsageError`` for a text that a list cannot show."""
-        check_labels(labels, self.labels)
-        self.source.relabel(labels)
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Edit the labels as they are stored now; see ``epochal.store.store``."""
+        self.source.relabel(edit)
         self.refresh()
 
     @property

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from epochal.store.answers import Labels, Machine
+from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.index import IndexPlace, Stamp
 from epochal.store.local.part import Part
 from epochal.store.local.small import SmallJournal
@@ -101,8 +101,8 @@ class RunSource(Protocol):
     def machines(self) -> Sequence[Machine]:
         """The newest readings of the run's machines."""
 
-    def relabel(self, labels: Labels) -> None:
-        """Store the labels; raises ``UsageError`` where they cannot be stored."""
+    def relabel(self, edit: LabelsEdit) -> None:
+        """Store edited labels; raises ``UsageError`` where they cannot be stored."""
 
     def close(self) -> None:
         """Close the parts; the next query reads them again."""

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import math
 import os
-import shutil
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -21,7 +20,7 @@ from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Axis
 from epochal.series.reduce import Summary
 from epochal.settings import cache_folder
-from epochal.store.answers import Metric, Status
+from epochal.store.answers import Metric, Status, TrashedRun
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
@@ -31,6 +30,7 @@ from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.load import load_foreign, load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
+from epochal.store.local.trash import FolderTrash, move_to_trash
 from epochal.store.lookup import choose
 from epochal.store.selection import parse_groups, parse_order, parse_query
 from epochal.store.store import KnownRuns, RunView
@@ -249,23 +249,22 @@ class LocalStore:
             self._remember_all()
         return {run_id for _, (run_id, _) in told.items() ^ before.items()}
 
-    def remove(self, run: RunView) -> None:
-        """Delete a run's folder and everything in it; other trackers' files are never deleted."""
-        path = Path(run.info.folder)
-        if run.info.tracker is not None:
-            raise UsageError(
-                f"{run.info.name!r} lies in files of {run.info.tracker}, which are only read:"
-                f" delete {path} yourself, or hide the run."
-            )
-        if not is_run_folder(path):
-            raise UsageError(f"{path} is not a run folder, so it is not deleted.")
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run's folder to the trash; other trackers' files are never moved."""
+        moved = move_to_trash(run.info)
+        path = Path(moved.origin)
         with self._lock:
             known = self._runs.pop(str(path), None)
             self._folders.pop(path, None)
             self._tell_apart()
         if known is not None:
-            known.close()
-        shutil.rmtree(path)
+            _close(known)
+        return moved
+
+    @property
+    def trash(self) -> FolderTrash:
+        """The runs that were deleted below the roots."""
+        return FolderTrash(self._roots)
 
     def _at(self, path: Path) -> LocalRun:
         """The run in a folder; one that this store does not list is read alone."""

@@ -1,0 +1,224 @@
+"""The trash: deleted runs, each beside the place where it was.
+
+A run ``runs/<project>/<slug>`` is moved to ``runs/<project>/.trash/<time>/<slug>``: one rename, on
+one disk, that needs no list of its own. Readers do not look into folders whose names begin with a
+dot.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from epochal.errors import FormatError, RunNotFoundError, UsageError
+from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder, read_json
+from epochal.store.answers import RunInfo, TrashedRun
+from epochal.store.local.labels import read_labels
+from epochal.store.lookup import choose
+from epochal.store.status import GONE_AFTER_S
+
+TRASH_FOLDER = ".trash"
+_STAMP = "%Y%m%dT%H%M%SZ"
+_STAMPED = re.compile(r"(\d{8}T\d{6}Z)(-\d+)?")
+# Runs lie at most so deep below a root.
+_MAX_DEPTH = 5
+_TRIES = 1000
+
+
+def move_to_trash(info: RunInfo) -> TrashedRun:
+    """Move a run's folder to the trash beside it; see ``epochal.store.store.Store.remove``."""
+    path = Path(info.folder)
+    check_removable(info)
+    now = time.time()
+    stamp = time.strftime(_STAMP, time.gmtime(now))
+    for number in range(1, _TRIES):
+        group = path.parent / TRASH_FOLDER / (stamp if number == 1 else f"{stamp}-{number}")
+        if os.path.lexists(group / path.name):
+            continue  # the second run of this name within a second
+        group.mkdir(parents=True, exist_ok=True)
+        try:
+            os.rename(path, group / path.name)
+        except FileNotFoundError:
+            if not path.exists():
+                raise RunNotFoundError(f"{info.project}/{info.name} is no longer there.") from None
+            continue  # another process has just erased the emptied group
+        return TrashedRun(
+            id=info.id,
+            name=info.name,
+            project=info.project,
+            folder=str(group / path.name),
+            origin=str(path),
+            deleted=now,
+        )
+    raise UsageError(f"there is no free place for {path.name!r} in {path.parent / TRASH_FOLDER}.")
+
+
+def check_removable(info: RunInfo) -> None:
+    """Raise ``UsageError`` for a run that cannot be moved to the trash."""
+    path = Path(info.folder)
+    name = f"{info.project}/{info.name}"
+    if info.tracker is not None:
+        raise UsageError(
+            f"{info.name!r} lies in files of {info.tracker}, which are only read:"
+            f" delete {path} yourself, or hide the run."
+        )
+    if is_live(info):
+        raise UsageError(
+            f"{name} is {info.status.text}, and a live run cannot be deleted:"
+            f" 'epochal stop {info.name}' ends it."
+        )
+    if path.is_symlink():
+        raise UsageError(f"{path} is a link to a run, so it is not deleted: delete the link.")
+    if not is_run_folder(path):
+        raise UsageError(f"{path} is not a run folder, so it is not deleted.")
+
+
+def is_live(info: RunInfo) -> bool:
+    """Whether a run may still be written: it is running, or has been silent for a short time."""
+    state, since = info.status.state, info.status.since
+    if state == "silent":
+        return since is not None and time.time() - since < GONE_AFTER_S
+    return state == "running"
+
+
+class FolderTrash:
+    """The trash folders below some roots; see ``epochal.store.store.Trash``."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+
+    def runs(self, *, older_s: float = 0.0) -> list[TrashedRun]:
+        """Those that were deleted at least so many seconds ago, the newest deletion first."""
+        before = time.time() - older_s
+        folders = {folder: None for root in self._roots for folder in _trash_folders(root)}
+        found = [run for folder in folders for run in _runs_in(folder) if run.deleted <= before]
+        return sorted(found, key=lambda run: run.deleted, reverse=True)
+
+    def find(self, key: str) -> TrashedRun:
+        """The one that a key names; of several the one deleted last."""
+        found = self.runs()
+        same = [run for run in found if key in (run.folder, run.origin)]
+        if same:
+            return same[0]
+        newest: dict[tuple[str, str], TrashedRun] = {}
+        for run in found:
+            newest.setdefault((run.project, run.name), run)
+        try:
+            return found[choose(key, found)]
+        except RunNotFoundError:
+            raise RunNotFoundError(
+                f"there is no run {key!r} in the trash: 'epochal trash list' lists those there are."
+            ) from None
+        except UsageError:
+            runs = list(newest.values())
+            return runs[choose(key, runs)]
+
+    def restore(self, run: TrashedRun) -> str:
+        """Move a run back; its folder, which has another name where its own is taken."""
+        folder, origin = Path(run.folder), Path(run.origin)
+        self._check_here(run)
+        place = origin
+        for number in range(2, _TRIES):
+            if not os.path.lexists(place):
+                break
+            place = origin.with_name(f"{origin.name}-{number}")
+        try:
+            os.rename(folder, place)
+        except FileNotFoundError:
+            raise RunNotFoundError(f"{run.project}/{run.name} is no longer in the trash.") from None
+        _tidy(folder.parent)
+        return str(place)
+
+    def erase(self, run: TrashedRun) -> None:
+        """Delete a run for ever."""
+        folder = Path(run.folder)
+        self._check_here(run)
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            shutil.rmtree(folder)
+        _tidy(folder.parent)
+
+    def _check_here(self, run: TrashedRun) -> None:
+        folder = Path(run.folder)
+        is_trash = folder.parent.parent.name == TRASH_FOLDER and _STAMPED.fullmatch(
+            folder.parent.name
+        )
+        if not is_trash or not any(folder.is_relative_to(root) for root in self._roots):
+            raise UsageError(f"{run.folder} is not in the trash of these runs.")
+
+
+def _tidy(group: Path) -> None:
+    """Remove folders of the trash that have become empty."""
+    for folder in (group, group.parent):
+        with contextlib.suppress(OSError):  # others are still in it
+            folder.rmdir()
+
+
+def _trash_folders(root: Path) -> Iterator[Path]:
+    yield from _below(root, 0)
+    # Ranks that found no run write here, and are listed as runs.
+    yield from _below(root / LAUNCH_FOLDER, _MAX_DEPTH)
+
+
+def _below(folder: Path, depth: int) -> Iterator[Path]:
+    inside: list[Path] = []
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                if entry.name == TRASH_FOLDER:
+                    yield Path(entry.path)
+                elif not entry.name.startswith(".") and depth < _MAX_DEPTH:
+                    inside.append(Path(entry.path))
+    except OSError:  # gone, no folder, or not for us to look into
+        return
+    for one in inside:
+        if not _is_run(one):
+            yield from _below(one, depth + 1)
+
+
+def _is_run(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path / "run.json").st_mode)
+    except OSError:
+        return (path / "journal").is_dir()
+
+
+def _runs_in(trash: Path) -> Iterator[TrashedRun]:
+    for group in _entries(trash):
+        match = _STAMPED.fullmatch(group.name)
+        if match is None:
+            continue
+        deleted = float(calendar.timegm(time.strptime(match[1], _STAMP)))
+        for folder in _entries(group):
+            yield _described(folder, trash.parent / folder.name, deleted)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if entry.is_dir())
+    except OSError:
+        return []
+
+
+def _described(folder: Path, origin: Path, deleted: float) -> TrashedRun:
+    try:
+        said = read_json(folder / "run.json")
+        name = read_labels(RunFolder(folder)).name
+    except (OSError, FormatError):  # damaged runs can be restored as well
+        said, name = {}, None
+    return TrashedRun(
+        id=str(said.get("id") or origin.name),
+        name=name or str(said.get("name") or origin.name),
+        project=str(said.get("project") or origin.parent.name),
+        folder=str(folder),
+        origin=str(origin),
+        deleted=deleted,
+    )
