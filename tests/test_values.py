@@ -98,6 +98,8 @@ def test_any_value_can_be_made_json(value: Any) -> None:
         (Path("/a"), "/a"),
         (np.float32(0.5), 0.5),
         (np.array([1]), 1),
+        (np.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        (np.array([1.5, np.nan]), [1.5, "nan"]),
         (math.nan, "nan"),
         ({1: (2, {3})}, {"1": [2, [3]]}),
         (print, "<built-in function print>"),

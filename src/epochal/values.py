@@ -42,6 +42,8 @@ Metrics: TypeAlias = "Mapping[str, Scalar | str | Values | Metrics]"
 # How deep configuration values may be nested, and how many are kept.
 _DEEPEST = 20
 _MOST_VALUES = 100_000
+# Arrays of more elements are named, not listed.
+_MOST_ELEMENTS = 100
 # Python refuses to write whole numbers of more than 4,300 digits.
 MOST_BITS = 14_000
 # Of more values a histogram counts some, evenly: a prime number of them, so that they do not fall
@@ -287,11 +289,19 @@ class _PlainJson:
             number = value.item()
             if isinstance(number, (bool, int, float, str, type(None))):
                 return self.of(number)
+        count = element_count(value)
+        if count is not None and count <= _MOST_ELEMENTS and _is_array_here(value):
+            return self.of(value.tolist())
         return str(value) if hasattr(value, "__fspath__") else repr(value)
 
     def _key(self, key: Any) -> str:
         text, error = attempt(str, key)
         return text if text is not None and error is None else _named_type(key)
+
+
+def _is_array_here(value: Any) -> bool:
+    """Whether a value is an array or a tensor that can be read without waiting for a device."""
+    return hasattr(value, "tolist") and str(getattr(value, "device", "cpu")) == "cpu"
 
 
 def _named_type(value: Any) -> str:

@@ -345,6 +345,12 @@ def test_a_tag_must_be_a_text(tmp_path: Path) -> None:
         writer.add_scalar(3, 0.5, 0)  # type: ignore[arg-type]
 
 
+def test_an_empty_tag_is_kept_under_a_name(tmp_path: Path) -> None:
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_scalar("", 0.5, 0)
+    assert points(tmp_path / "a", "unnamed") == [(0, 0.5)]
+
+
 def test_a_run_that_is_switched_off_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

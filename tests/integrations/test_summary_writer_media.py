@@ -226,6 +226,16 @@ def test_a_mesh_is_kept_with_its_configuration(tmp_path: Path) -> None:
     assert json.loads(str(kept["config"])) == {"camera": {"fov": 75}}
 
 
+@pytest.mark.parametrize("wrong", ["vertices", "colors", "faces"])
+def test_a_mesh_of_another_shape_is_refused_as_by_torch(tmp_path: Path, wrong: str) -> None:
+    given: dict[str, Any] = dict.fromkeys(("vertices", "colors", "faces"), torch.rand(1, 4, 3))
+    given[wrong] = torch.rand(4, 3)
+    with SummaryWriter(tmp_path / "a") as writer, pytest.raises(ValueError, match=r"shape BxNx3"):
+        writer.add_mesh("m", **given)
+    with TorchWriter(tmp_path / "b") as theirs, pytest.raises(ValueError, match=r"shape BxNx3"):
+        theirs.add_mesh("m", **given)
+
+
 def test_embeddings_are_the_files_of_the_projector(tmp_path: Path) -> None:
     points, labels = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), torch.tensor([7, 8, 9])
     with SummaryWriter(tmp_path / "a") as writer:
@@ -312,6 +322,15 @@ def test_a_model_without_inputs_is_drawn_by_its_structure(tmp_path: Path) -> Non
         writer.add_graph(model)
     assert model.training
     assert len(entries(tmp_path / "a", "graph")) == 1
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def test_a_scripted_model_is_drawn_by_its_parts(tmp_path: Path) -> None:
+    model = torch.jit.script(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    with SummaryWriter(tmp_path / "a") as writer:
+        writer.add_graph(model, torch.zeros(1, 3))
+    (graph,) = entries(tmp_path / "a", "graph")
+    assert all(name in str(graph) for name in ("Linear", "ReLU"))
 
 
 def test_verbose_prints_what_was_traced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

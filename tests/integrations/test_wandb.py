@@ -470,3 +470,46 @@ def _parameters(call: Any) -> set[str]:
     kept = inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL
     found = inspect.signature(call).parameters.values()
     return {one.name for one in found if one.kind not in kept} - {"self"}
+
+
+def test_the_summary_has_what_define_metric_asks_for() -> None:
+    run = wandb.init(project="p", name="aggregates")
+    run.define_metric("acc", summary="max")
+    run.define_metric("val/*", summary="min,mean")
+    run.define_metric("seen", summary="none")
+    run.define_metric("copied", summary="copy")
+    for value in (2, 5, 3):
+        run.log({"acc": value, "val/loss": value, "seen": value, "copied": value})
+    assert run.summary["acc"] == {"max": 5}
+    assert run.summary["acc"].max == 5
+    assert run.summary["val/loss"] == {"min": 2, "mean": 10 / 3}
+    assert run.summary["copied"] == 3
+    assert "seen" not in run.summary
+    run.summary["acc"] = 7
+    assert run.summary["acc"] == 7
+    run.finish()
+    read = wandb.Api().run(f"p/{run.id}").summary
+    assert read["val/loss"] == {"min": 2, "mean": 10 / 3}
+
+
+def test_the_summary_has_texts_lists_and_dicts_as_they_were_logged() -> None:
+    run = wandb.init(project="p", name="shapes")
+    run.log({"word": "cat", "three": [1, 2, 3], "outer": {"inner": {"a": 1}, "b": 2}, "x.y": 4})
+    summary = dict(run.summary.items())
+    assert summary["word"] == "cat"
+    assert summary["three"] == [1, 2, 3]
+    assert summary["outer"] == {"inner": {"a": 1}, "b": 2}
+    assert run.summary.outer.inner.a == 1
+    assert summary["x.y"] == 4
+    run.summary["best"] = 3
+    del run.summary["best"]
+    assert "best" not in run.summary
+    run.finish()
+    assert wandb.Api().run(f"p/{run.id}").summary["word"] == "cat"
+
+
+def test_settings_of_a_run_say_what_it_is_called() -> None:
+    run = wandb.init(project="p", id="abc", group="g")
+    settings = run.settings
+    assert (settings.run_id, settings.project, settings.run_group) == ("abc", "p", "g")
+    run.finish()

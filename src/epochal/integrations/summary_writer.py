@@ -132,7 +132,8 @@ class SummaryWriter:
         kind = type(scalar_value)
         number = scalar_value if kind is float or kind is int else one_number(scalar_value)
         log = self._log
-        if log is not None and walltime is None and type(global_step) is int and type(tag) is str:
+        is_plain = type(tag) is str and tag and type(global_step) is int and walltime is None
+        if log is not None and is_plain:
             try:
                 log({tag: number}, global_step)
             except RunFinishedError:
@@ -441,11 +442,9 @@ class SummaryWriter:
         walltime: float | None = None,
     ) -> None:
         """Keep meshes or clouds of points (B×N×3 arrays) as a NumPy file."""
-        from epochal.integrations.tensorboard_values import as_array, npz
+        from epochal.integrations.tensorboard_values import mesh_arrays, npz
 
-        given = {"vertices": vertices, "colors": colors, "faces": faces}
-        arrays = {name: as_array(value) for name, value in given.items() if value is not None}
-        data = npz(arrays, config_dict)
+        data = npz(mesh_arrays(vertices, colors, faces), config_dict)
         self._to.keep(tag, data, "application/x-npz", global_step, walltime, call="add_mesh")
 
     @also_to_event_files

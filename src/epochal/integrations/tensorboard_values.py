@@ -209,6 +209,16 @@ def npy(array: Array) -> bytes:
     return out.getvalue()
 
 
+def mesh_arrays(vertices: Any, colors: Any, faces: Any) -> dict[str, Array]:
+    """The arrays of meshes by name; raises ValueError for one that is not of shape B×N×3."""
+    given = {"vertices": vertices, "colors": colors, "faces": faces}
+    arrays = {name: as_array(value) for name, value in given.items() if value is not None}
+    for name, array in arrays.items():
+        if array.ndim != 3 or array.shape[-1] != 3:
+            raise ValueError(f"{name} should be of shape BxNx3, but got {array.shape}.")
+    return arrays
+
+
 def npz(arrays: Mapping[str, Array], config: Mapping[str, Any] | None) -> bytes:
     """A NumPy file of several arrays, and of a configuration as JSON."""
     out = io.BytesIO()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from epochal.wandb.errors import Error
+from epochal.wandb.errors import Error, UsageError
 
 if TYPE_CHECKING:
     from epochal.wandb.wandb_run import Run
@@ -38,10 +38,10 @@ class ActiveRuns:
         return self._latest
 
     def needed(self, call: str) -> Run:
-        """The current run; raises ``wandb.Error`` where there is none."""
+        """The current run; raises ``wandb.UsageError`` where there is none."""
         run = self.current
         if run is None:
-            raise Error(f"You must call wandb.init() before {call}")
+            raise UsageError(f"You must call wandb.init() before {call}")
         return run
 
 

@@ -20,11 +20,11 @@ _BINS = 32
 _PLAIN = frozenset({float, int, bool})
 
 
-def write_row(run: Run, data: Mapping[str, Any], step: int) -> None:
-    """Record what a ``log`` call holds at a step."""
+def write_row(run: Run, data: Mapping[str, Any], step: int) -> bool:
+    """Record what a ``log`` call holds at a step; True if these are plain numbers only."""
     if all(type(value) in _PLAIN for value in data.values()) and not RESERVED & data.keys():
         run.log(data, step)
-        return
+        return True
     numbers: dict[str, Any] = {}
     others: list[tuple[str, Any]] = []
     for name, value in flatten(data):
@@ -39,6 +39,7 @@ def write_row(run: Run, data: Mapping[str, Any], step: int) -> None:
         run.log(numbers, step)
     for name, value in others:
         _write_other(run, name, value, step)
+    return False
 
 
 def flatten(data: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

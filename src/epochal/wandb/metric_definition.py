@@ -30,7 +30,7 @@ class Metric:
     @property
     def wanted(self) -> list[str]:
         """The parts of ``summary``."""
-        return [part.strip() for part in (self.summary or "").split(",") if part.strip()]
+        return [part.strip() for part in (self.summary or "").lower().split(",") if part.strip()]
 
 
 class StepSync:
@@ -63,7 +63,8 @@ class StepSync:
 
 def define(run: Run, metric: Metric) -> None:
     """Record the definition of a metric; raises for what W&B does not accept."""
-    if not metric.name:
+    name: Any = metric.name
+    if not isinstance(name, str) or not name:
         raise Error("define_metric() requires non empty name argument")
     unknown = [part for part in metric.wanted if part not in _SUMMARIES]
     if unknown:

@@ -19,6 +19,7 @@ from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError
 from epochal.wandb.notices import not_supported
 from epochal.wandb.run_filters import matches, ordered
+from epochal.wandb.summary_values import with_aggregates
 
 # Epochal's states by W&B's names.
 _STATES = {
@@ -198,9 +199,11 @@ class ApiRun:
         """The last value of each metric, and what the program set, which wins."""
         names = [m.name for m in self._data.metrics() if m.axis != "time" and 0 in m.ranks]
         last = {name: self._data.summary(name).last for name in names}
+        view = self._data.view
         step = self._data.info.step
         own = {} if step is None else {"_step": step}
-        return {**own, **last, **self._data.info.summary}
+        texts = {entry.record["name"]: entry.record.get("text") for entry in view.texts()}
+        return with_aggregates({**own, **texts, **last, **self._data.info.summary})
 
     @property
     def summary_metrics(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from epochal.wandb.run_config import Config, StaticConfig
 from epochal.wandb.run_labels import RunLabels
 from epochal.wandb.run_summary import Summary
 from epochal.wandb.settings import Settings
+from epochal.wandb.summary_values import SummaryValues
 
 _LEVELS = {"INFO": "info", "WARN": "warning", "WARNING": "warning", "ERROR": "error"}
 
@@ -51,7 +52,8 @@ class Run(RunLabels, ArtifactCalls):
         self._row = self._starting_step = starting_step
         self._lock = threading.RLock()
         self._config = Config(run, allow_val_change=allow_val_change)
-        self._summary = Summary(run)
+        self._summary_values = SummaryValues()
+        self._summary = Summary(run, self._summary_values)
         self._saved = files.SavedFiles(run, Path(self.dir))
         self._watches = watching.Watches(run)
         self._teardown: list[Callable[[], None]] = []
@@ -78,7 +80,20 @@ class Run(RunLabels, ArtifactCalls):
 
     @property
     def settings(self) -> Settings:
-        """The settings that ``init`` was given."""
+        """The settings that ``init`` was given, and what they came to."""
+        self._settings.update(
+            run_id=self.id,
+            run_name=self.name,
+            project=self.project,
+            entity=self.entity or None,
+            run_group=self.group or None,
+            run_job_type=self.job_type or None,
+            run_tags=self.tags or None,
+            run_notes=self.notes,
+            mode=self._facts.get("mode") or "offline",
+            sync_dir=self.sync_dir,
+            files_dir=self.dir,
+        )
         return self._settings
 
     @property
@@ -119,12 +134,14 @@ class Run(RunLabels, ArtifactCalls):
         with self._lock:
             row = self._row if step is None else plain_int(step, name="step")
             try:
-                write_row(self._run, self._step_sync.complete(data), row)
+                is_plain = write_row(self._run, self._step_sync.complete(data), row)
             except RunFinishedError as error:
                 raise UsageError(
                     f"Run ({self.id}) is finished. The call to `log` is not recorded: call"
                     " wandb.init() for another run."
                 ) from error
+            if not is_plain or self._summary_values.has_rules:
+                self._summary_values.take(data)
             self._row = max(self._row, row)
             if commit or (step is None and commit is None):
                 self._row += 1
@@ -139,7 +156,7 @@ class Run(RunLabels, ArtifactCalls):
         overwrite: bool | None = None,
         **kwargs: Any,
     ) -> Metric:
-        """Say what a metric is drawn against, and whether less or more of it is better."""
+        """Say what a metric is drawn against, and what of its values the summary has."""
         metric = Metric(
             name=name,
             step_metric=step_metric.name if isinstance(step_metric, Metric) else step_metric,
@@ -150,6 +167,7 @@ class Run(RunLabels, ArtifactCalls):
         )
         define(self._run, metric)
         self._step_sync.add(metric)
+        self._summary_values.define(metric.name, metric.wanted)
         return metric
 
     def watch(
@@ -280,6 +298,8 @@ class Run(RunLabels, ArtifactCalls):
             call()
         self._watches.remove(None)
         self._saved.copy_again()
+        for name, parts in self._summary_values.aggregates().items():
+            self._run.summary.update({f"{name}.{part}": value for part, value in parts.items()})
 
 
 __all__ = ["Artifact", "Run"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from torch import nn
 
@@ -48,9 +49,10 @@ class Trail:
 
     def module(self, path: str, reads: Iterable[str]) -> str:
         """A call of a part of the module."""
-        module = self._root.get_submodule(path)
+        # A scripted module has no get_submodule, and keeps the name of its class.
+        module = reduce(getattr, path.split("."), self._root) if path else self._root
         kind = kind_of(module)
-        title = type(module).__name__
+        title = str(getattr(module, "original_name", type(module).__name__))
         key = self._add(PictureNode(path, kind, title, (path,), counts(module)[0]))
         self.read(key, reads)
         return key

@@ -42,7 +42,7 @@ def leaf_of(root: nn.Module, path: str, *, depth: int | None) -> str | None:
     """The part that a module inside belongs to; None for one that only holds parts."""
     module, walked = root, ""
     for name in path.split(".") if path else []:
-        module = module.get_submodule(name)
+        module = getattr(module, name)  # a scripted module has no get_submodule
         walked = f"{walked}.{name}" if walked else name
         if is_leaf(module, walked, depth=depth):
             return walked
