@@ -78,16 +78,17 @@ def without_surrogates(value: Any) -> Any:
 
 def nests_too_deeply(value: Any) -> bool:
     """Whether a decoded JSON value has more than ``MAX_DEPTH`` levels."""
-    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
+    level: list[Any] = [value] if type(value) in (dict, list) else []
     for _ in range(MAX_DEPTH):
         if not level:
             return False
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
-        ]
+        deeper: list[Any] = []
+        for outer in level:
+            for inner in outer.values() if type(outer) is dict else outer:
+                kind = type(inner)
+                if kind is dict or kind is list:
+                    deeper.append(inner)
+        level = deeper
     return bool(level)
 
 

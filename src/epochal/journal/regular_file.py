@@ -41,12 +41,15 @@ def read_regular(path: Path | str, *, max_bytes: int | None = None) -> bytes:
         chunks: list[bytes] = []
         left = math.inf if max_bytes is None else max_bytes
         # All of it at once, and whatever a writer adds meanwhile.
-        size = os.fstat(file).st_size + 1
+        length = os.fstat(file).st_size
+        size = length + 1
         while chunk := os.read(file, int(min(size, left + 1))):
             size = _CHUNK_BYTES
             left -= len(chunk)
             if left < 0:
                 raise FormatError(f"{path} is larger than {max_bytes:,} bytes.")
+            if not chunks and len(chunk) == length:
+                return chunk  # no more than there was when it was opened
             chunks.append(chunk)
         return b"".join(chunks)
     finally:

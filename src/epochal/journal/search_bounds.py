@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 _StrPath = str | os.PathLike[str]
+P = TypeVar("P", str, Path)
 
 
 class SearchBounds:
@@ -39,7 +41,7 @@ class SearchBounds:
         """Whether what lies in an allowed folder is a link that is not followed."""
         return not self.follow_links and os.path.islink(path) and not self.allows(path)
 
-    def chosen(self, paths: Iterable[Path]) -> list[Path]:
+    def chosen(self, paths: Iterable[P]) -> list[P]:
         """Those of some paths that may be read."""
         return [path for path in paths if self.allows(path)]
 

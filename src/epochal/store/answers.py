@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
+
+import msgspec
 
 from epochal.records import Axis, Position, Record
 from epochal.series.trend import Goal
@@ -28,8 +30,8 @@ LIVE_STATES: tuple[State, ...] = ("waiting", "running", "silent")
 Cursor = Mapping[str, Position]
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+# Lists make one of each for every run; ``gc=False``: they hold no cycles.
+class Status(msgspec.Struct, frozen=True, gc=False):
     """The status of a run at the moment of the query.
 
     ``text`` is what people read ("silent 12 min"). ``reason`` is what the run recorded about its
@@ -100,8 +102,7 @@ class Fork:
         return f"{text}, which is gone: its history up to that step cannot be shown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
+class RunInfo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One run in one row; times in Unix seconds.
 
     ``name``, ``tags`` and ``notes`` come from the labels where people set them. ``step`` and
@@ -134,7 +135,7 @@ class RunInfo:
     tags: tuple[str, ...] = ()
     notes: str | None = None
     hidden: bool = False
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = {}
     problem: str | None = None
     tracker: str | None = None
     errors: int | None = None
@@ -144,7 +145,7 @@ class RunInfo:
     nonfinite: bool = False
     is_partly_watched: bool = False
     is_partial: bool = False
-    summary: Mapping[str, Any] = field(default_factory=dict)
+    summary: Mapping[str, Any] = {}
     group: str | None = None
     job_type: str | None = None
     owner: str | None = None

@@ -25,7 +25,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
 
 
 def found(journal: Journal) -> FoundPart:
-    return Listing(journal.folder).journal[LOOP]
+    return Listing(str(journal.folder.path)).journal[LOOP]
 
 
 def copy_of(journal: Journal, cache: Path) -> Path:

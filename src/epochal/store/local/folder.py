@@ -6,7 +6,6 @@ import os
 import stat
 import time
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ class FolderSource:
 
     def __init__(
         self,
-        folder: RunFolder,
+        path: str | Path,
         *,
         asides: Sequence[Aside] = (),
         held: MemoryBudget | None = None,
@@ -55,9 +54,9 @@ class FolderSource:
         parents: SearchBounds | None = None,
         depth: int = 0,
     ) -> None:
-        self.folder = folder
-        self.place = str(folder.path)
-        self._bounds = SearchBounds(folder.path) if bounds is None else bounds
+        self.place = str(path)
+        self._is_orphan = is_orphan(self.place)
+        self._bounds = SearchBounds(self.place) if bounds is None else bounds
         self.asides = asides
         self._listing: Listing | None = None
         self._dirs: tuple[int, int] | None = None
@@ -66,21 +65,25 @@ class FolderSource:
         self._parents = self._bounds if parents is None else parents
         self._depth = depth
         self._history: ForkedHistory | None = None
+        # Made when they are asked for: most runs of a list are known from the index.
+        self._identity: Identity | None = None
+        self._loaded: LoadedParts | None = None
 
-    # Made when they are asked for: most runs of a list are known from the index.
-
-    @cached_property
-    def _identity(self) -> Identity:
-        return Identity(self.folder)
-
-    @cached_property
+    @property
     def _parts(self) -> LoadedParts:
-        return LoadedParts(self._held)
+        if self._loaded is None:
+            self._loaded = LoadedParts(self._held)
+        return self._loaded
+
+    @property
+    def folder(self) -> RunFolder:
+        """The paths inside the folder."""
+        return RunFolder(self.path)
 
     @property
     def path(self) -> Path:
         """The folder."""
-        return self.folder.path
+        return Path(self.place)
 
     @property
     def index_place(self) -> IndexPlace:
@@ -90,7 +93,7 @@ class FolderSource:
     def look(self) -> None:
         """List the folder."""
         self._dirs = _changed(self.place)  # first: what changes from here on makes another stamp
-        self._listing = Listing(self.folder, self.asides, bounds=self._bounds)
+        self._listing = Listing(self.place, self.asides, bounds=self._bounds)
 
     @property
     def _known(self) -> Listing:
@@ -108,7 +111,7 @@ class FolderSource:
     def stamp(self) -> Stamp | None:
         """Of the folders and of labels.json; None where a link or another folder has a part."""
         listing = self._known
-        if self._dirs is None or self.asides or is_orphan(self.folder) or listing.has_links:
+        if self._dirs is None or self.asides or self._is_orphan or listing.has_links:
             return None
         labels = listing.labels
         return Stamp(*self._dirs, None if labels is None else (labels.size, labels.mtime_ns))
@@ -132,8 +135,11 @@ class FolderSource:
 
     @property
     def _files(self) -> Identity:
-        self._identity.refresh(self._known)
-        return self._identity
+        identity = self._identity
+        if identity is None:
+            identity = self._identity = Identity(self.place)
+        identity.refresh(self._known)
+        return identity
 
     @property
     def run_json(self) -> Mapping[str, Any]:
@@ -148,7 +154,7 @@ class FolderSource:
     @property
     def problems(self) -> Sequence[str]:
         """Of the small files and of the parts."""
-        if is_orphan(self.folder):
+        if self._is_orphan:
             return [self._without_rank_zero(), *self._parts.problems]
         return [*self._files.problems, *self._parts.problems]
 
@@ -174,16 +180,18 @@ class FolderSource:
     def outline(self, own_id: str) -> Row | None:
         """From run.json, labels.json and both ends of the newest part."""
         files = self._files
-        if files.problems or self.asides or is_orphan(self.folder):
+        if files.problems or self.asides or self._is_orphan:
             return None
-        return outline_row(self._known, files.run_json, files.labels, own_id=own_id, path=self.path)
+        return outline_row(
+            self._known, files.run_json, files.labels, own_id=own_id, place=self.place
+        )
 
     def small(self) -> SmallJournal | None:
         """From one read of the only part."""
         files = self._files
         if files.problems or not files.run_json or "fork" in files.run_json:
             return None
-        if self.asides or is_orphan(self.folder):
+        if self.asides or self._is_orphan:
             return None
         return read_small(self._known, self._held.shapes)
 
@@ -205,7 +213,7 @@ class FolderSource:
             return had_one
         if self._history is None:
             source = FolderSource(
-                RunFolder(folder),
+                folder,
                 held=self._held,
                 bounds=self._parents,
                 parents=self._parents,
@@ -256,7 +264,7 @@ class FolderSource:
         parent = None if fork is None else parent_folder(fork, self.path, self._parents)
         if parent is not None and self._depth < MAX_DEPTH:
             source = FolderSource(
-                RunFolder(parent),
+                parent,
                 bounds=self._parents,
                 parents=self._parents,
                 depth=self._depth + 1,
@@ -274,7 +282,8 @@ class FolderSource:
 
     def close(self) -> None:
         """Close every part."""
-        self._parts.close()
+        if self._loaded is not None:
+            self._loaded.close()
         if self._history is not None:
             self._history.close()
             self._history = None
@@ -305,8 +314,18 @@ class Identity:
     ``newer_format`` is the sentence about a run that a newer Epochal wrote: it is never half-read.
     """
 
-    def __init__(self, folder: RunFolder) -> None:
-        self._folder = folder
+    __slots__ = (
+        "_listing",
+        "_place",
+        "_problems",
+        "_seen",
+        "labels",
+        "newer_format",
+        "run_json",
+    )
+
+    def __init__(self, place: str) -> None:
+        self._place = place
         self._listing: Listing | None = None
         self._seen: dict[str, Stat | None] = {}
         self._problems: dict[str, str] = {}
@@ -336,7 +355,7 @@ class Identity:
             if what in listing.refused:
                 self._problems[what] = f"{what} {LINK_OUT}"
                 continue
-            if what == "labels.json" and status is None and not listing.has(what):
+            if what == "labels.json" and status is None and not listing.may_have_labels:
                 # Most runs have none.
                 self.labels = Labels()
                 continue
@@ -352,7 +371,7 @@ class Identity:
 
     def _read_identity(self) -> None:
         self.run_json = {}
-        run_json = read_json(f"{self._folder.path}/run.json")
+        run_json = read_json(f"{self._place}/run.json")
         version = run_json.get("v", FORMAT_VERSION)
         if isinstance(version, (int, float)) and int(version) > FORMAT_VERSION:
             self.newer_format = (
@@ -363,7 +382,7 @@ class Identity:
 
     def _read_labels(self) -> None:
         self.labels = Labels()
-        self.labels = read_labels(self._folder)
+        self.labels = read_labels(RunFolder(Path(self._place)))
 
 
 def read_machines(folder: RunFolder, *, now: float) -> list[Machine]:

@@ -402,11 +402,11 @@ class ForeignPlaces:
         # What is found at a place may lie in folders below it; the others are looked into as well.
         holders = {folder for _, run, _ in found for folder in (run.path, *run.path.parents)}
         without = without | _DEEP | (self._general() if found else frozenset())
-        there = contents(path, self._bounds)
+        there = contents(str(path), self._bounds)
         # A link that stays within the searched folders leads to what is found under its own name.
-        links = frozenset() if self._bounds.follow_links else there.links
-        for folder in sorted(there.folders):
-            if folder not in holders and folder not in links:
+        links = set() if self._bounds.follow_links else there.links
+        for folder in map(Path, sorted(there.folders)):
+            if folder not in holders and str(folder) not in links:
                 yield from self._below(folder, depth=depth + 1, without=without)
 
     def _general(self) -> frozenset[str]:

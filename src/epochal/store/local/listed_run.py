@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from epochal.health.rule_settings import RuleSettings, recorded_rules
 from epochal.journal.layout import PartName, RunFolder
 from epochal.records import Record
@@ -23,10 +25,11 @@ from epochal.store.local.folder import FolderSource
 from epochal.store.local.fork import fork_of, keep_history
 from epochal.store.local.index import IndexEntry, Stamp
 from epochal.store.local.row import (
-    brief_info,
+    Names,
     changed_at,
     faulty_row,
     make_row,
+    names_of,
     recorded_id,
     small_row,
 )
@@ -263,10 +266,13 @@ class ListedRun(RunView):
         return self.own_id if self.copy == 1 else f"{self.own_id}~{self.copy}"
 
     @property
-    @locked
     def created(self) -> float:
         """When the run was created, in Unix seconds; the folder's time where no file says it."""
-        return self._or_faulty(self._read_created, lambda row: row.created)
+        row = self._row
+        if row is not None:
+            return row.created
+        with self.lock:
+            return self._or_faulty(self._read_created, lambda row: row.created)
 
     def _read_created(self) -> float:
         if self._row is not None:
@@ -280,10 +286,32 @@ class ListedRun(RunView):
     def brief(self) -> RunInfo:
         """Id, names and labels; the journal is read only where run.json is missing."""
         if self._row is not None:
-            return self._row.info(self.id, folder=str(self.path), status=UNREADABLE)
-        return brief_info(
-            self._told.get, self.labels, id_=self.id, path=self.path, tracker=self.tracker
+            return self._row.info(self.id, folder=self._where, status=UNREADABLE)
+        names = self._names
+        return RunInfo(
+            id=self.id,
+            name=names.name,
+            project=names.project,
+            folder=self._where,
+            status=UNREADABLE,
+            tags=names.tags,
+            notes=names.notes,
+            hidden=self.labels.hidden,
+            tracker=self.tracker,
+            group=names.group,
+            job_type=names.job_type,
+            owner=names.owner,
         )
+
+    @property
+    def _names(self) -> Names:
+        return names_of(self._told.get, self.labels, self._where)
+
+    @property
+    def _where(self) -> str:
+        """The path as a text."""
+        source = self.source
+        return source.place if source.tracker is None else str(source.path)
 
     @property
     @locked
@@ -331,14 +359,17 @@ class ListedRun(RunView):
         row = self.known_row
         if not row.is_partial:
             return self.info
-        return self._with_fork(row.info(self.id, folder=self.place, status=self._status_of(row)))
+        info = row.info(self.id, folder=self._where, status=self._status_of(row))
+        return info if info.fork is None else self._with_fork(info)
 
     def _with_fork(self, info: RunInfo) -> RunInfo:
         """The same, with whether the parent of a fork is gone: that changes without the fork."""
         fork, source = info.fork, self.source
         if fork is None or fork.is_kept or not isinstance(source, FolderSource):
             return info
-        return replace(info, fork=replace(fork, is_gone=not source.has_parent(fork)))
+        return msgspec.structs.replace(
+            info, fork=replace(fork, is_gone=not source.has_parent(fork))
+        )
 
     def _make_row(self) -> Row:
         row = self._make_small_row()
@@ -359,7 +390,7 @@ class ListedRun(RunView):
         if small is None:
             return None
         return small_row(
-            self.brief(),
+            self._names,
             small,
             self.source,
             own_id=self.own_id,
@@ -370,7 +401,7 @@ class ListedRun(RunView):
     def _make_full_row(self) -> Row:
         return self._ask(
             lambda state: make_row(
-                self.brief(),
+                self._names,
                 state,
                 self.source,
                 own_id=self.own_id,
@@ -389,19 +420,26 @@ class ListedRun(RunView):
     @locked
     def info(self) -> RunInfo:
         """The run in one row, with its status at this moment."""
-        self._held.guard.run(self.place, self._work_out_little)
-        return self._with_fork(self.row.info(self.id, folder=str(self.path), status=self.status))
+        if self.row.unwatched:
+            self._held.guard.run(self.place, self._work_out_little)
+        row = self.row
+        info = row.info(self.id, folder=self._where, status=self._status_of(row))
+        return info if info.fork is None else self._with_fork(info)
 
     @property
     @locked
     def found(self) -> FindingCounts | None:
         """The counts of its findings, as in ``info``; None where no rule has run."""
-        self._held.guard.run(self.place, self._work_out_little)
+        if self.row.unwatched:
+            self._held.guard.run(self.place, self._work_out_little)
         return self.row.found_by(self.status)
 
     def _work_out_little(self) -> None:
         """Run the rules over the few records that a killed companion did not read."""
-        if self.row.is_partly_watched(self.status) and self.row.unwatched <= _FEW_RECORDS:
+        row = self.row
+        if row.found is None or row.unwatched > _FEW_RECORDS:
+            return
+        if row.is_partly_watched(self.status):
             self.findings(most=None)
 
     @property

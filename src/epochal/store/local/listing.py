@@ -11,9 +11,8 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -34,13 +33,14 @@ from epochal.journal.search_bounds import SearchBounds
 _JOURNAL, _SEALED = ".jsonl", ".parquet"
 LINK_OUT = "is a link that leads out of the searched folder: --follow-links has it read."
 # The files of a folder that could be parts: name, size and time of each, in the order of names.
-_Files = list[tuple[str, int, int]]
+_Files = Sequence[tuple[str, int, int]]
 # Files that only a tracker makes; any other that lies among runs of ours is not taken for a run.
 _TRACKERS_ENDINGS = (".wandb", ".db", "training.json")
 _EVENT_FILE = "tfevents"
 # So deep below a root runs are looked for, and in so many folders below those of projects.
 _MAX_DEPTH = 5
 _MAX_DEEP_FOLDERS = 1_000
+_NOTHING: frozenset[str] = frozenset()
 T = TypeVar("T")
 
 
@@ -58,83 +58,103 @@ class FoundPart(NamedTuple):
     stat: Stat
 
 
+_Parts = dict[PartName, FoundPart]
+
+
 class Listing:
     """What lies in a run's folder; two equal signatures mean that nothing has changed.
 
     This is made for every run whenever a list is looked at: names are taken apart only when
-    something has changed. ``newest_s`` is when anything was written last, in Unix seconds.
-    ``refused`` are names in the folder that are links out of the folders that may be read.
+    something has changed. ``refused`` are names in the folder that are links out of the folders
+    that may be read.
     """
 
+    __slots__ = (
+        "_aside",
+        "_asides",
+        "_bounds",
+        "_has_labels",
+        "_journal",
+        "_parts",
+        "_place",
+        "_sealed",
+        "has_links",
+        "identity",
+        "labels",
+        "problem",
+        "refused",
+        "signature",
+    )
+
     def __init__(
-        self,
-        folder: RunFolder,
-        asides: Sequence[Aside] = (),
-        *,
-        bounds: SearchBounds | None = None,
+        self, place: str, asides: Sequence[Aside] = (), *, bounds: SearchBounds | None = None
     ) -> None:
-        self._folder = folder
-        self._bounds = bounds = SearchBounds(folder.path) if bounds is None else bounds
-        self._asides = [aside for aside in asides if bounds.allows(aside.folder.journal)]
+        self._place = place
+        self._bounds = bounds = SearchBounds(place) if bounds is None else bounds
+        self._asides = [a for a in asides if bounds.allows(a.folder.journal)] if asides else ()
+        self._parts: tuple[_Parts, _Parts] | None = None
         self.problem: str | None = None
-        self.refused: set[str] = set()
+        self.refused: Set[str] = _NOTHING
         self.has_links = False
-        self._names = _names(str(folder.path))
-        self.identity = self._stat("run.json")
-        self.labels = self._stat("labels.json")
-        self._journal: _Files = []
-        self._aside: list[_Files] = []
-        self._sealed: _Files = []
+        names = _names(place)
+        self._has_labels = "labels.json" in names
+        self.identity = self._stat("run.json", names)
+        self.labels = self._stat("labels.json", names) if self._has_labels or not names else None
+        self._journal: _Files = ()
+        self._aside: Sequence[_Files] = ()
+        self._sealed: _Files = ()
         try:
             # Journals first: a part goes from here to the segments, never back.
-            self._journal = self._files("journal", _JOURNAL)
+            self._journal = self._files("journal", _JOURNAL, names)
             folders = [str(aside.folder.journal) for aside in self._asides]
             self._aside = [_files(folder, _JOURNAL, bounds)[0] for folder in folders]
-            self._sealed = self._files("segments", _SEALED)
+            self._sealed = self._files("segments", _SEALED, names)
         except OSError as error:
             self.problem = f"the journal cannot be listed: {error}"
         parts = (self._journal, self._aside, self._sealed)
-        said = repr((self.identity, self.labels, *parts, sorted(self.refused)))
+        said = repr((self.identity, self.labels, parts, sorted(self.refused)))
         self.signature = hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
-    def _files(self, name: str, suffix: str) -> _Files:
-        folder = f"{self._folder.path}/{name}"
-        if self._is_refused(name, folder):
-            return []
+    def _files(self, name: str, suffix: str, names: Mapping[str, bool]) -> _Files:
+        folder = f"{self._place}/{name}"
+        if self._is_refused(name, folder, names):
+            return ()
         found, has_links = _files(folder, suffix, self._bounds)
         self.has_links |= has_links
         return found
 
-    def has(self, name: str) -> bool:
-        """Whether there was anything of that name in the folder, readable or not."""
-        if self._names:
-            return name in self._names
-        return os.path.lexists(f"{self._folder.path}/{name}")
+    @property
+    def may_have_labels(self) -> bool:
+        """Whether there was a labels.json, readable or not."""
+        return self._has_labels or os.path.lexists(f"{self._place}/labels.json")
 
-    def _is_refused(self, name: str, path: str) -> bool:
+    def _is_refused(self, name: str, path: str, names: Mapping[str, bool]) -> bool:
         """Whether a name in the folder is a link that is not followed."""
-        is_link = self._names.get(name)
+        is_link = names.get(name)
         if not (os.path.islink(path) if is_link is None else is_link):
             return False
         self.has_links = True
         if self._bounds.leads_out(path):
-            self.refused.add(name)
+            self.refused = {*self.refused, name}
             return True
         return False
 
-    def _stat(self, name: str) -> Stat | None:
-        if self._names and name not in self._names:
+    def _stat(self, name: str, names: Mapping[str, bool]) -> Stat | None:
+        if names and name not in names:
             return None
-        path = f"{self._folder.path}/{name}"
-        return None if self._is_refused(name, path) else _stat(path)
+        path = f"{self._place}/{name}"
+        return None if self._is_refused(name, path, names) else _stat(path)
 
     @property
     def newest_s(self) -> float:
         """When anything was written last, in Unix seconds."""
-        groups = (self._journal, self._sealed, *self._aside)
-        times = [mtime_ns for files in groups for _, _, mtime_ns in files]
-        times += [file.mtime_ns for file in (self.identity, self.labels) if file is not None]
-        return max(times, default=0) / 1e9
+        newest = 0
+        for files in (self._journal, self._sealed, *self._aside):
+            for _, _, mtime_ns in files:
+                newest = max(newest, mtime_ns)
+        for file in (self.identity, self.labels):
+            newest = newest if file is None else max(newest, file.mtime_ns)
+        return newest / 1e9
 
     @property
     def unsealed_bytes(self) -> int:
@@ -153,22 +173,30 @@ class Listing:
             return None
         [(file_name, size, _)] = self._journal
         name = parse_part_name(file_name, _JOURNAL)
-        return None if name is None else (name, f"{self._folder.path}/journal/{file_name}", size)
+        return None if name is None else (name, f"{self._place}/journal/{file_name}", size)
 
-    @cached_property
+    @property
     def journal(self) -> dict[PartName, FoundPart]:
         """The journal parts, those written aside under the attempt they belong to."""
-        found = _parts(self._folder.journal, self._journal, _JOURNAL)
-        for aside, files in zip(self._asides, self._aside, strict=False):
-            for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
-                found[name._replace(attempt=aside.attempt)] = part
-        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
+        return self._found()[0]
 
-    @cached_property
+    @property
     def sealed(self) -> dict[PartName, FoundPart]:
         """The sealed parts."""
-        found = _parts(self._folder.segments, self._sealed, _SEALED)
-        return in_place_of_rank_zero(found) if is_orphan(self._folder) else found
+        return self._found()[1]
+
+    def _found(self) -> tuple[_Parts, _Parts]:
+        if self._parts is None:
+            path = Path(self._place)
+            journal = _parts(path / "journal", self._journal, _JOURNAL)
+            for aside, files in zip(self._asides, self._aside, strict=False):
+                for name, part in _parts(aside.folder.journal, files, _JOURNAL).items():
+                    journal[name._replace(attempt=aside.attempt)] = part
+            sealed = _parts(path / "segments", self._sealed, _SEALED)
+            if is_orphan(self._place):
+                journal, sealed = in_place_of_rank_zero(journal), in_place_of_rank_zero(sealed)
+            self._parts = journal, sealed
+        return self._parts
 
 
 def _names(folder: str) -> dict[str, bool]:
@@ -182,13 +210,14 @@ def _names(folder: str) -> dict[str, bool]:
 
 def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool]:
     """The files of a folder with this ending, and whether there are links in it."""
-    found: _Files = []
+    found: list[tuple[str, int, int]] = []
     has_links = False
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                has_links |= entry.is_symlink()
-                if entry.name.endswith(suffix) and bounds.allows_entry(entry):
+                is_link = entry.is_symlink()
+                has_links |= is_link
+                if entry.name.endswith(suffix) and (not is_link or bounds.allows_entry(entry)):
                     try:
                         status = entry.stat()
                     except OSError:  # sealed or removed meanwhile, or a link to nothing
@@ -197,8 +226,9 @@ def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool
                     if stat.S_ISREG(status.st_mode):
                         found.append((entry.name, status.st_size, status.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
-        return [], has_links
-    found.sort()
+        return (), has_links
+    if len(found) > 1:
+        found.sort()
     return found, has_links
 
 
@@ -222,19 +252,19 @@ def _stat(path: str) -> Stat | None:
 class Survey:
     """Run folders of ours, and the outermost folders and files that hold none of them."""
 
-    ours: list[Path] = field(default_factory=list)
-    others: list[Path] = field(default_factory=list)
+    ours: list[str] = field(default_factory=list)
+    others: list[str] = field(default_factory=list)
 
 
 class Contents(NamedTuple):
     """The folders and the files in a folder, and which of both are links."""
 
-    folders: list[Path]
-    files: list[Path]
-    links: set[Path]
+    folders: list[str]
+    files: list[str]
+    links: set[str]
 
 
-def survey(root: Path, known: Container[Path], bounds: SearchBounds) -> Survey:
+def survey(root: str, known: Container[str], bounds: SearchBounds) -> Survey:
     """What lies below a folder: itself a run, a project's runs, or a tree of projects'.
 
     ``known`` are run folders already: they are not looked into. What a link leads to is listed
@@ -243,7 +273,7 @@ def survey(root: Path, known: Container[Path], bounds: SearchBounds) -> Survey:
     """
     if _may_hold_run(root):
         return Survey([root])
-    links: set[Path] = set()
+    links: set[str] = set()
     found = _Search(known, bounds, links).below(root, depth=0)
     return _without_repeats(root, found, links) if links and found.ours else found
 
@@ -251,17 +281,17 @@ def survey(root: Path, known: Container[Path], bounds: SearchBounds) -> Survey:
 class _Search:
     """One search for run folders; adds what links lead to to ``links``."""
 
-    def __init__(self, known: Container[Path], bounds: SearchBounds, links: set[Path]) -> None:
+    def __init__(self, known: Container[str], bounds: SearchBounds, links: set[str]) -> None:
         self._known = known
         self._bounds = bounds
         self._links = links
         self._left = _MAX_DEEP_FOLDERS
 
-    def below(self, folder: Path, *, depth: int) -> Survey:
+    def below(self, folder: str, *, depth: int) -> Survey:
         """What lies in a folder; the folder itself when no run of ours does."""
         found = Survey()
         folders, files, links = contents(folder, self._bounds)
-        self._links |= {*folders, *files} if folder in self._links else links
+        self._links.update([*folders, *files] if folder in self._links else links)
         for entry in folders:
             if entry in self._known or _may_hold_run(entry):
                 found.ours.append(entry)
@@ -276,7 +306,7 @@ class _Search:
         found.others += filter(_is_trackers, files)
         return found
 
-    def _may_enter(self, folder: Path, depth: int) -> bool:
+    def _may_enter(self, folder: str, depth: int) -> bool:
         """Whether to look into a folder: a project's always, deeper ones while few were."""
         if depth <= 1:
             return True
@@ -286,11 +316,13 @@ class _Search:
         return True
 
 
-def _without_repeats(root: Path, found: Survey, links: set[Path]) -> Survey:
+def _without_repeats(root: str, found: Survey, links: set[str]) -> Survey:
     """The found folders, without those that links lead to a second time."""
     here = os.path.realpath(root)
-    seen = {os.path.join(here, path.relative_to(root)) for path in found.ours if path not in links}
-    ours: list[Path] = []
+    seen = {
+        os.path.join(here, os.path.relpath(path, root)) for path in found.ours if path not in links
+    }
+    ours: list[str] = []
     for path in found.ours:
         real = os.path.realpath(path)
         if path not in links or real not in seen:
@@ -310,24 +342,24 @@ def _is_related(path: str, folders: Iterable[str]) -> bool:
     return any(os.path.commonpath((path, folder)) in (path, folder) for folder in folders)
 
 
-def contents(path: Path, bounds: SearchBounds) -> Contents:
+def contents(path: str, bounds: SearchBounds) -> Contents:
     """The content of a folder, without hidden names and links that are not followed."""
     found = Contents([], [], set())
     try:
         with os.scandir(path) as entries:
             for entry in entries:
-                if entry.name.startswith(".") or not bounds.allows_entry(entry):
+                is_link = entry.is_symlink()
+                if entry.name[0] == "." or (is_link and not bounds.allows_entry(entry)):
                     continue
-                place = Path(entry.path)
-                (found.folders if _is_folder(entry) else found.files).append(place)
-                if entry.is_symlink():
-                    found.links.add(place)
+                (found.folders if _is_folder(entry) else found.files).append(entry.path)
+                if is_link:
+                    found.links.add(entry.path)
     except OSError:  # gone, no folder, or not for us to look into
         return Contents([], [], set())
     return found
 
 
-def _may_hold_run(path: Path) -> bool:
+def _may_hold_run(path: str) -> bool:
     """Whether a folder is listed: it holds a run, or cannot be read, which is its problem then."""
     try:
         if stat.S_ISREG(os.stat(f"{path}/run.json").st_mode):
@@ -335,7 +367,7 @@ def _may_hold_run(path: Path) -> bool:
     except OSError:
         pass  # looked at with more care
     try:
-        return is_run_folder(path)
+        return is_run_folder(Path(path))
     except OSError:
         return True
 
@@ -347,8 +379,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _is_trackers(file: Path) -> bool:
-    return _EVENT_FILE in file.name or file.name.endswith(_TRACKERS_ENDINGS)
+def _is_trackers(file: str) -> bool:
+    return _EVENT_FILE in os.path.basename(file) or file.endswith(_TRACKERS_ENDINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,9 +426,9 @@ def orphans_below(runs_root: Path) -> list[Path]:
     return sorted(written - claimed)
 
 
-def is_orphan(folder: RunFolder) -> bool:
+def is_orphan(place: str) -> bool:
     """Whether a folder is one that ranks wrote aside."""
-    return folder.path.parent.name == LAUNCH_FOLDER
+    return LAUNCH_FOLDER in place and Path(place).parent.name == LAUNCH_FOLDER
 
 
 def orphaned_ranks(names: Iterable[PartName]) -> list[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from epochal.errors import UsageError
 from epochal.health.rule_settings import RuleSettings
-from epochal.journal.layout import LAUNCH_FOLDER, RunFolder, is_run_folder
+from epochal.journal.layout import LAUNCH_FOLDER, is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.settings import cache_folder
 from epochal.store.local.cache import MemoryBudget
@@ -41,7 +41,7 @@ def load_run(
         parents = bounds.with_root(runs_root)
     else:
         parents = bounds
-    source = FolderSource(RunFolder(path), asides=asides, held=held, bounds=bounds, parents=parents)
+    source = FolderSource(path, asides=asides, held=held, bounds=bounds, parents=parents)
     return LocalRun(source, held=held)
 
 

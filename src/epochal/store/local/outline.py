@@ -9,23 +9,22 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from epochal.errors import EpochalError
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
-from epochal.journal.reader import check_version
+from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
 from epochal.store.answers import Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
-from epochal.store.local.listing import FoundPart, Listing
-from epochal.store.local.row import brief_info, chosen_fields
+from epochal.store.local.listing import Listing
+from epochal.store.local.row import chosen_fields, names_of
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _HEAD_BYTES = 4096
 _TAIL_BYTES = 4096
 # The last records are looked through for values, this many of them.
@@ -46,25 +45,22 @@ class Ends(NamedTuple):
 
 
 def outline_row(
-    listing: Listing, run_json: Mapping[str, Any], labels: Labels, *, own_id: str, path: Path
+    listing: Listing, run_json: Mapping[str, Any], labels: Labels, *, own_id: str, place: str
 ) -> Row | None:
     """The row as far as identity and newest records say it; None where the journal must be read.
 
     That is so for a run without run.json, or whose newest part is sealed, damaged or empty.
     """
-    attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
-    parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
-    main = max((name for name in parts if name.writer == LOOP), default=None)
-    if not run_json or main is None or main in listing.sealed or listing.problem is not None:
-        return None
-    ends = read_ends(parts[main])
     created = unix_time(run_json.get("created"))
-    if ends is None or created is None:
+    main = None if created is None or listing.problem is not None else _main_part(listing)
+    ends = None if main is None else read_ends(main.path)
+    if created is None or main is None or ends is None:
         return None
     header, newest = ends
     values = _last_values(newest)
-    names = brief_info(run_json.get, labels, id_=own_id, path=path, tracker=None)
-    totals, config, origin = (run_json.get(field) for field in ("totals", "config", "source"))
+    loss = values.get("loss")
+    names = names_of(run_json.get, labels, place)
+    totals, config, origin = run_json.get("totals"), run_json.get("config"), run_json.get("source")
     totals = totals if isinstance(totals, dict) else {}
     finish = newest[0] if newest and newest[0]["log"] == "finish" else None
     times = [t for record in newest if math.isfinite(t := seconds(record))]
@@ -75,7 +71,7 @@ def outline_row(
         project=names.project,
         created=created,
         updated=max(times, default=None),
-        attempts=attempts,
+        attempts=main.attempt,
         step=_furthest(newest, "step"),
         epoch=_furthest(newest, "epoch"),
         total_steps=whole_number(totals.get("steps")),
@@ -87,7 +83,7 @@ def outline_row(
         group=names.group,
         job_type=names.job_type,
         owner=names.owner,
-        fork=fork_of(run_json),
+        fork=fork_of(run_json) if "fork" in run_json else None,
         labels=labels,
         config=dict(config) if isinstance(config, dict) else {},
         problem=None,
@@ -100,19 +96,41 @@ def outline_row(
         else None,
         end={},
         found=None,
-        nonfinite="loss" in values and not math.isfinite(values["loss"]),
+        nonfinite=loss is not None and not math.isfinite(loss),
         unwatched=0,
         written=listing.journal_written_s,
-        has_companion=any(name.writer.startswith(TELEMETRY) for name in parts),
-        latest=dict(values),
+        has_companion=main.has_companion,
+        latest=values,
         is_partial=True,
     )
 
 
-def read_ends(part: FoundPart) -> Ends | None:
+class _MainPart(NamedTuple):
+    """The newest part of rank 0, and whether a companion writes beside it."""
+
+    path: str
+    attempt: int
+    has_companion: bool
+
+
+def _main_part(listing: Listing) -> _MainPart | None:
+    only = listing.only_part()
+    if only is not None:
+        name, path, _ = only
+        return _MainPart(path, name.attempt, has_companion=False) if name.writer == LOOP else None
+    attempts = max((name.attempt for name in (*listing.journal, *listing.sealed)), default=0)
+    parts = {n: found for n, found in listing.journal.items() if n.attempt == attempts}
+    main = max((name for name in parts if name.writer == LOOP), default=None)
+    if main is None or main in listing.sealed:
+        return None
+    has_companion = any(name.writer.startswith(TELEMETRY) for name in parts)
+    return _MainPart(str(parts[main].path), attempts, has_companion)
+
+
+def read_ends(path: str) -> Ends | None:
     """Both ends of a journal part; None where they do not hold whole records."""
     try:
-        file = regular_only(str(part.path), os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        file = regular_only(path, _OPEN_FLAGS)
         try:
             size = os.fstat(file).st_size
             start = max(0, size - _TAIL_BYTES)
@@ -124,18 +142,18 @@ def read_ends(part: FoundPart) -> Ends | None:
         header = decode(first) if newline else None
         if header is None or b"\0" in tail:
             return None
-        check_version(header, part.path)
-    except (OSError, EpochalError):
+    except OSError:
         return None
-    lines = tail[: tail.rfind(b"\n") + 1].split(b"\n")[:-1]
-    if start:
-        del lines[:1]  # its beginning is not in the tail
+    if is_newer(header):
+        return None
+    # The first line of a tail has lost its beginning.
+    lowest, end = tail.find(b"\n") + 1 if start else 0, tail.rfind(b"\n")
     newest: list[Record] = []
     num_counted = 0
-    for line in reversed(lines):
-        if num_counted == _MAX_RECORDS:
-            break
-        record = decode(line)
+    while end > lowest and num_counted < _MAX_RECORDS:
+        begin = tail.rfind(b"\n", lowest, end) + 1 or lowest
+        record = decode(tail[begin:end])
+        end = begin - 1
         if record is None:
             num_counted += 1
             continue
@@ -150,27 +168,38 @@ def _furthest(records: list[Record], field: str) -> int | None:
     return max((at for at in found if at is not None), default=None)
 
 
-def _last_values(records: list[Record]) -> dict[str, float]:
+def _last_values(records: list[Record]) -> dict[str, float | None]:
     """The values of the newest record that has any of a role, as far as a name alone tells it."""
     set_values = _set_values(records)
     for record in records:
         if axis_of(record) not in ("step", "epoch"):
             continue
         try:
-            numbers = {**dict(stored_numbers_of(record)), **set_values}
+            numbers = _plain_numbers(record) or dict(stored_numbers_of(record))
         except (AttributeError, TypeError, ValueError, OverflowError):
             continue
-        places = ((_GUESSES.get(name), name) for name in numbers)
-        found = sorted((place, name) for place, name in places if place is not None)
+        if set_values:
+            numbers = {**numbers, **set_values}
+        found = sorted((_GUESSES[name], name) for name in numbers if name in _GUESSES)
         if found:
             # The first guess of a role goes before the others, as in the whole row.
             return {role: numbers[name] for (_, role), name in reversed(found)}
     return {}
 
 
+def _plain_numbers(record: Record) -> dict[str, float] | None:
+    """The numbers of a record that has nothing else; None for any other."""
+    numbers = record.get("m")
+    if record["log"] != "metrics" or len(record) != 4 or type(numbers) is not dict:
+        return None
+    return numbers if "step" in record and set(map(type, numbers.values())) == {float} else None
+
+
 def _set_values(records: list[Record]) -> dict[str, float]:
     """The numbers that the program set as its summary, as far as these records say."""
     values: dict[str, Any] = {}
+    if not any(record["log"] == "summary" for record in records):
+        return {}
     for record in records:  # newest first
         name = record.get("name")
         if record["log"] == "summary" and isinstance(name, str):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.records import Record
-from epochal.store.answers import Fork, Labels, RunInfo
+from epochal.store.answers import Fork, Labels
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
@@ -20,7 +21,6 @@ from epochal.store.local.small import SmallJournal
 from epochal.store.local.source import RunSource
 from epochal.store.local.state import RunState
 from epochal.store.row import Row
-from epochal.store.status import UNREADABLE
 
 # Longer than any id that was ever made here; links and positions have to hold it.
 _MAX_ID = 200
@@ -29,23 +29,28 @@ _MAX_ID = 200
 FieldOf = Callable[[str], Any]
 
 
-def brief_info(
-    field: FieldOf, labels: Labels, *, id_: str, path: Path, tracker: str | None
-) -> RunInfo:
-    """A run's names and labels; people's labels win over what the run itself recorded."""
-    return RunInfo(
-        id=id_,
-        name=labels.name or _text(field("name")) or path.name,
-        project=_text(field("project")) or path.parent.name,
-        folder=str(path),
-        status=UNREADABLE,
-        tags=_texts(field("tags")) if labels.tags is None else labels.tags,
-        notes=_text(field("notes")) if labels.notes is None else labels.notes,
-        hidden=labels.hidden,
-        tracker=tracker,
-        group=_text(field("group")),
-        job_type=_text(field("job_type")),
-        owner=_text(field("owner")),
+class Names(NamedTuple):
+    """What a run is called by itself and by people; see ``RunInfo``."""
+
+    name: str
+    project: str
+    tags: tuple[str, ...]
+    notes: str | None
+    group: str | None
+    job_type: str | None
+    owner: str | None
+
+
+def names_of(field: FieldOf, labels: Labels, path: str) -> Names:
+    """A run's names; people's labels win over what the run itself recorded."""
+    return Names(
+        labels.name or _text(field("name")) or os.path.basename(path),
+        _text(field("project")) or os.path.basename(os.path.dirname(path)),
+        _texts(field("tags")) if labels.tags is None else labels.tags,
+        _text(field("notes")) if labels.notes is None else labels.notes,
+        _text(field("group")),
+        _text(field("job_type")),
+        _text(field("owner")),
     )
 
 
@@ -57,19 +62,21 @@ def recorded_id(field: FieldOf) -> str | None:
 
 def _text(value: Any) -> str | None:
     """A text, or a number as people write it in a name; None for anything else."""
+    if value is None or type(value) is str:
+        return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) else None
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
+    if value is None or not isinstance(value, (list, tuple)):
         return ()
     return tuple(text for item in value if (text := _text(item)) is not None)
 
 
 def make_row(
-    brief: RunInfo,
+    names: Names,
     state: RunState,
     source: RunSource,
     *,
@@ -81,7 +88,7 @@ def make_row(
     """The row of a run, from its parts and from what its source says of it."""
     problems, finish = source.problems, state.finish
     return _row(
-        brief,
+        names,
         source,
         header=state.header,
         finish=finish,
@@ -116,7 +123,7 @@ def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
 
 
 def small_row(
-    brief: RunInfo,
+    names: Names,
     small: SmallJournal,
     source: RunSource,
     *,
@@ -127,7 +134,7 @@ def small_row(
     """The same row for a small run that has ended, with all summaries."""
     facts = small.facts
     row = _row(
-        brief,
+        names,
         source,
         header=facts.header,
         finish=facts.finish,
@@ -161,7 +168,7 @@ def small_row(
 
 
 def _row(
-    brief: RunInfo,
+    names: Names,
     source: RunSource,
     *,
     header: Record | None,
@@ -179,19 +186,19 @@ def _row(
     if "pid" in (process or {}):  # taken up again here, whoever began it
         origin = None
     return Row(
-        name=brief.name,
-        project=brief.project,
+        name=names.name,
+        project=names.project,
         total_steps=whole_number(totals.get("steps")),
         num_epochs=num_epochs or whole_number(totals.get("epochs")),
-        tags=brief.tags,
-        notes=brief.notes if isinstance(brief.notes, str) else None,
+        tags=names.tags,
+        notes=names.notes if isinstance(names.notes, str) else None,
         config={**(given if isinstance(given, dict) else {}), **config},
         finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
         process=None if process is None else chosen_fields(process, PROCESS_FIELDS),
         source=chosen_fields(origin, ("format", "in_place")) if isinstance(origin, dict) else None,
-        group=brief.group,
-        job_type=brief.job_type,
-        owner=brief.owner,
+        group=names.group,
+        job_type=names.job_type,
+        owner=names.owner,
         written=source.journal_written_s,
         **known,
     )

@@ -301,7 +301,8 @@ class RunReader:
         stamp = self.source.stamp
         if stamp is None or time.time() - max(stamp[:2]) / 1e9 < since_s:
             return None
-        self.trust(stamp)
+        # The folders are as they were when it was made, or a look finds another stamp.
+        self._stamp = stamp
         return stamp
 
     def look_once(self) -> None:

@@ -15,7 +15,7 @@ from types import TracebackType
 from epochal.errors import RunNotFoundError, UsageError
 from epochal.health.rule_settings import RuleSettings
 from epochal.imports.foreign import Foreign, ForeignRun
-from epochal.journal.layout import RunFolder, is_run_folder
+from epochal.journal.layout import is_run_folder
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import Axis
 from epochal.series.reduce import Summary
@@ -68,7 +68,7 @@ class LocalStore:
         # Of everything below; held for a look, never while a journal is read.
         self._lock = threading.RLock()
         self._index_lock = threading.Lock()
-        self._folders: dict[Path, FolderSource] = {}
+        self._folders: dict[str, FolderSource] = {}
         # By place, as are the rows of the index.
         self._runs: dict[str, LocalRun] = {}
         self._by_id: dict[str, LocalRun] = {}
@@ -255,7 +255,7 @@ class LocalStore:
         path = Path(moved.origin)
         with self._lock:
             known = self._runs.pop(str(path), None)
-            self._folders.pop(path, None)
+            self._folders.pop(str(path), None)
             self._tell_apart()
         if known is not None:
             _close(known)
@@ -299,12 +299,12 @@ class LocalStore:
 
     def _look(self) -> None:
         before = self._runs
-        found = [survey(root, self._folders, self._bounds) for root in self._roots]
-        orphans = {path for root in self._roots for path in orphans_below(root)}
+        found = [survey(str(root), self._folders, self._bounds) for root in self._roots]
+        orphans = {str(path) for root in self._roots for path in orphans_below(root)}
         ours = {path for one in found for path in one.ours}
         self._runs = self._folder_runs({*ours, *self._bounds.chosen(orphans)})
         places = {path for one in found for path in one.others}
-        for source, run, lock in self._foreign.runs(sorted(places)):
+        for source, run, lock in self._foreign.runs(map(Path, sorted(places))):
             self._take_foreign(source, run, lock, before)
         gone = [place for place in before if place not in self._runs]
         for place in gone:
@@ -314,18 +314,18 @@ class LocalStore:
             self._recall()
         self._leave_out_copied()
 
-    def _folder_runs(self, found: Set[Path]) -> dict[str, LocalRun]:
+    def _folder_runs(self, found: Set[str]) -> dict[str, LocalRun]:
         """The runs in folders of ours."""
         asides = {
-            run: asides
-            for root in {Path(folder).parent for folder in {os.path.dirname(p) for p in found}}
+            str(run): asides
+            for root in {Path(folder).parent for folder in {p.rpartition(os.sep)[0] for p in found}}
             for run, asides in asides_below(root).items()
         }
         runs: dict[str, LocalRun] = {}
-        sources: dict[Path, FolderSource] = {}
+        sources: dict[str, FolderSource] = {}
         for path in found:
             source = self._folders.get(path) or FolderSource(
-                RunFolder(path), held=self._held, bounds=self._bounds
+                path, held=self._held, bounds=self._bounds
             )
             source.asides = asides.get(path, ())
             sources[path] = source
