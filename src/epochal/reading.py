@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore, open_store
+from epochal.store.run_groups import RunGroups, groups_of
 from epochal.store.store import RunView
 
 
@@ -170,6 +171,19 @@ class Runs:
     ) -> list[RunData]:
         """Runs that a query selects, newest first or by ``order``; see the reference for both."""
         return [RunData(view) for view in self._store.runs(query, order=order, limit=limit)]
+
+    def groups(
+        self,
+        query: str | None = None,
+        *,
+        by: Sequence[str] | None = None,
+        by_all_but: Sequence[str] | None = None,
+    ) -> RunGroups:
+        """Runs in groups by keys of their configs, ``by=["lr", "model"]``; hidden runs are in none.
+
+        ``by_all_but=["seed"]`` groups by every key that differs between the runs but these.
+        """
+        return groups_of(self._store.runs(query), by=by, by_all_but=by_all_but)
 
     def run(self, key: str) -> RunData:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""

@@ -1,4 +1,4 @@
-"""``epochal compare``: where runs differ, and what they came to beside the first."""
+"""``epochal compare``: where runs differ, and what they came to beside the first, or in groups."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from epochal.cli import group_tables
 from epochal.cli.command import add_json, add_run, store_of
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
@@ -24,7 +25,7 @@ _LEGEND = f"{_MARK} ended as no number, or far above its best."
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``compare``."""
-    add_run(parser, several=True)
+    add_run(parser, several=True, optional=True)
     parser.add_argument(
         "-m",
         "--metric",
@@ -36,11 +37,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-a", "--all", action="store_true", help="also show configuration that is equal in all runs"
     )
+    group_tables.configure(parser)
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare runs with the first."""
+    """Compare runs with the first, or in groups."""
+    if group_tables.is_asked_for(args):
+        return group_tables.run(args)
+    if args.where is not None:
+        raise UsageError("--where goes with --group-by, --all-but or --importance.")
     with store_of(args) as store:
         runs = list({view.place: view for view in map(store.run, args.runs)}.values())
         if len(runs) < 2:

@@ -79,7 +79,7 @@ class Comparison:
 
 def compare(runs: Sequence[RunView], *, names: Sequence[str] = ()) -> Comparison:
     """Compare runs by their configs and by all metrics, or by those that are named."""
-    configs = [dict(_flat(run.config)) for run in runs]
+    configs = [dict(flat_config(run.config)) for run in runs]
     keys = dict.fromkeys(key for config in configs for key in config)
     config = {key: tuple(own.get(key, MISSING) for own in configs) for key in keys}
     return Comparison(config, tuple(_metrics(runs, names)))
@@ -134,10 +134,11 @@ def _ended_badly(summary: Summary, goal: Goal | None) -> bool:
     return lost > max(gained / 2, _NOISE * abs(best[1]))
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat_config(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The entries of a config with dotted keys."""
     for name, value in config.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat_config(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

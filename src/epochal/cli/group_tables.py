@@ -1,0 +1,187 @@
+"""The part of ``epochal compare`` that is about groups of runs: tables, CSV and JSON."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from epochal.cli.command import runs_of, store_of
+from epochal.cli.output import say, say_json
+from epochal.cli.table import table, terminal_columns
+from epochal.errors import UsageError
+from epochal.format import UNKNOWN, format_number
+from epochal.store.difference import Difference, differences, verdict
+from epochal.store.groups import (
+    CHOICES,
+    GroupValue,
+    Standing,
+    best_index,
+    default_metrics,
+    level_text,
+)
+from epochal.store.run_groups import RunGroups, groups_of, series_rows, value_row
+from epochal.store.store import RunView
+
+_MOST_METRICS = 8
+_LEGEND = "* has the best mean."
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments about groups to ``compare``."""
+    group = parser.add_argument_group("groups", "without RUN, all runs; a project means its runs")
+    group.add_argument(
+        "--group-by",
+        metavar="KEYS",
+        help="group runs by keys of the config, with commas between: lr,model",
+    )
+    group.add_argument(
+        "--all-but",
+        metavar="KEYS",
+        help="group by every key that differs but these: seed",
+    )
+    group.add_argument(
+        "--where", metavar="QUERY", help="only runs that match a query: 'config.lr < 3e-4'"
+    )
+    group.add_argument(
+        "--value",
+        choices=CHOICES,
+        default="last",
+        help="the value of a run that counts (default: last)",
+    )
+    group.add_argument("--at", type=float, metavar="STEP", help="the value at this step instead")
+    group.add_argument(
+        "--steps", action="store_true", help="numbers at each step, with --csv or --json"
+    )
+    group.add_argument("--csv", action="store_true", help="print CSV")
+
+
+def is_asked_for(args: argparse.Namespace) -> bool:
+    """Whether the arguments ask for groups."""
+    return args.group_by is not None or args.all_but is not None
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print groups of runs."""
+    if args.steps and not (args.csv or args.json):
+        raise UsageError("--steps prints numbers for programs: add --csv or --json.")
+    if args.csv and args.json:
+        raise UsageError("--csv and --json exclude each other.")
+    with store_of(args) as store:
+        runs: Sequence[RunView] = runs_of(args) if args.runs else store.runs(args.where)
+        if args.runs and args.where is not None:
+            wanted = {run.id for run in store.runs(args.where)}
+            runs = [run for run in runs if run.id in wanted]
+        groups = groups_of(runs, by=_keys(args.group_by), by_all_but=_keys(args.all_but))
+        members = [member for group in groups for member in group.members]
+        if not members:
+            raise UsageError("there is no run to group.")
+        metrics = args.metric or default_metrics(members)[:_MOST_METRICS]
+        if args.steps:
+            _print_steps(groups, metrics, as_json=args.json)
+        else:
+            _print_values(args, groups, metrics)
+    return 0
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV with a header; every column that any row has, numbers with all their digits."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _csv_cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue().rstrip("\n")
+
+
+def _print_steps(groups: RunGroups, metrics: Sequence[str], *, as_json: bool) -> None:
+    found = [one for metric in metrics for one in groups.series(metric)]
+    rows = [row for one in found for row in series_rows(one)]
+    if not as_json:
+        say(csv_text(rows))
+        return
+    marks = [
+        {"metric": one.metric, "group": one.group.label, "dropouts": one.dropouts} for one in found
+    ]
+    say_json({"keys": groups.keys, "steps": rows, "dropouts": marks})
+
+
+def _print_values(args: argparse.Namespace, groups: RunGroups, metrics: Sequence[str]) -> None:
+    found = []
+    for metric in metrics:
+        values = groups.values(metric, value=args.value, at=args.at)
+        found.append((values, differences(groups.grouping, values)))
+    if args.csv:
+        say(csv_text([value_row(one) for values, _ in found for one in values]))
+    elif args.json:
+        say_json({"keys": groups.keys, "metrics": [_as_data(*one) for one in found]})
+    else:
+        say("\n\n".join(_block(groups, *one) for one in found))
+
+
+def _as_data(values: Sequence[GroupValue], found: Sequence[Difference]) -> dict[str, Any]:
+    best = best_index(values)
+    return {
+        "metric": values[0].metric,
+        "goal": values[0].goal,
+        "groups": [
+            {"label": one.group.label, **value_row(one), "runs": one.members} for one in values
+        ],
+        "best": best,
+        "verdict": verdict(values, found),
+        "differences": found,
+    }
+
+
+def _block(groups: RunGroups, values: Sequence[GroupValue], found: Sequence[Difference]) -> str:
+    best = best_index(values)
+    metric, goal = values[0].metric, values[0].goal
+    header = (*groups.keys, "N", "MEAN", "95 %", "MEDIAN", "STD", "MIN", "MAX")
+    rows = [_row(one, is_best=index == best) for index, one in enumerate(values)]
+    width, right = terminal_columns(), range(len(groups.keys), len(header))
+    text = table(header, rows, width=width, shrink=range(len(groups.keys)), right=tuple(right))
+    title = metric if goal is None else f"{metric} (better: {'less' if goal == 'min' else 'more'})"
+    remarks = [*_uncounted(values), verdict(values, found)]
+    return "\n".join([title, text, *([_LEGEND] if best is not None else []), *remarks])
+
+
+def _row(one: GroupValue, *, is_best: bool) -> tuple[str, ...]:
+    row = one.numbers.row(0)
+    n, members = int(row["n"]), len(one.members)
+    half = (row["high"] - row["low"]) / 2
+    return (
+        *map(level_text, one.group.values),
+        str(n) if n == members else f"{n} of {members}",
+        f"{'* ' if is_best else ''}{_number(row['mean'])}",
+        UNKNOWN if math.isnan(half) else f"± {format_number(half)}",
+        *(_number(row[name]) for name in ("median", "std", "min", "max")),
+    )
+
+
+def _uncounted(values: Sequence[GroupValue]) -> list[str]:
+    """What became of members that do not count."""
+    words: dict[Standing, str] = {
+        "nonfinite": "ended as nan or infinity",
+        "unfinished": "stopped before the others",
+        "missing": "never logged it",
+    }
+    counts = {name: sum(one.count(name) for one in values) for name in words}
+    said = [f"{count} {words[name]}" for name, count in counts.items() if count]
+    return [f"Not counted: {', '.join(said)}."] if said else []
+
+
+def _number(value: float) -> str:
+    return UNKNOWN if math.isnan(value) else format_number(value)
+
+
+def _csv_cell(value: Any) -> Any:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def _keys(text: str | None) -> list[str] | None:
+    if text is None:
+        return None
+    return [key.strip() for key in text.split(",") if key.strip()]

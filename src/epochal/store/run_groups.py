@@ -1,0 +1,147 @@
+"""Groups of runs as Python, the command line and the server ask about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from epochal.errors import MetricNotFoundError
+from epochal.series.aggregate import STATISTICS
+from epochal.series.series import X, data_frame
+from epochal.store.difference import Difference, differences, verdict
+from epochal.store.groups import (
+    UNCOUNTED,
+    Choice,
+    Group,
+    Grouping,
+    GroupSeries,
+    GroupValue,
+    grid,
+    group_members,
+    group_series,
+    group_values,
+    members_of,
+    read_series,
+)
+from epochal.store.store import RunView
+
+
+class RunGroups:
+    """Runs in groups: iterate over the groups, or ask for one metric of all of them."""
+
+    def __init__(self, grouping: Grouping) -> None:
+        self.grouping = grouping
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.grouping.groups)
+
+    def __len__(self) -> int:
+        return len(self.grouping.groups)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} groups by {', '.join(self.keys) or 'nothing'}>"
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the config that the runs are grouped by."""
+        return self.grouping.keys
+
+    def series(
+        self,
+        metric: str,
+        *,
+        x: X = "step",
+        points: int | None = None,
+        lo: float | None = None,
+        hi: float | None = None,
+    ) -> list[GroupSeries]:
+        """The numbers of each group at each step of its members, or at about ``points`` of them.
+
+        Raises ``MetricNotFoundError`` where no run has the metric along ``x``.
+        """
+        read = [[read_series(one.run, metric, x) for one in group.members] for group in self]
+        name = next((one.name for inside in read for one in inside if one is not None), None)
+        if name is None:
+            raise MetricNotFoundError(f"no run of these groups has a metric {metric!r} along {x}.")
+        return [
+            group_series(
+                group, inside, at=grid(inside, x=x, most=points, lo=lo, hi=hi), metric=name, x=x
+            )
+            for group, inside in zip(self, read, strict=True)
+        ]
+
+    def values(
+        self, metric: str, *, value: Choice = "last", at: float | None = None
+    ) -> list[GroupValue]:
+        """What each group came to: the last value of each member, the best, or that at a step.
+
+        Raises ``MetricNotFoundError`` where no run has the metric.
+        """
+        return group_values(self.grouping.groups, metric, value=value, at=at)
+
+    def differences(
+        self, metric: str, *, value: Choice = "last", at: float | None = None
+    ) -> list[Difference]:
+        """Every two groups compared: difference, interval, test, and a sentence."""
+        return differences(self.grouping, self.values(metric, value=value, at=at))
+
+    def verdict(self, metric: str, *, value: Choice = "last", at: float | None = None) -> str:
+        """A sentence about the best group, which names a winner only where the runs show one."""
+        values = self.values(metric, value=value, at=at)
+        return verdict(values, differences(self.grouping, values))
+
+    def frame(self, metric: str, *, x: X = "step", points: int | None = None) -> Any:
+        """A data frame with one row for each group and step."""
+        rows = [row for one in self.series(metric, x=x, points=points) for row in series_rows(one)]
+        columns = rows[0] if rows else {}
+        return data_frame({name: np.array([row[name] for row in rows]) for name in columns})
+
+
+def groups_of(
+    runs: Iterable[RunView],
+    *,
+    by: Sequence[str] | None = None,
+    by_all_but: Sequence[str] | None = None,
+) -> RunGroups:
+    """Group runs by keys of their configs, or by every key that differs but some."""
+    return RunGroups(group_members(members_of(runs), by=by, all_but=by_all_but))
+
+
+def series_rows(one: GroupSeries) -> list[dict[str, Any]]:
+    """A table of the numbers at each step."""
+    fixed = {"metric": one.metric, **_named(one.group)}
+    columns = {name: getattr(one.numbers, name).tolist() for name in STATISTICS}
+    members, missing = len(one.group.members), one.missing
+    return [
+        {
+            **fixed,
+            one.x: at,
+            "members": members,
+            "missing": missing,
+            **{name: column[index] for name, column in columns.items()},
+        }
+        for index, at in enumerate(_whole(one.numbers.at.tolist()))
+    ]
+
+
+def value_row(one: GroupValue) -> dict[str, Any]:
+    """The numbers of one group in the end."""
+    numbers = one.numbers.row(0)
+    return {
+        "metric": one.metric,
+        **_named(one.group),
+        "members": len(one.members),
+        "n": numbers["n"],
+        **{name: one.count(name) for name in UNCOUNTED},
+        **{name: numbers[name] for name in STATISTICS if name not in ("n", "nonfinite", "ended")},
+    }
+
+
+def _named(group: Group) -> dict[str, Any]:
+    return dict(zip(group.keys, group.values, strict=True))
+
+
+def _whole(at: Sequence[float]) -> list[float | int]:
+    return [int(one) if one.is_integer() else one for one in at]

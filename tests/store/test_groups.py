@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epochal import reading
+from epochal.errors import MetricNotFoundError, UsageError
+from epochal.store.run_groups import series_rows, value_row
+from tests.store.journals import Journal
+
+NAN = float("nan")
+
+
+def write(
+    root: Path, name: str, losses: list[float], *, end: str | None = "finished", **config: object
+) -> None:
+    journal = Journal(root, name, config=config)
+    for step, loss in enumerate(losses):
+        journal.metrics(step, loss=loss)
+    if end is not None:
+        journal.finish(end)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for lr, level in ((1e-3, 1.0), (3e-3, 2.0)):
+        for seed in range(3):
+            losses = [level + seed / 10 + 3 - step for step in range(4)]
+            write(tmp_path, f"lr{lr}-s{seed}", losses, lr=lr, seed=seed, optim={"wd": 0.1})
+    return tmp_path
+
+
+def test_runs_are_grouped_by_a_key_of_their_config(root: Path) -> None:
+    with reading.open(root) as runs:
+        groups = runs.groups(by=["lr"])
+        labels = [(group.label, len(group.members)) for group in groups]
+        first, second = groups.series("loss")
+    assert labels == [("lr=0.001", 3), ("lr=0.003", 3)]
+    assert first.numbers.mean.tolist() == pytest.approx([4.1, 3.1, 2.1, 1.1])
+    assert second.numbers.n.tolist() == [3, 3, 3, 3]
+    assert series_rows(second)[3]["mean"] == pytest.approx(2.1)
+
+
+def test_everything_but_the_seed_is_what_differs_otherwise(root: Path) -> None:
+    write(root, "wide", [1.0], lr=1e-3, seed=0, optim={"wd": 0.2}, out_dir="runs/wide")
+    with reading.open(root) as runs:
+        groups = runs.groups(by_all_but=["seed"])
+    assert groups.keys == ("lr", "optim.wd")
+    assert [len(group.members) for group in groups] == [3, 1, 3]
+    assert groups.grouping.repeats == ("seed",)
+
+
+def test_a_key_may_be_the_end_of_a_dotted_one_or_a_field(root: Path) -> None:
+    with reading.open(root) as runs:
+        assert runs.groups(by=["wd"]).keys == ("optim.wd",)
+        assert runs.groups(by=["config.lr", "project"]).keys == ("lr", "project")
+        with pytest.raises(UsageError, match=r"none of the 6 runs has 'lrr'.*Near: lr"):
+            runs.groups(by=["lrr"])
+        with pytest.raises(UsageError, match="either"):
+            runs.groups()
+        with pytest.raises(MetricNotFoundError, match="nothing"):
+            runs.groups(by=["lr"]).values("nothing")
+
+
+def test_1_and_1_0_are_one_level_and_true_is_another(tmp_path: Path) -> None:
+    for index, value in enumerate((1, 1.0, True, None)):
+        write(tmp_path, f"r{index}", [1.0], k=value)
+    with reading.open(tmp_path) as runs:
+        assert sorted(len(group.members) for group in runs.groups(by=["k"])) == [1, 1, 2]
+
+
+def test_members_that_end_early_or_turn_nan_are_counted_and_marked(root: Path) -> None:
+    write(root, "killed", [9.0, 9.0], end="failed", lr=1e-3, seed=3)
+    write(root, "nan", [9.0, NAN, NAN, NAN], lr=1e-3, seed=4)
+    write(root, "empty", [], lr=1e-3, seed=5)
+    with reading.open(root) as runs:
+        groups = runs.groups(by=["lr"])
+        first, _ = groups.series("loss")
+        value, _ = groups.values("loss")
+    assert first.numbers.n.tolist() == [5, 4, 3, 3]
+    assert first.numbers.nonfinite.tolist() == [0, 1, 1, 1]
+    assert first.numbers.ended.tolist() == [0, 0, 1, 1]
+    assert first.missing == 1
+    marks = [(one.name, one.at, one.why, one.state) for one in first.dropouts]
+    assert marks == [("killed", 1.0, "ended", "failed"), ("nan", 1.0, "nonfinite", "finished")]
+    row = value_row(value)
+    assert row["mean"] == pytest.approx(np.mean([1.0, 1.1, 1.2]))
+    assert {key: row[key] for key in ("members", "n", "nonfinite", "unfinished", "missing")} == {
+        "members": 6,
+        "n": 3,
+        "nonfinite": 1,
+        "unfinished": 1,
+        "missing": 1,
+    }
+
+
+def test_the_value_of_a_member_is_the_last_the_best_or_that_at_a_step(root: Path) -> None:
+    write(root, "rising", [0.5, 7.0, 7.0, 7.0], lr=1, seed=0)
+    with reading.open(root) as runs:
+        groups = runs.groups(by=["lr"])
+        means = [
+            float(groups.values("loss", **choice)[-1].numbers.mean[0])
+            for choice in ({}, {"value": "best"}, {"value": "mean"}, {"at": 0})
+        ]
+        with pytest.raises(UsageError, match="use one of last, best"):
+            groups.values("loss", value="median")  # type: ignore[arg-type]
+    assert means == [7.0, 0.5, 21.5 / 4, 0.5]
+
+
+def test_hidden_runs_are_in_no_group_and_a_query_selects(root: Path) -> None:
+    with reading.open(root) as runs:
+        hidden = runs.run("lr0.001-s0").view
+        hidden.relabel(type(hidden.labels)(hidden=True))
+        assert [len(group.members) for group in runs.groups(by=["lr"])] == [2, 3]
+        (group,) = runs.groups("config.lr < 2e-3", by=["lr"])
+        assert len(group.members) == 2
+
+
+def test_groups_along_time_need_no_common_positions(root: Path) -> None:
+    with reading.open(root) as runs:
+        first, _ = runs.groups(by=["lr"]).series("loss", x="relative", points=50)
+    assert first.x == "relative"
+    assert first.numbers.n.max() == 3
