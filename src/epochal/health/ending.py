@@ -15,7 +15,7 @@ BadEnding = Literal["crashed", "failed", "terminated", "interrupted"]
 BAD_ENDINGS: tuple[BadEnding, ...] = get_args(BadEnding)
 
 # Whoever presses Ctrl-C knows that the run has ended; whoever is preempted may not.
-_SEVERITIES: Mapping[BadEnding, Severity] = {
+_SEVERITIES: Mapping[str, Severity] = {
     "crashed": "error",
     "failed": "error",
     "terminated": "warning",
@@ -42,7 +42,7 @@ _LONGEST = 200  # characters of a reason: some errors are pages long
 
 def ending_severity(state: str) -> Severity | None:
     """The severity of a status; None for a run that is running or finished well."""
-    return next((_SEVERITIES[how] for how in BAD_ENDINGS if how == state), None)
+    return _SEVERITIES.get(state)
 
 
 def ending_finding(

@@ -88,7 +88,8 @@ class FolderSource:
     @property
     def index_place(self) -> IndexPlace:
         """Beside the run."""
-        return IndexPlace(*os.path.split(self.place), is_beside=True)
+        folder, _, name = self.place.rpartition(os.sep)
+        return IndexPlace(folder, name, is_beside=True)
 
     def look(self) -> None:
         """List the folder."""
@@ -117,11 +118,8 @@ class FolderSource:
         return Stamp(*self._dirs, None if labels is None else (labels.size, labels.mtime_ns))
 
     def has_stamp(self, stamp: Stamp) -> bool:
-        """Whether the files have this stamp now: two stats, and a third where there are labels."""
-        place = self.place
-        if self.asides or _changed(place) != stamp[:2]:
-            return False
-        return stamp.labels is None or _stat_of(f"{place}/labels.json") == stamp.labels
+        """Whether the files have this stamp now."""
+        return not self.asides and has_stamp(self.place, stamp)
 
     @property
     def newest_s(self) -> float:
@@ -287,6 +285,13 @@ class FolderSource:
         if self._history is not None:
             self._history.close()
             self._history = None
+
+
+def has_stamp(place: str, stamp: Stamp) -> bool:
+    """Whether a run folder has this stamp: two stats, and a third where there are labels."""
+    if _changed(place) != (stamp.folder_ns, stamp.journal_ns):
+        return False
+    return stamp.labels is None or _stat_of(f"{place}/labels.json") == stamp.labels
 
 
 def _changed(path: str) -> tuple[int, int] | None:

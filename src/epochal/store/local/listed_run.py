@@ -149,12 +149,23 @@ class ListedRun(RunView):
         return max(self._reader.num_changes - 1, 0)  # the first look finds no change
 
     @locked
-    def recall(self, entry: IndexEntry, row_of: Callable[[IndexEntry], Row | None]) -> None:
-        """Use a row of the index, if the files have not changed since."""
+    def recall(
+        self,
+        entry: IndexEntry,
+        row_of: Callable[[IndexEntry], Row | None],
+        *,
+        is_unchanged: bool = False,
+    ) -> None:
+        """Use a row of the index, if the files have not changed since.
+
+        ``is_unchanged``: the files have the entry's stamp, as was just seen.
+        """
         if self._row is not None:
             return
-        is_valid = entry.stamp is not None and self._reader.trust(entry.stamp)
-        if not is_valid and entry.signature != self.signature:
+        stamp = entry.stamp
+        if stamp is not None and (is_unchanged or self.source.has_stamp(stamp)):
+            self._reader.trust(stamp)
+        elif entry.signature != self.signature:
             return
         row = row_of(entry)
         self._num_changes = self._reader.num_changes
@@ -162,6 +173,8 @@ class ListedRun(RunView):
             self._outline = row
         else:
             self._row = row
+        if row is not None:
+            self._own_id = (row.id, self._num_changes)
 
     @locked
     def remembered(self) -> tuple[str, Stamp | None, Row]:

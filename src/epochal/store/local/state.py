@@ -285,13 +285,10 @@ class RunReader:
         # Of a run that has ended: while its files have this stamp, nothing has changed.
         self._stamp: Stamp | None = None
 
-    def trust(self, stamp: Stamp) -> bool:
-        """Take a stamp in place of the first look; False where the files do not have it."""
-        if not self.source.has_stamp(stamp):
-            return False
+    def trust(self, stamp: Stamp) -> None:
+        """Take a stamp that the files have in place of the first look."""
         self._stamp = stamp
         self.num_changes = max(self.num_changes, 1)
-        return True
 
     def trust_unchanged(self, *, since_s: float) -> Stamp | None:
         """The stamp of the files, trusted from now on; None where they changed within ``since_s``.

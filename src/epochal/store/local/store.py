@@ -26,6 +26,7 @@ from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
 from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
 from epochal.store.local.index import Index, IndexEntry
+from epochal.store.local.indexed import IndexedFolders
 from epochal.store.local.listing import asides_below, orphans_below, survey
 from epochal.store.local.load import load_foreign, load_run
 from epochal.store.local.run import LocalRun
@@ -123,10 +124,11 @@ class LocalStore:
             raise UsageError(f"offset={offset} and limit={limit} must be 0 or more.")
         selects = None if query is None else parse_query(query)
         sort = None if order is None else parse_order(order)
-        with self._lock:
-            self._look_once()
-            found = list(self._runs.values())
-        found.sort(key=lambda run: run.created, reverse=True)
+        with _without_collections():
+            with self._lock:
+                self._look_once()
+                found = list(self._runs.values())
+            found.sort(key=_created, reverse=True)
         if selects is not None:
             guard = self._held.guard
             found = [run for run in found if guard.run(run.place, selects, run, default=False)]
@@ -299,7 +301,11 @@ class LocalStore:
 
     def _look(self) -> None:
         before = self._runs
-        found = [survey(str(root), self._folders, self._bounds) for root in self._roots]
+        indexed = (
+            None if self._looked else IndexedFolders(self._index, rules=self._held.rules.digest)
+        )
+        known = self._folders if indexed is None else indexed
+        found = [survey(str(root), known, self._bounds) for root in self._roots]
         orphans = {str(path) for root in self._roots for path in orphans_below(root)}
         ours = {path for one in found for path in one.ours}
         self._runs = self._folder_runs({*ours, *self._bounds.chosen(orphans)})
@@ -309,9 +315,10 @@ class LocalStore:
         gone = [place for place in before if place not in self._runs]
         for place in gone:
             _close(before[place])
-        if not self._looked:
+        if indexed is not None:
             self._looked = True
-            self._recall()
+            for place, listed in self._runs.items():
+                self._held.guard.run(place, indexed.recall, listed)
         self._leave_out_copied()
 
     def _folder_runs(self, found: Set[str]) -> dict[str, LocalRun]:
@@ -329,8 +336,7 @@ class LocalStore:
             )
             source.asides = asides.get(path, ())
             sources[path] = source
-            place = source.place
-            runs[place] = self._runs.get(place) or LocalRun(source, held=self._held)
+            runs[path] = self._runs.get(path) or LocalRun(source, held=self._held)
         self._folders = sources
         return runs
 
@@ -375,20 +381,6 @@ class LocalStore:
                 run.copy += 1
             by_id[run.id] = run
         self._by_id = by_id
-
-    def _recall(self) -> None:
-        """Give every run the row that the index has of it."""
-        places: dict[tuple[str, bool], list[tuple[str, LocalRun]]] = {}
-        for run in self._runs.values():
-            folder, name, is_beside = run.source.index_place
-            places.setdefault((folder, is_beside), []).append((name, run))
-        rules, guard = self._held.rules.digest, self._held.guard
-        for (folder, is_beside), runs in places.items():
-            known = self._index.entries(folder, rules=rules, is_beside=is_beside)
-            for name, run in runs if known else ():
-                entry = known.get(name)
-                if entry is not None:
-                    guard.run(run.place, run.recall, entry, self._index.row)
 
     def _note_news(self, place: str) -> None:
         """Have the index learn a row; what others learnt before is written, some at a time.
