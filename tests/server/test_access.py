@@ -14,7 +14,7 @@ from starlette.datastructures import Headers
 from epochal.page.loader import Page
 from epochal.server import responses, series, stream
 from epochal.server.access import content_security_policy, host_name, is_same_origin
-from epochal.server.handlers import MAX_BODY_BYTES
+from epochal.server.changes import MAX_BODY_BYTES
 from tests.server.live import Server, serving, until
 from tests.store.journals import Journal
 

@@ -42,7 +42,7 @@ export interface Fork {
   gone: boolean;
 }
 
-/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. */
+/** A run in one row of a list. `config` is null unless it was requested. `summary` has the requested metrics that exist, by the requested name (`role:loss` stays `role:loss`). `errors` and `warnings` count findings of the newest attempt that still hold, null where no rules ran; `nonfinite`: the last loss is nan or infinite. `ends_at` is when a running run is expected to end, in Unix seconds; null while that cannot be known. `partial`: only identity and the newest records were read so far; `records`, `errors` and `warnings` are not known, and a summary has its last value alone. The rest follows. `host` and `phase` say where a live run runs and what its training is doing; null of others. */
 export interface RunRow {
   id: string;
   name: string;
@@ -72,6 +72,8 @@ export interface RunRow {
   config: Record<string, unknown> | null;
   summary: Record<string, Summary>;
   partial: boolean;
+  host?: string | null;
+  phase?: string | null;
 }
 
 /** Runs with equal values in the fields that were grouped by; null where a run has none. `states` counts the runs by state. `last` has the last values of the requested summaries. */
@@ -99,6 +101,35 @@ export interface RunList {
   groups?: RunGroup[] | null;
 }
 
+/** The best value in a project, of the metric that plays a role. */
+export interface BestValue {
+  role: string;
+  value: number;
+  run: string;
+  name: string;
+}
+
+/** A project: its runs by state, its owners, its best value and when a run last wrote. Hidden runs count as well. `best` is null while no run that was read has an evaluation loss or a loss. `running` has the ids of live runs, the newest first, at most ten. */
+export interface ProjectRow {
+  name: string;
+  runs: number;
+  states: Record<string, number>;
+  running: string[];
+  errors: number;
+  warnings: number;
+  owners: string[];
+  tags: string[];
+  created: number | null;
+  updated: number | null;
+  best: BestValue | null;
+}
+
+/** Every project, the one that was written last first; `pending` as in `RunList`. */
+export interface ProjectList {
+  projects: ProjectRow[];
+  pending: number;
+}
+
 /** A series that exists; `summary` is of its lowest rank, null unless requested. */
 export interface MetricRow {
   name: string;
@@ -119,12 +150,79 @@ export interface Labels {
   hidden: boolean;
 }
 
-/** The body of `PATCH …/labels`: absent fields keep their value. */
+/** The body of `PATCH …/labels`: absent fields keep their value. `add_tags` and `remove_tags` change the tags as they are stored then. With `notes_before`, a note that is no longer this one is not replaced (409). */
 export interface LabelsChange {
   name?: string | null;
   tags?: string[] | null;
   notes?: string | null;
   hidden?: boolean;
+  add_tags?: string[];
+  remove_tags?: string[];
+  notes_before?: string | null;
+}
+
+/** The body of `POST /api/trash`: runs by id, or all that a query selects. */
+export interface ChosenRuns {
+  runs?: string[] | null;
+  query?: string | null;
+}
+
+/** The body of `PATCH /api/labels`: one change for all chosen runs, or `changes` by id. */
+export interface ManyLabelsChange {
+  runs?: string[] | null;
+  query?: string | null;
+  change?: LabelsChange | null;
+  changes?: Record<string, LabelsChange> | null;
+}
+
+/** A run that was not changed, and why. */
+export interface Refused {
+  id: string;
+  name: string;
+  reason: string;
+}
+
+/** A run that was changed, and the labels that it had: what an undo needs. */
+export interface LabelsBefore {
+  id: string;
+  labels: Labels;
+}
+
+/** What became of a change of many runs. */
+export interface LabelsChanged {
+  changed: LabelsBefore[];
+  refused: Refused[];
+}
+
+/** A deleted run; `key` names it when it is restored, `deleted` is a time. */
+export interface TrashedRun {
+  key: string;
+  id: string;
+  name: string;
+  project: string;
+  deleted: number;
+}
+
+/** The deleted runs, the newest deletion first. */
+export interface TrashList {
+  runs: TrashedRun[];
+}
+
+/** The body of `POST /api/trash/restore`. */
+export interface TrashKeys {
+  keys: string[];
+}
+
+/** The runs that were moved to the trash, and those that were not. */
+export interface RunsRemoved {
+  removed: TrashedRun[];
+  refused: Refused[];
+}
+
+/** The recorded ids of runs that were moved back, and what was not. */
+export interface RunsRestored {
+  restored: string[];
+  refused: Refused[];
 }
 
 /** One run without its points and entries. `facts` is the content of run.json, `hardware` the fields of each `gpu-model` record, `sol` those of the last `sol` record, `roles` the metric name of each role, `summary` what the program set itself. `position` is the end of the run's records at this response. */
@@ -366,9 +464,14 @@ export type RunEndpoint = keyof RunResponses;
 /** Relative paths; all other endpoints of a run are `api/runs/{run}/{name}`. */
 export const PATHS = {
   runs: "api/runs",
+  projects: "api/projects",
   series: "api/series",
   events: "api/events",
   run: "api/runs/{run}",
+  many_labels: "api/labels",
+  trash: "api/trash",
+  remove: "api/trash",
+  restore: "api/trash/restore",
   blob: "api/runs/{run}/blob/{file}",
   history: "api/history",
 } as const;

@@ -17,11 +17,13 @@ from starlette.routing import Route
 
 from epochal.records import LOG_KINDS
 from epochal.server import (
+    changes,
     downloads,
     entries,
     epochs,
     handlers,
     marks,
+    projects,
     prometheus,
     series,
     stream,
@@ -51,7 +53,7 @@ class Endpoint:
     handler: Handler
     summary: str
     params: tuple[Param[Any], ...] = ()
-    method: Literal["GET", "PATCH"] = "GET"
+    method: Literal["GET", "PATCH", "POST"] = "GET"
     archive: RunQuery | EntrySource | None = None
 
     def __post_init__(self) -> None:
@@ -124,8 +126,15 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "a window of the list of runs",
         (
             *(handlers.QUERY, handlers.ORDER, handlers.GROUP, handlers.OFFSET, handlers.LIMIT),
-            *(handlers.WITH_CONFIG, handlers.SUMMARIES),
+            *(handlers.WITH_CONFIG, handlers.SUMMARIES, handlers.TAIL),
         ),
+    ),
+    Endpoint(
+        "projects",
+        "/api/projects",
+        wire.ProjectList,
+        projects.projects,
+        "every project: counts, live and failed runs, best value, last activity",
     ),
     Endpoint(
         "series",
@@ -160,9 +169,34 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "labels",
         "/api/runs/{run_id}/labels",
         wire.Labels,
-        handlers.change_labels,
+        changes.change_labels,
         "changes labels; body `LabelsChange`, `application/json`, at most 64 KiB",
         method="PATCH",
+    ),
+    Endpoint(
+        "many_labels",
+        "/api/labels",
+        wire.LabelsChanged,
+        changes.change_many_labels,
+        "changes labels of many runs; body `ManyLabelsChange`, at most 4 MiB",
+        method="PATCH",
+    ),
+    Endpoint("trash", "/api/trash", wire.TrashList, changes.trash, "the deleted runs"),
+    Endpoint(
+        "remove",
+        "/api/trash",
+        wire.RunsRemoved,
+        changes.remove,
+        "moves runs to the trash, live ones excepted; body `ChosenRuns`, at most 4 MiB",
+        method="POST",
+    ),
+    Endpoint(
+        "restore",
+        "/api/trash/restore",
+        wire.RunsRestored,
+        changes.restore,
+        "moves deleted runs back; body `TrashKeys`, at most 4 MiB",
+        method="POST",
     ),
     entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),
     entries_endpoint("texts", _TEXTS, "text samples by step"),

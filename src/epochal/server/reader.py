@@ -21,7 +21,8 @@ from weakref import WeakValueDictionary
 from epochal.errors import EpochalError, RunNotFoundError
 from epochal.journal.layout import parse_part_name
 from epochal.server.pool import ThreadPool
-from epochal.store.store import KnownRuns, RunView, Store
+from epochal.store.answers import TrashedRun
+from epochal.store.store import KnownRuns, RunView, Store, Trash
 
 T = TypeVar("T")
 
@@ -194,6 +195,15 @@ class Catalog:
         if run is None:
             raise RunNotFoundError(f"there is no run with the id {run_id!r}.")
         return run
+
+    def remove(self, run: RunView) -> TrashedRun:
+        """Move a run to the trash; raises ``UsageError`` and ``OSError``."""
+        return self._store.remove(run)
+
+    @property
+    def trash(self) -> Trash:
+        """The deleted runs."""
+        return self._store.trash
 
     def current(self) -> str:
         """The id of the newest running run, else of the newest; raises ``RunNotFoundError``."""

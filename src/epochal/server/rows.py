@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from epochal.errors import FormatError, UsageError
@@ -20,14 +21,21 @@ _ROLE = "role:"
 
 
 def run_row(
-    run: RunView, *, with_config: bool = False, summaries: Sequence[str] = (), whole: bool = True
+    run: RunView,
+    *,
+    with_config: bool = False,
+    summaries: Sequence[str] = (),
+    tail: int = 0,
+    whole: bool = True,
 ) -> wire.RunRow:
     """A run's row; ``summaries`` names metrics, or roles as ``role:loss``.
 
-    Unless it is to be ``whole``, the row is what is quickly known of the run.
+    With ``tail``, they are of so many last points. Unless it is to be ``whole``, the row is what is
+    quickly known of the run.
     """
     info = run.info if whole else run.outline()
-    summary_of = _latest_summary if info.is_partial else _named_summary
+    summary_of = _latest_summary if info.is_partial else partial(_named_summary, tail=tail)
+    is_followed = info.status.state == "running" and not info.is_partial and info.tracker is None
     return wire.RunRow(
         id=info.id,
         name=info.name,
@@ -59,6 +67,8 @@ def run_row(
             name: summary for name in summaries if (summary := summary_of(run, name)) is not None
         },
         partial=info.is_partial,
+        host=_text(run.facts.get("host")) if is_followed else None,
+        phase=_phase(run) if is_followed else None,
     )
 
 
@@ -115,9 +125,13 @@ def labels_row(labels: Labels) -> wire.Labels:
     )
 
 
-def summary_row(run: RunView, metric: Metric, *, rank: int) -> wire.Summary:
-    """The summary of a series."""
-    summary = run.summary(metric.name, rank=rank, axis=metric.axis)
+def summary_row(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wire.Summary:
+    """The summary of a series, or of so many of its last points."""
+    if tail:
+        series = run.series(metric.name, rank=rank, axis=metric.axis)
+        summary = series.select(slice(-tail, None)).summary
+    else:
+        summary = run.summary(metric.name, rank=rank, axis=metric.axis)
     best = None if metric.goal is None else summary.best(metric.goal)
     return wire.Summary(
         count=summary.count,
@@ -203,22 +217,33 @@ def _role(name: str) -> str:
     return role
 
 
-def _named_summary(run: RunView, name: str) -> wire.Summary | None:
+def _phase(run: RunView) -> str | None:
+    """What the training of a live run is doing, by the last change of its phase."""
+    changes = [entry for entry in run.entries("event", rank=None) if entry.name == "phase"]
+    newest = max(changes, key=lambda entry: entry.t or 0.0, default=None)
+    return None if newest is None else _text(newest.record.get("phase"))
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _named_summary(run: RunView, name: str, *, tail: int = 0) -> wire.Summary | None:
     if name.startswith(_ROLE):
         role = _role(name)
         metric = run.role(role)
         if metric is None or not metric.ranks:
             return None
-        return _summary(run, metric, rank=metric.ranks[0])
+        return _summary(run, metric, rank=metric.ranks[0], tail=tail)
     metric = run.metric(name)
     if metric is None or metric.name != name or 0 not in metric.ranks:
         return None  # a name never falls back to a similar one
-    return _summary(run, metric, rank=0)
+    return _summary(run, metric, rank=0, tail=tail)
 
 
-def _summary(run: RunView, metric: Metric, *, rank: int) -> wire.Summary | None:
+def _summary(run: RunView, metric: Metric, *, rank: int, tail: int = 0) -> wire.Summary | None:
     try:
-        return summary_row(run, metric, rank=rank)
+        return summary_row(run, metric, rank=rank, tail=tail)
     except FormatError:  # reported in the run's own row; the rest of the list is fine
         return None
 

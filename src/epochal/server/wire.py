@@ -69,6 +69,7 @@ class RunRow(msgspec.Struct, frozen=True):
     running run is expected to end, in Unix seconds; null while that cannot be known.
     ``partial``: only identity and the newest records were read so far; ``records``, ``errors`` and
     ``warnings`` are not known, and a summary has its last value alone. The rest follows.
+    ``host`` and ``phase`` say where a live run runs and what its training is doing; null of others.
     """
 
     id: str
@@ -99,6 +100,8 @@ class RunRow(msgspec.Struct, frozen=True):
     config: dict[str, Any] | None
     summary: dict[str, Summary]
     partial: bool
+    host: str | None = None
+    phase: str | None = None
 
 
 class RunGroup(msgspec.Struct, frozen=True):
@@ -136,6 +139,42 @@ class RunList(msgspec.Struct, frozen=True):
     groups: list[RunGroup] | None = None
 
 
+class BestValue(msgspec.Struct, frozen=True):
+    """The best value in a project, of the metric that plays a role."""
+
+    role: str
+    value: float
+    run: str
+    name: str
+
+
+class ProjectRow(msgspec.Struct, frozen=True):
+    """A project: its runs by state, its owners, its best value and when a run last wrote.
+
+    Hidden runs count as well. ``best`` is null while no run that was read has an evaluation loss
+    or a loss. ``running`` has the ids of live runs, the newest first, at most ten.
+    """
+
+    name: str
+    runs: int
+    states: dict[str, int]
+    running: list[str]
+    errors: int
+    warnings: int
+    owners: list[str]
+    tags: list[str]
+    created: float | None
+    updated: float | None
+    best: BestValue | None
+
+
+class ProjectList(msgspec.Struct, frozen=True):
+    """Every project, the one that was written last first; ``pending`` as in ``RunList``."""
+
+    projects: list[ProjectRow]
+    pending: int
+
+
 class MetricRow(msgspec.Struct, frozen=True):
     """A series that exists; ``summary`` is of its lowest rank, null unless requested."""
 
@@ -159,12 +198,93 @@ class Labels(msgspec.Struct, frozen=True):
 
 
 class LabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of ``PATCH …/labels``: absent fields keep their value."""
+    """The body of ``PATCH …/labels``: absent fields keep their value.
+
+    ``add_tags`` and ``remove_tags`` change the tags as they are stored then. With
+    ``notes_before``, a note that is no longer this one is not replaced (409).
+    """
 
     name: str | msgspec.UnsetType | None = msgspec.UNSET
     tags: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     notes: str | msgspec.UnsetType | None = msgspec.UNSET
     hidden: bool | msgspec.UnsetType = msgspec.UNSET
+    add_tags: list[str] = []
+    remove_tags: list[str] = []
+    notes_before: str | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class ChosenRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/trash``: runs by id, or all that a query selects."""
+
+    runs: list[str] | None = None
+    query: str | None = None
+
+
+class ManyLabelsChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``PATCH /api/labels``: one change for all chosen runs, or ``changes`` by id."""
+
+    runs: list[str] | None = None
+    query: str | None = None
+    change: LabelsChange | None = None
+    changes: dict[str, LabelsChange] | None = None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A run that was not changed, and why."""
+
+    id: str
+    name: str
+    reason: str
+
+
+class LabelsBefore(msgspec.Struct, frozen=True):
+    """A run that was changed, and the labels that it had: what an undo needs."""
+
+    id: str
+    labels: Labels
+
+
+class LabelsChanged(msgspec.Struct, frozen=True):
+    """What became of a change of many runs."""
+
+    changed: list[LabelsBefore]
+    refused: list[Refused]
+
+
+class TrashedRun(msgspec.Struct, frozen=True):
+    """A deleted run; ``key`` names it when it is restored, ``deleted`` is a time."""
+
+    key: str
+    id: str
+    name: str
+    project: str
+    deleted: float
+
+
+class TrashList(msgspec.Struct, frozen=True):
+    """The deleted runs, the newest deletion first."""
+
+    runs: list[TrashedRun]
+
+
+class TrashKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/trash/restore``."""
+
+    keys: list[str]
+
+
+class RunsRemoved(msgspec.Struct, frozen=True):
+    """The runs that were moved to the trash, and those that were not."""
+
+    removed: list[TrashedRun]
+    refused: list[Refused]
+
+
+class RunsRestored(msgspec.Struct, frozen=True):
+    """The recorded ids of runs that were moved back, and what was not."""
+
+    restored: list[str]
+    refused: list[Refused]
 
 
 class RunDetail(msgspec.Struct, frozen=True):
@@ -423,6 +543,9 @@ EVENTS: dict[str, type[msgspec.Struct]] = {
 # Types that are not the response of an endpoint; those are found in the endpoint table.
 OTHER_BODIES: tuple[type[msgspec.Struct], ...] = (
     LabelsChange,
+    ChosenRuns,
+    ManyLabelsChange,
+    TrashKeys,
     SeriesHeader,
     Problem,
     ArchiveBody,

@@ -41,11 +41,14 @@ class PatternError(ValueError):
 class Pattern:
     """A pattern that was checked."""
 
-    def __init__(self, expression: Any) -> None:
+    def __init__(self, expression: Any, literal: str | None = None) -> None:
         self._expression = expression
+        self._literal = literal
 
     def is_in(self, text: str) -> bool:
         """Whether it matches anywhere in a text."""
+        if self._literal is not None and text.isascii():
+            return self._literal in text[:MAX_TEXT].lower()
         encoded = text[:MAX_TEXT].encode("utf-8", "replace")
         return self._expression.search(encoded) is not None
 
@@ -62,9 +65,19 @@ def compile_pattern(text: str) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     try:
-        return Pattern(re2.compile(text.encode("utf-8", "replace"), options))
+        return Pattern(re2.compile(text.encode("utf-8", "replace"), options), _literal(text))
     except re2.error as error:
         raise PatternError(f"this is not a regular expression ({error})") from error
+
+
+def _literal(text: str) -> str | None:
+    """What a pattern without regard to case looks for, where it is plain letters.
+
+    Lists of thousands of runs are searched for words: several times faster without RE2.
+    """
+    letters = text.removeprefix(_ANY_CASE)
+    is_plain = letters != text and letters.isascii() and letters.replace("-", "a").isalnum()
+    return letters.lower() if is_plain else None
 
 
 class _Member(NamedTuple):

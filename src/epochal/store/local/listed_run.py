@@ -461,6 +461,12 @@ class ListedRun(RunView):
         """The status of the run at this moment."""
         return self._status_of(self.row)
 
+    @property
+    @locked
+    def known_status(self) -> Status:
+        """The status as far as the run is known; reads no more of it."""
+        return self._status_of(self.known_row)
+
     def _status_of(self, row: Row) -> Status:
         if self._ended is not None and self._ended[0] is row:
             return self._ended[1]

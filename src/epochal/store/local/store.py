@@ -431,7 +431,7 @@ class KnownRun:
     @property
     def status(self) -> Status:
         """As ``outline`` has it."""
-        return self.run.outline().status
+        return self.run.known_status
 
     @property
     def found(self) -> FindingCounts | None:

@@ -1,0 +1,246 @@
+"""Handlers of what people change: labels, deleted runs and restored runs.
+
+A change names its runs by id, or all that a query selects. Each run is changed by itself: what
+cannot be changed is returned with the reason, and the others are changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.server import wire
+from epochal.server.reader import Catalog
+from epochal.server.responses import error_response, json_response, run_id_of
+from epochal.server.rows import labels_row
+from epochal.server.state import server_state
+from epochal.store.answers import Labels, LabelsEdit, TrashedRun
+from epochal.store.label_edits import recorded_tags
+from epochal.store.store import RunView
+
+MAX_BODY_BYTES = 64 * 1024
+# Ids of tens of thousands of runs.
+MAX_BULK_BYTES = 4 * 1024 * 1024
+Body = TypeVar("Body", bound=msgspec.Struct)
+T = TypeVar("T")
+
+
+class ChangedMeanwhileError(EpochalError):
+    """A note is not what the person saw who replaces it."""
+
+
+async def change_labels(request: Request) -> Response:
+    """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
+    change = await _body(request, wire.LabelsChange, most=MAX_BODY_BYTES)
+    if isinstance(change, Response):
+        return change
+
+    def query(view: RunView) -> wire.Labels | OSError | ChangedMeanwhileError:
+        try:
+            view.relabel(_edit(view, change))
+        except (OSError, ChangedMeanwhileError) as error:
+            return error
+        return labels_row(view.labels)
+
+    stored = await server_state(request).reader.query_run(run_id_of(request), query)
+    if isinstance(stored, ChangedMeanwhileError):
+        return error_response(409, str(stored))
+    if isinstance(stored, OSError):
+        return error_response(409, f"the labels could not be saved: {stored.strerror or stored}.")
+    return await json_response(request, stored)
+
+
+async def change_many_labels(request: Request) -> Response:
+    """``PATCH /api/labels``: the same change for many runs, or one for each."""
+    change = await _body(request, wire.ManyLabelsChange, most=MAX_BULK_BYTES)
+    if isinstance(change, Response):
+        return change
+    if (change.change is None) == (change.changes is None):
+        return error_response(400, "the body needs one of 'change' and 'changes'.")
+    catalog = server_state(request).reader.catalog
+    own = change.changes or {}
+
+    def relabel(view: RunView) -> wire.LabelsBefore:
+        before = _shown_labels(view)
+        view.relabel(_edit(view, own.get(view.id) or change.change or wire.LabelsChange()))
+        return wire.LabelsBefore(view.id, before)
+
+    def query() -> wire.LabelsChanged:
+        given = wire.ChosenRuns(list(own)) if own else wire.ChosenRuns(change.runs, change.query)
+        changed, refused = _each(catalog, given, relabel)
+        catalog.refresh(every_s=0.0)
+        return wire.LabelsChanged(changed, refused)
+
+    return await json_response(request, await server_state(request).reader.query(query))
+
+
+async def trash(request: Request) -> Response:
+    """``GET /api/trash``: the deleted runs, the newest deletion first."""
+    reader = server_state(request).reader
+
+    def query() -> wire.TrashList:
+        return wire.TrashList([_trash_row(run) for run in reader.catalog.trash.runs()])
+
+    return await json_response(request, await reader.query(query))
+
+
+async def remove(request: Request) -> Response:
+    """``POST /api/trash``: moves runs to the trash; live ones are refused."""
+    chosen = await _body(request, wire.ChosenRuns, most=MAX_BULK_BYTES)
+    if isinstance(chosen, Response):
+        return chosen
+    catalog = server_state(request).reader.catalog
+
+    def query() -> wire.RunsRemoved:
+        removed, refused = _each(catalog, chosen, lambda view: _trash_row(catalog.remove(view)))
+        catalog.refresh(every_s=0.0)
+        return wire.RunsRemoved(removed, refused)
+
+    return await json_response(request, await server_state(request).reader.query(query))
+
+
+async def restore(request: Request) -> Response:
+    """``POST /api/trash/restore``: moves deleted runs back."""
+    chosen = await _body(request, wire.TrashKeys, most=MAX_BULK_BYTES)
+    if isinstance(chosen, Response):
+        return chosen
+    catalog = server_state(request).reader.catalog
+
+    def query() -> wire.RunsRestored:
+        found = {key_of(run): run for run in catalog.trash.runs()}
+        restored: list[str] = []
+        refused: list[wire.Refused] = []
+        for key in dict.fromkeys(chosen.keys):
+            run = found.get(key)
+            try:
+                if run is None:
+                    raise RunNotFoundError("it is no longer in the trash.")
+                catalog.trash.restore(run)
+                restored.append(run.id)
+            except (OSError, EpochalError) as error:
+                refused.append(wire.Refused(key, key if run is None else run.name, _reason(error)))
+        catalog.refresh(every_s=0.0)
+        return wire.RunsRestored(restored, refused)
+
+    return await json_response(request, await server_state(request).reader.query(query))
+
+
+def key_of(run: TrashedRun) -> str:
+    """What names a deleted run here: no path, and of no other deletion."""
+    folder = Path(run.folder)
+    return f"{run.id}@{folder.parent.name}/{folder.name}"
+
+
+def _each(
+    catalog: Catalog, chosen: wire.ChosenRuns, change: Callable[[RunView], T]
+) -> tuple[list[T], list[wire.Refused]]:
+    """Change each chosen run; the results, and what was refused and why."""
+    done: list[T] = []
+    refused: list[wire.Refused] = []
+    for run_id, view in _views(catalog, chosen):
+        try:
+            if view is None:
+                raise RunNotFoundError("there is no such run any more.")
+            done.append(change(view))
+        except (OSError, EpochalError) as error:
+            name = run_id if view is None else view.outline().name
+            refused.append(wire.Refused(run_id, name, _reason(error)))
+    return done, refused
+
+
+def _views(catalog: Catalog, chosen: wire.ChosenRuns) -> Sequence[tuple[str, RunView | None]]:
+    if (chosen.runs is None) == (chosen.query is None):
+        raise UsageError("the body needs one of 'runs' and 'query'.")
+    if chosen.runs is not None:
+        if any(catalog.find(run_id) is None for run_id in chosen.runs):
+            catalog.refresh(every_s=0.0)  # perhaps it was created a moment ago
+        return [(run_id, catalog.find(run_id)) for run_id in dict.fromkeys(chosen.runs)]
+    catalog.refresh()
+    return [(view.id, view) for view in catalog.known_runs(chosen.query).runs]
+
+
+def _reason(error: OSError | EpochalError) -> str:
+    return str(error) if isinstance(error, EpochalError) else f"{error.strerror or error}."
+
+
+def _trash_row(run: TrashedRun) -> wire.TrashedRun:
+    return wire.TrashedRun(key_of(run), run.id, run.name, run.project, run.deleted)
+
+
+def _shown_labels(view: RunView) -> wire.Labels:
+    """The labels as lists show them: tags and note are the recorded ones where nobody set any."""
+    info = view.outline()
+    return wire.Labels(view.labels.name, list(info.tags), info.notes, info.hidden)
+
+
+def _edit(view: RunView, change: wire.LabelsChange) -> LabelsEdit:
+    recorded, first_note = recorded_tags(view), view.facts.get("notes")
+
+    def edit(labels: Labels) -> Labels:
+        if change.name is not msgspec.UNSET:
+            labels = replace(labels, name=change.name or None)
+        if change.tags is not msgspec.UNSET:
+            tags = None if change.tags is None else _distinct(change.tags)
+            labels = replace(labels, tags=tags)
+        if change.add_tags or change.remove_tags:
+            had = recorded if labels.tags is None else labels.tags
+            both = _distinct((*had, *change.add_tags))
+            labels = replace(
+                labels, tags=tuple(tag for tag in both if tag not in change.remove_tags)
+            )
+        if change.notes is not msgspec.UNSET:
+            stored = first_note if labels.notes is None else labels.notes
+            if change.notes_before is not msgspec.UNSET and (stored or "") != (
+                change.notes_before or ""
+            ):
+                raise ChangedMeanwhileError(
+                    "somebody else has changed the note meanwhile: look at it, then save again."
+                )
+            labels = replace(labels, notes=change.notes)
+        if change.hidden is not msgspec.UNSET:
+            labels = replace(labels, hidden=change.hidden)
+        return labels
+
+    return edit
+
+
+def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, tags)))
+
+
+async def _body(request: Request, kind: type[Body], *, most: int) -> Body | Response:
+    """The body of a request; a response that refuses it where it is not one."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return error_response(415, "the body must be application/json.")
+    too_large = error_response(
+        413,
+        f"the body must have at most {most} bytes.",
+        headers={"connection": "close"},  # the rest of the body is not read
+    )
+    length = request.headers.get("content-length", "0")
+    if not length.isdigit() or int(length) > most:
+        return too_large
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            return too_large
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return error_response(400, f"the body is not a valid {_NAMES[kind]}: {error}.")
+
+
+_NAMES: dict[type[msgspec.Struct], str] = {
+    wire.LabelsChange: "change of labels",
+    wire.ManyLabelsChange: "change of labels",
+    wire.ChosenRuns: "choice of runs",
+    wire.TrashKeys: "list of deleted runs",
+}
