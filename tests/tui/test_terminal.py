@@ -125,13 +125,22 @@ def test_a_stopped_view_gives_the_terminal_back_and_takes_it_again(folder: Path)
         assert view.process.wait(20) == 0
 
 
-def test_a_terminal_that_hangs_up_ends_the_view(folder: Path) -> None:
+@pytest.mark.parametrize("prelude", ["", "os.isatty = lambda descriptor: True"])
+def test_a_terminal_that_hangs_up_without_a_signal_ends_the_view(
+    folder: Path, prelude: str
+) -> None:
+    """Not a session of its own, so no SIGHUP; nor does every system deny a dead terminal."""
     terminal, inner = pty.openpty()
+    source = f"import os, runpy; {prelude}\nrunpy.run_path({str(WATCH)!r}, run_name='__main__')"
     with subprocess.Popen(
-        [sys.executable, str(WATCH), str(folder)], stdin=inner, stdout=inner, stderr=inner
+        [sys.executable, "-c", source, str(folder)], stdin=inner, stdout=inner, stderr=inner
     ) as process:
         os.close(inner)
-        while b"loss" not in os.read(terminal, 65536):
-            pass
+        seen = b""
+        while b"loss" not in seen:
+            seen += os.read(terminal, 65536)
         os.close(terminal)
-        assert process.wait(20) in (0, 1, 129)
+        try:
+            assert process.wait(20) == 128 + signal.SIGHUP
+        finally:
+            process.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 from typing import ClassVar
 
@@ -17,7 +18,10 @@ from epochal.tui.glyphs import Glyphs
 from epochal.tui.screen import WatchScreen
 from epochal.tui.styles import THEME
 
-_CHECK_TERMINAL_EVERY_S = 2.0
+# Until the next check, Textual reads the end of the file again and again, at half a core.
+_CHECK_TERMINAL_EVERY_S = 0.5
+# Textual reads keys from stdin and draws on stderr.
+_KEYS, _PICTURE = 0, 2
 _ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -71,8 +75,16 @@ class WatchApp(App[None]):
 
     def _check_terminal(self) -> None:
         """End when the terminal has gone and no signal said so."""
-        if not self.is_headless and not os.isatty(0):
+        if not self.is_headless and not all(map(_is_connected, (_KEYS, _PICTURE))):
             self._end(signal.SIGHUP)
 
     def _end(self, number: int) -> None:
         self.exit(return_code=128 + number)
+
+
+def _is_connected(descriptor: int) -> bool:
+    """Whether a descriptor is a terminal with another end."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a hang-up is reported whatever is asked for
+    is_gone = any(events & (select.POLLHUP | select.POLLERR) for _, events in poll.poll(0))
+    return not is_gone and os.isatty(descriptor)
