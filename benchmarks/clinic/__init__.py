@@ -1,0 +1,7 @@
+"""Judges the health rules on real trainings: `python -m benchmarks.clinic run`, then `judge`.
+
+`kinds/` are small trainings, `faults/` mistakes that are planted in them, `harness.py` the one loop
+that trains and records them. `runner.py` runs them and keeps their records as evidence.
+`verdict.py` passes the evidence to the rules and compares the findings with `accepted.py`. Rules
+are tuned on one half of the kinds and judged on the other.
+"""

@@ -1,0 +1,95 @@
+"""The commands of the clinic: `run`, `judge`, `report` and `list`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+OUT = Path(".bench/clinic")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; ends with 1 when a training failed or an aim is missed."""
+    parser = _parser()
+    asked = parser.parse_args(arguments)
+    commands = {"run": _run, "judge": _judge, "report": _report, "list": _list}
+    return commands[asked.command](asked)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.clinic", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run trainings that have no evidence yet")
+    listing = commands.add_parser("list", help="list the trainings")
+    for one in (run, listing):
+        one.add_argument("--tier", choices=("quick", "full"), default="quick")
+        one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
+    run.add_argument("--jobs", type=int, default=2, help="trainings at a time (default 2)")
+    run.add_argument("--minutes", type=float, help="begin nothing that would not end by then")
+    run.add_argument("--keep", action="store_true", help="keep the folders of the runs")
+    judge = commands.add_parser("judge", help="diagnose the evidence and print the rates")
+    report = commands.add_parser("report", help="write the tables of a verdict")
+    for one in (judge, report):
+        one.add_argument("--evidence", type=Path, help="the folder (default OUT/evidence)")
+        one.add_argument("--half", choices=("tuning", "unseen", "both"), default="both")
+        one.add_argument("--jobs", type=int, default=1, help="processes that diagnose (default 1)")
+        one.add_argument("--only", action="append", default=[], help="kind/fault, with * and ?")
+    judge.add_argument("--say", action="store_true", help="print every finding")
+    report.add_argument("--to", type=Path, help="the file (default OUT/report.md)")
+    for one in (run, judge, report, listing):
+        one.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
+    return parser
+
+
+def _run(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.plan import trainings
+    from benchmarks.clinic.runner import run_all
+
+    wanted = trainings(asked.tier, tuple(asked.only))
+    progress = run_all(wanted, asked.out, jobs=asked.jobs, minutes=asked.minutes, keep=asked.keep)
+    left = progress.total - progress.done - len(progress.failed)
+    print(f"{progress.done} done, {len(progress.failed)} failed, {left} left of {len(wanted)}")
+    for name in progress.failed:
+        print(f"FAILED: {name}, see {asked.out / 'failed' / name}.txt")
+    return int(bool(progress.failed))
+
+
+def _judge(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.report import print_verdict
+    from benchmarks.clinic.verdict import judge_folder
+
+    folder = asked.evidence or asked.out / "evidence"
+    verdict = judge_folder(folder, half=asked.half, jobs=asked.jobs, only=tuple(asked.only))
+    print_verdict(verdict, say=asked.say)
+    return 0
+
+
+def _report(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.report import markdown
+    from benchmarks.clinic.verdict import judge_folder
+
+    folder = asked.evidence or asked.out / "evidence"
+    verdict = judge_folder(folder, half=asked.half, jobs=asked.jobs, only=tuple(asked.only))
+    path = asked.to or asked.out / "report.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(markdown(verdict))
+    print(path)
+    return 0
+
+
+def _list(asked: argparse.Namespace) -> int:
+    from benchmarks.clinic.plan import trainings
+
+    wanted = trainings(asked.tier, tuple(asked.only))
+    for one in wanted:
+        print(one.id, one.half)
+    steps = sum(one.kind.steps for one in wanted if one.fault is None)
+    seconds = sum(one.expected_s for one in wanted)
+    print(f"{len(wanted)} trainings, {steps:,} healthy steps, about {seconds / 3600:.1f} hours")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""Runs trainings side by side, each in processes of its own, and keeps the evidence of each.
+
+What is finished stands in ``OUT/evidence`` and is not run again. What failed has its output in
+``OUT/failed``. Anything else, also what was cut off, begins anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.clinic import evidence
+from benchmarks.clinic.faults.running import HANG_S, HANGING
+from benchmarks.clinic.plan import Training
+from benchmarks.clinic.training import PROJECT
+
+_ROOT = Path(__file__).parents[2]
+_POLL_S = 0.1
+# A companion writes its last findings within seconds of the end.
+_COMPANION_S = 15.0
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a call of ``run`` has come."""
+
+    total: int
+    done: int = 0
+    failed: list[str] = field(default_factory=list)
+
+
+class TrainingFailedError(Exception):
+    """A training did not come to its end."""
+
+
+def run_all(
+    trainings: Sequence[Training], out: Path, *, jobs: int, minutes: float | None, keep: bool
+) -> Progress:
+    """Run what has no evidence yet, until all is done or the time is up."""
+    folder = out / "evidence"
+    waiting = [one for one in trainings if not evidence.path_of(folder, one.id).exists()]
+    progress = Progress(total=len(waiting))
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    lock = threading.Lock()
+
+    def next_one() -> Training | None:
+        """The longest training that fits into the time that is left."""
+        with lock:
+            for one in waiting:
+                if until is None or time.monotonic() + 1.5 * one.expected_s < until:
+                    waiting.remove(one)
+                    return one
+            return None
+
+    def work() -> None:
+        while (one := next_one()) is not None:
+            began = time.monotonic()
+            try:
+                run_one(one, out, keep=keep)
+                word = "done"
+            except TrainingFailedError as error:
+                (out / "failed").mkdir(exist_ok=True)
+                (out / "failed" / f"{one.id}.txt").write_text(str(error))
+                word = "FAILED"
+            with lock:
+                progress.done += word == "done"
+                if word != "done":
+                    progress.failed.append(one.id)
+                at = progress.done + len(progress.failed)
+                took = time.monotonic() - began
+                print(f"{at}/{progress.total} {one.id} {word}, {took:.0f} s", flush=True)
+
+    out.mkdir(parents=True, exist_ok=True)
+    threads = [threading.Thread(target=work) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return progress
+
+
+def run_one(training: Training, out: Path, *, keep: bool = False) -> evidence.Evidence:
+    """Run one training and write its evidence."""
+    folder = out / "work" / training.id
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    processes = [_start(training, folder, rank, port) for rank, port in _ranks(training)]
+    try:
+        ended = _wait(training, folder, processes)
+    finally:
+        for process in processes:
+            _end(process)
+    run = folder / "run" / PROJECT / training.id
+    if not run.exists():
+        raise TrainingFailedError(_output(folder))
+    _wait_for_companion(run)
+    found = evidence.collect(training.id, run, _result(folder), ended=ended)
+    evidence.write(found, evidence.path_of(out / "evidence", training.id))
+    if not keep:
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def _ranks(training: Training) -> list[tuple[int, int]]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    return [(rank, port) for rank in range(training.kind.world)]
+
+
+def _start(training: Training, folder: Path, rank: int, port: int) -> subprocess.Popen[bytes]:
+    paths = [str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("EPOCHAL_")},
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+    fault = training.fault
+    if fault is not None and fault.telemetry_s is not None:
+        environment["EPOCHAL_TELEMETRY_EVERY_S"] = str(fault.telemetry_s)
+    if training.kind.world > 1:
+        world = str(training.kind.world)
+        environment |= {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+            "WORLD_SIZE": world,
+            "LOCAL_WORLD_SIZE": world,
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+    with (folder / f"output-{rank}.txt").open("wb") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.clinic.training", training.id, str(folder)],
+            cwd=_ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _wait(training: Training, folder: Path, processes: list[subprocess.Popen[bytes]]) -> float:
+    """Wait for the end, or long enough for a hang to be one; returns when that was."""
+    deadline = time.monotonic() + 60 + 6 * training.expected_s
+    hangs = training.fault is not None and training.fault.harm == "hang"
+    while any(process.poll() is None for process in processes):
+        if hangs and (folder / HANGING).exists():
+            time.sleep(HANG_S)
+            return time.time()
+        if any(process.returncode for process in processes):
+            raise TrainingFailedError(_output(folder))
+        if time.monotonic() > deadline:
+            raise TrainingFailedError(f"not finished in time\n{_output(folder)}")
+        time.sleep(_POLL_S)
+    if any(process.returncode for process in processes):
+        raise TrainingFailedError(_output(folder))
+    return time.time()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def _wait_for_companion(run: Path) -> None:
+    """Until nobody writes findings any more, so that nothing is lost with the folder."""
+    deadline = time.monotonic() + _COMPANION_S
+    path = run / "journal" / "findings.0001.0000.jsonl"
+    while time.monotonic() < deadline:
+        if path.exists() and '"log":"finish"' in path.read_text(errors="replace")[-4000:]:
+            return
+        time.sleep(_POLL_S)
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    results = [json.loads(path.read_text()) for path in sorted(folder.glob("result-*.json"))]
+    if not results:
+        return {"result": None}
+    if len(results) > 1:
+        sums = [one["parameters"] for one in results]
+        results[0]["rank_difference"] = max(sums) - min(sums)
+    first: dict[str, Any] = results[0]
+    return first
+
+
+def _output(folder: Path) -> str:
+    texts = [path.read_text(errors="replace") for path in sorted(folder.glob("output-*.txt"))]
+    return "\n".join(texts)[-4000:]

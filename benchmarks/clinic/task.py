@@ -1,0 +1,183 @@
+"""What a kind of training is: data, a model, a loss, and an honest measure of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Half = Literal["tuning", "unseen"]
+Batch = tuple[Tensor, Tensor]
+
+
+@dataclass(slots=True)
+class Split:
+    """Samples of one purpose: inputs and what they should give."""
+
+    inputs: Tensor
+    targets: Tensor
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, indices: Tensor) -> Batch:
+        return self.inputs[indices], self.targets[indices]
+
+
+class Loader:
+    """Batches of a split, epoch by epoch, each epoch in another order.
+
+    A rank takes every ``world``-th sample of that order. ``shuffle`` and ``always`` are for faults.
+    """
+
+    def __init__(
+        self, split: Split, batch_size: int, seed: int, *, rank: int = 0, world: int = 1
+    ) -> None:
+        self.split = split
+        self.batch_size = batch_size
+        self.shuffle = True
+        self.always = False  # the first batch for ever
+        self.rank, self.world = rank, world
+        self._generator = torch.Generator().manual_seed(seed)
+        self._queue: list[Tensor] = []
+        self.num_batches = 0
+
+    @property
+    def batches_per_epoch(self) -> int:
+        return max(1, len(self.split) // self.world // self.batch_size)
+
+    @property
+    def epoch(self) -> float:
+        """Completed epochs, with a fraction."""
+        return self.num_batches / self.batches_per_epoch
+
+    def take(self) -> Batch:
+        if not self._queue:
+            self._queue = self._epoch()
+        indices = self._queue[0] if self.always else self._queue.pop(0)
+        self.num_batches += 1
+        return self.split.take(indices)
+
+    def _epoch(self) -> list[Tensor]:
+        count = len(self.split)
+        drawn = torch.randperm(count, generator=self._generator)
+        order = drawn if self.shuffle else torch.arange(count)
+        own = order[self.rank :: self.world]
+        whole = self.batches_per_epoch * self.batch_size
+        return [own[at : at + self.batch_size] for at in range(0, whole, self.batch_size)]
+
+
+class Task:
+    """One training problem, built for one seed. Kinds override what differs."""
+
+    model: nn.Module
+    train: Split
+    held_out: Split
+    num_classes: int | None = None
+    has_data = True  # whether it learns from ``train``; reinforcement learning does not
+
+    def loader(self, batch_size: int, seed: int, rank: int, world: int) -> Loader:
+        return Loader(self.train, batch_size, seed, rank=rank, world=world)
+
+    def outputs(self, inputs: Tensor) -> Any:
+        return self.model(inputs)
+
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
+        """More figures of an evaluation."""
+        return {}
+
+    def before_step(self, step: int, rate: float) -> None:
+        """What has to happen before a step: a rollout, the other network's step."""
+
+    def figures(self) -> dict[str, float]:
+        """More figures of a step."""
+        return {}
+
+    def evaluate(self, split: Split) -> dict[str, float]:
+        """Loss and other figures over a split; the model's mode is the caller's business."""
+        with torch.no_grad():
+            outputs = self.outputs(split.inputs)
+            loss = float(self.loss(outputs, split.targets))
+            return {"loss": loss, **self.measures(outputs, split.targets)}
+
+    def result(self) -> float:
+        """The honest measure in the end; lower is better."""
+        self.model.eval()
+        return self.evaluate(self.held_out)["loss"]
+
+    def leak(self, split: Split) -> None:
+        """Put the answer among the inputs."""
+        raise NotImplementedError(f"{type(self).__name__} cannot leak its targets")
+
+    def sort(self) -> None:
+        """Put the samples of one class together."""
+        order = (
+            self.train.targets.flatten(1).float().mean(1)
+            if self.train.targets.dim() > 1
+            else self.train.targets
+        )
+        self.train = Split(*self.train.take(order.argsort(stable=True)))
+
+
+class Classification(Task):
+    """Cross entropy over classes, with the accuracy as a figure."""
+
+    def loss(self, outputs: Any, targets: Tensor) -> Tensor:
+        return functional.cross_entropy(outputs, targets)
+
+    def measures(self, outputs: Any, targets: Tensor) -> dict[str, float]:
+        return {"accuracy": float((outputs.argmax(1) == targets).float().mean())}
+
+    def leak(self, split: Split) -> None:
+        assert self.num_classes is not None
+        hints = 3 * functional.one_hot(split.targets, self.num_classes).float()
+        inputs = split.inputs.clone()
+        place = inputs if inputs.dim() == 2 else inputs[:, 0].flatten(1)
+        place[:, : self.num_classes] = hints
+        if inputs.dim() > 2:
+            inputs[:, 0] = place.view_as(inputs[:, 0])
+        split.inputs = inputs
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerChoice:
+    """An optimizer as a user would set it up for a kind."""
+
+    name: str  # "sgd", "momentum", "adam", "adamw", "rmsprop"
+    rate: float
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of training and how it is run when nothing is wrong."""
+
+    name: str
+    half: Half
+    build: Callable[[], Task]  # draws from the global generator, which is seeded before
+    optimizers: tuple[OptimizerChoice, ...]
+    steps: int = 1000
+    batch_size: int = 32
+    warmup: int = 0
+    decay: Literal["none", "cosine"] = "none"
+    clip: float | None = None
+    num_evals: int = 20
+    typed: bool = True  # log_step and log_eval; otherwise plain log
+    log_every: int = 1
+    pace_ms: float = 10.5  # a step takes at least so long, as with a larger model; 0 is free
+    world: int = 1
+    config: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 5
+
+    def optimizer(self, name: str) -> OptimizerChoice:
+        found = next((one for one in self.optimizers if one.name == name), None)
+        if found is None:
+            raise ValueError(f"kind {self.name} has no optimizer {name!r}")
+        return found

@@ -1,0 +1,71 @@
+from benchmarks.clinic.accepted import Accepted
+from benchmarks.clinic.figures import contradictions
+from benchmarks.clinic.plan import parse
+from benchmarks.clinic.verdict import Case, Said, is_harmful, judge, outcome
+from epochal.health.finding import Finding
+
+
+def said(rule: str, sentence: str = "", advice: str = "", severity: str = "warning") -> Said:
+    return Said(rule, severity, sentence, advice, misleads=True, contradictions=())
+
+
+def case(name: str, result: float, *found: Said) -> Case:
+    both = {"everything": tuple(found), "scalars": ()}
+    return Case(parse(name), {"result": result}, both, (), 1000)  # type: ignore[arg-type]
+
+
+def finding(sentence: str, series: str = "loss") -> Finding:
+    return Finding("1", "r", "info", sentence, series, (0, 9), {}, "", "open", 0.0)
+
+
+TABLE = Accepted(cause=("right",), words=("zero_grad",), symptom=("divergence",))
+TWINS = [case(f"mlp-momentum-healthy-{seed}", 1.0 + 0.1 * seed) for seed in range(3)]
+
+
+def test_the_right_rule_counts_as_cause() -> None:
+    assert outcome([said("divergence"), said("right", "x")], TABLE) == ("cause", "right: x")
+
+
+def test_words_of_the_advice_count_as_advice() -> None:
+    assert outcome([said("other", advice="Call zero_grad.")], TABLE)[0] == "advice"
+
+
+def test_an_advice_that_lists_everything_does_not_count() -> None:
+    assert outcome([said("other", advice="zero_grad " * 80)], TABLE)[0] == "missed"
+
+
+def test_a_symptom_is_no_cause() -> None:
+    assert outcome([said("divergence")], TABLE)[0] == "symptom"
+
+
+def test_harm_is_worse_than_every_twin_beyond_their_spread() -> None:
+    assert is_harmful(case("mlp-momentum-rate_x10-0", 1.4), TWINS)
+    assert not is_harmful(case("mlp-momentum-rate_x10-0", 1.25), TWINS)
+    assert is_harmful(case("mlp-momentum-rate_x10-0", float("nan")), TWINS)
+
+
+def test_what_healthy_twins_are_told_too_counts_for_nothing() -> None:
+    rule = said("lr-too-high")
+    twins = [case(f"mlp-momentum-healthy-{seed}", 1.0, rule) for seed in range(3)]
+    verdict = judge([*twins, case("mlp-momentum-rate_x10-0", 9.0, rule)])
+    assert verdict.faults[0].outcomes == {"everything": "missed", "scalars": "missed"}
+    assert verdict.per_20k("everything", "warning") == 20.0
+
+
+def test_a_fault_without_harm_does_not_count() -> None:
+    verdict = judge([*TWINS, case("mlp-momentum-rate_x10-0", 1.1)])
+    assert not verdict.faults
+    assert len(verdict.harmless) == 1
+
+
+def test_a_sentence_is_compared_with_its_own_figures() -> None:
+    text = "The loss has not fallen: 2.2836 at first, 0.0913 at step 299."
+    assert list(contradictions(finding(text), {}))
+    assert not list(contradictions(finding("The loss rose from 1.0 to 2.0."), {}))
+    assert list(contradictions(finding("The loss fell from 1.0 to 2.0."), {}))
+
+
+def test_a_sentence_is_compared_with_its_series() -> None:
+    series = {"loss": [(step, 1.0) for step in range(100)]}
+    assert not list(contradictions(finding("The loss is 1.01 at step 50."), series))
+    assert list(contradictions(finding("The loss is 3.5 at step 50."), series))
