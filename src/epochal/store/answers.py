@@ -60,6 +60,7 @@ class Labels:
 
 
 # Makes new labels of those that are stored, for example with ``dataclasses.replace``.
+NO_LABELS = Labels()
 LabelsEdit = Callable[[Labels], Labels]
 
 

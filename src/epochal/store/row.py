@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -10,7 +9,7 @@ import msgspec
 from epochal.health.ending import ending_severity
 from epochal.records import Axis, Position
 from epochal.series.reduce import Summary
-from epochal.store.answers import Fork, Labels, Metric, RunInfo, Status
+from epochal.store.answers import NO_LABELS, Fork, Labels, Metric, RunInfo, Status
 from epochal.store.finding_counts import NOTHING, FindingCounts
 from epochal.store.status import derive_status
 
@@ -19,17 +18,18 @@ _SMALL = 2_000_000
 _TINY = 20_000
 
 
-class RowDetails(msgspec.Struct, array_like=True):
-    """The series of a run, and those of their summaries that were asked for."""
+class RowDetails(msgspec.Struct, array_like=True, gc=False):
+    """The series of a run, those of their summaries that were asked for, and its last records."""
 
     metrics: list[Metric] = []
     summaries: dict[str, list[Any]] = {}
+    end: dict[str, Position] = {}
 
 
-class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
+class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
     """What is known of a run while its files stay as they are; see ``RunInfo`` for the fields.
 
-    ``summary_set`` is what the program set with ``run.summary``.
+    ``summary_set`` is what the program set with ``run.summary``, ``labels_set`` what people did.
     ``id`` is the one that the run itself says, which a copy of its folder says as well.
 
     ``finish``, ``process``, ``vanished`` (what its companion said of a process that was gone),
@@ -57,7 +57,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     damaged: int
     tags: tuple[str, ...]
     notes: str | None
-    labels: Labels
+    labels_set: Labels | None
     config: dict[str, Any]
     problem: str | None
     is_unreadable: bool
@@ -65,7 +65,6 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     process: dict[str, Any] | None
     vanished: str | None
     source: dict[str, Any] | None
-    end: dict[str, Position]
     found: FindingCounts | None
     nonfinite: bool
     unwatched: int
@@ -81,11 +80,17 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
     owner: str | None = None
     fork: Fork | None = None
     packed: msgspec.Raw = msgspec.Raw(msgspec.msgpack.encode(RowDetails()))
+    # The details while they are in use; the index stores them packed.
+    unpacked: Any = None
 
-    @cached_property
+    @property
     def details(self) -> RowDetails:
         """The series and their summaries; unpacked on first use, because few lists need them."""
-        return _DETAILS.decode(self.packed)
+        details = self.unpacked
+        if details is None:
+            details = self.unpacked = _DETAILS.decode(self.packed)
+        assert type(details) is RowDetails
+        return details
 
     @property
     def metrics(self) -> list[Metric]:
@@ -93,20 +98,30 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, dict=True):
         return self.details.metrics
 
     @property
+    def labels(self) -> Labels:
+        """What people changed later."""
+        return self.labels_set or NO_LABELS
+
+    @property
+    def end(self) -> dict[str, Position]:
+        """The position of the last record of each writer."""
+        return self.details.end
+
+    @property
     def summaries(self) -> dict[str, list[Any]]:
         """Summaries that were asked for, by axis, rank and name."""
         return self.details.summaries
 
-    def with_metrics(self, metrics: list[Metric]) -> Row:
-        """The row itself, with its series."""
-        self.__dict__["details"] = RowDetails(metrics)
+    def with_details(self, metrics: list[Metric], end: dict[str, Position]) -> Row:
+        """The row itself, with its series and the positions of its last records."""
+        self.unpacked = RowDetails(metrics, end=end)
         return self
 
     def pack(self) -> None:
         """Keep the details packed, as the index stores them, which takes less memory."""
-        if "details" in self.__dict__:
-            self.packed = msgspec.Raw(msgspec.msgpack.encode(self.details))
-            del self.__dict__["details"]
+        if self.unpacked is not None:
+            self.packed = msgspec.Raw(msgspec.msgpack.encode(self.unpacked))
+            self.unpacked = None
 
     def info(self, run_id: str, *, folder: str, status: Status) -> RunInfo:
         """The row as it is handed out, under the id that its store knows the run by."""

@@ -15,7 +15,7 @@ from epochal.journal.reader import NewerFormatError
 from epochal.journal.regular_file import read_regular
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION
-from epochal.store.answers import Fork, Labels, LabelsEdit, Machine
+from epochal.store.answers import NO_LABELS, Fork, Labels, LabelsEdit, Machine
 from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.fork import MAX_DEPTH, ForkedHistory, fork_of, parent_folder
 from epochal.store.local.index import IndexPlace, Stamp
@@ -115,7 +115,7 @@ class FolderSource:
         if self._dirs is None or self.asides or self._is_orphan or listing.has_links:
             return None
         labels = listing.labels
-        return Stamp(*self._dirs, None if labels is None else (labels.size, labels.mtime_ns))
+        return Stamp(*self._dirs, labels=None if labels is None else (labels.size, labels.mtime_ns))
 
     def has_stamp(self, stamp: Stamp) -> bool:
         """Whether the files have this stamp now."""
@@ -335,7 +335,7 @@ class Identity:
         self._seen: dict[str, Stat | None] = {}
         self._problems: dict[str, str] = {}
         self.run_json: dict[str, Any] = {}
-        self.labels = Labels()
+        self.labels = NO_LABELS
         self.newer_format: str | None = None
 
     @property
@@ -362,7 +362,7 @@ class Identity:
                 continue
             if what == "labels.json" and status is None and not listing.may_have_labels:
                 # Most runs have none.
-                self.labels = Labels()
+                self.labels = NO_LABELS
                 continue
             try:
                 read()

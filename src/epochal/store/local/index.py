@@ -34,7 +34,7 @@ import msgspec
 from epochal.store.row import Row
 
 # Part of each file's name: an older Epochal goes on with its own.
-VERSION = 9
+VERSION = 10
 FOLDER = ".epochal"
 _MARK = b"\xc1EPI"
 _HEAD = struct.Struct("<4sII")
@@ -45,7 +45,7 @@ _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _TOO_MUCH = "a run whose configuration has too large a number or too deep a nesting is not kept."
 
 
-class Stamp(NamedTuple):
+class Stamp(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What two stats say of a run that has ended; a third where it has labels.
 
     Times of the run's folder and of its journal folder, size and time of labels.json: all files
@@ -68,7 +68,7 @@ class IndexPlace(NamedTuple):
     is_beside: bool
 
 
-class IndexEntry(msgspec.Struct, array_like=True, frozen=True):
+class IndexEntry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The row of a run, and what it is valid for.
 
     ``signature`` is of all files and of the reader's rules; ``stamp`` is for a run that ended.

@@ -76,7 +76,9 @@ class ListedRun(RunView):
         # What identity and newest records say, while there is no whole row.
         self._outline: Row | None = None
         self._summaries: RowSummaries | None = None
-        self._ended: tuple[Row, Status] | None = None
+        # The status of a row that has ended.
+        self._ended: Status | None = None
+        self._ended_row: Row | None = None
         # Set when the row has learnt something that the index does not know.
         self.has_news = False
         # Its number among the runs of its store with the same id; copies of a folder have one id.
@@ -468,14 +470,14 @@ class ListedRun(RunView):
         return self._status_of(self.known_row)
 
     def _status_of(self, row: Row) -> Status:
-        if self._ended is not None and self._ended[0] is row:
-            return self._ended[1]
+        if self._ended is not None and self._ended_row is row:
+            return self._ended
         if row.is_unreadable:
             return UNREADABLE
         status = row.status(now=time.time(), grew=self._grew_at)
         if not status.is_live and status.text != GONE:
             # What has ended stays so, and a process that is gone does not come back.
-            self._ended = (row, status)
+            self._ended, self._ended_row = status, row
         return status
 
     @property

@@ -16,7 +16,7 @@ from epochal.journal.line import decode
 from epochal.journal.reader import is_newer
 from epochal.journal.regular_file import regular_only
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
-from epochal.store.answers import Labels
+from epochal.store.answers import NO_LABELS, Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
 from epochal.store.local.fork import PROCESS_FIELDS, fork_of
 from epochal.store.local.listing import Listing
@@ -84,7 +84,7 @@ def outline_row(
         job_type=names.job_type,
         owner=names.owner,
         fork=fork_of(run_json) if "fork" in run_json else None,
-        labels=labels,
+        labels_set=None if labels == NO_LABELS else labels,
         config=dict(config) if isinstance(config, dict) else {},
         problem=None,
         is_unreadable=False,
@@ -94,7 +94,6 @@ def outline_row(
         source=chosen_fields(origin, ("format", "in_place"))
         if isinstance(origin, dict) and not is_ours
         else None,
-        end={},
         found=None,
         nonfinite=loss is not None and not math.isfinite(loss),
         unwatched=0,

@@ -12,7 +12,7 @@ from epochal.health.rule_settings import RuleSettings
 from epochal.journal.layout import TELEMETRY
 from epochal.journal.reader import JOURNAL_SHORTENED
 from epochal.records import Record
-from epochal.store.answers import Fork, Labels
+from epochal.store.answers import NO_LABELS, Fork, Labels
 from epochal.store.local.columns import whole_number
 from epochal.store.local.entries import entries_of
 from epochal.store.local.findings import ends_nonfinite, found_in, num_unwatched
@@ -107,14 +107,13 @@ def make_row(
         problem=" ".join(_with_losses(state, problems)) or None,
         is_unreadable=source.is_newer or (not state.num_records and bool(problems)),
         vanished=_vanished(state) if finish is None else None,
-        end=state.end(),
         found=found_in(state, rules),
         fork=_fork(source.run_json or state.header or {}, state),
         nonfinite=ends_nonfinite(state),
         unwatched=num_unwatched(state),
         has_companion=_has_companion(state),
         is_ended=finish is not None and _have_all_finished(state),
-    ).with_metrics(state.metrics)
+    ).with_details(state.metrics, state.end())
 
 
 def _fork(told: Mapping[str, Any], state: RunState) -> Fork | None:
@@ -152,14 +151,13 @@ def small_row(
         problem=None,
         is_unreadable=False,
         vanished=None,
-        end=small.end,
         found=None,
         nonfinite=False,  # such a number is no part of a column
         unwatched=facts.num_records,
         has_companion=False,
         is_ended=True,
         latest={},
-    ).with_metrics(list(small.metrics))
+    ).with_details(list(small.metrics), small.end)
     for metric, summary in zip(small.metrics, small.summaries, strict=True):
         row.keep(metric.name, metric.axis, 0, summary)
         if metric.role is not None:
@@ -175,6 +173,7 @@ def _row(
     finish: Record | None,
     config: Mapping[str, Any],
     num_epochs: int | None,
+    labels: Labels,
     **known: Any,
 ) -> Row:
     """A row of these fields, and of what its source and its last header say."""
@@ -200,6 +199,7 @@ def _row(
         job_type=names.job_type,
         owner=names.owner,
         written=source.journal_written_s,
+        labels_set=None if labels == NO_LABELS else labels,
         **known,
     )
 
@@ -229,7 +229,7 @@ def faulty_row(path: Path, problem: str) -> Row:
         damaged=0,
         tags=(),
         notes=None,
-        labels=Labels(),
+        labels_set=None,
         config={},
         problem=problem,
         is_unreadable=True,
@@ -237,7 +237,6 @@ def faulty_row(path: Path, problem: str) -> Row:
         process=None,
         vanished=None,
         source=None,
-        end={},
         found=None,
         nonfinite=False,
         unwatched=0,

@@ -296,7 +296,7 @@ class RunReader:
         A change within the tick of a coarse clock, after the stamp was made, would not be seen.
         """
         stamp = self.source.stamp
-        if stamp is None or time.time() - max(stamp[:2]) / 1e9 < since_s:
+        if stamp is None or time.time() - max(stamp.folder_ns, stamp.journal_ns) / 1e9 < since_s:
             return None
         # The folders are as they were when it was made, or a look finds another stamp.
         self._stamp = stamp
