@@ -18,6 +18,8 @@ from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
+from epochal.store.groups import Choice
+from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore, open_store
 from epochal.store.run_groups import RunGroups, groups_of
@@ -184,6 +186,24 @@ class Runs:
         ``by_all_but=["seed"]`` groups by every key that differs between the runs but these.
         """
         return groups_of(self._store.runs(query), by=by, by_all_but=by_all_but)
+
+    def importance(
+        self,
+        metric: str,
+        query: str | None = None,
+        *,
+        value: Choice = "last",
+        at: float | None = None,
+        pair: Sequence[str] | None = None,
+        forest: bool = False,
+    ) -> Importance:
+        """Which keys of the config a metric depends on, the most important first.
+
+        ``value`` and ``at`` choose the value of a run, ``pair`` the keys of the interaction.
+        ``forest`` also fits a random forest, with scikit-learn. Raises ``MetricNotFoundError``.
+        """
+        runs = self._store.runs(query)
+        return importance(runs, metric, value=value, at=at, pair=pair, forest=forest)
 
     def run(self, key: str) -> RunData:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""

@@ -92,3 +92,20 @@ def test_mistakes_are_sentences(root: Path, capsys: Capture) -> None:
     assert "add --csv or --json" in capsys.readouterr().err
     assert main(["compare", "--where", "step > 1", "--dir", str(root)]) == 1
     assert "--group-by" in capsys.readouterr().err
+
+
+def test_importance_ranks_keys_and_shows_the_pair(root: Path, capsys: Capture) -> None:
+    for seed in range(3, 6):
+        for lr in (1e-3, 3e-3):
+            journal = Journal(root, f"{lr}-{seed}", config={"lr": lr, "seed": seed})
+            journal.metrics(2, loss=1000 * lr + seed / 100).finish()
+    lines = run(root, capsys, "--importance", "loss").splitlines()
+    assert lines[0].startswith("lr matters most for loss: it explains")
+    assert lines[2].split() == ["KEY", "EXPLAINS", "SPEARMAN", "P", "BEST", "AT", "VERDICT"]
+    assert [line.split()[0] for line in lines[3:5]] == ["lr", "seed"]
+    assert any(line.split()[:3] == ["lr", "\\", "seed"] for line in lines)
+    found = json.loads(run(root, capsys, "--importance", "loss", "--json"))
+    assert [one["key"] for one in found["parameters"]] == ["lr", "seed"]
+    assert found["interaction"]["n"] == [[1] * 6] * 2
+    rows = list(csv.DictReader(io.StringIO(run(root, capsys, "--importance", "loss", "--csv"))))
+    assert (rows[0]["key"], rows[0]["level"], rows[0]["n"]) == ("lr", "0.001", "6")

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from epochal.cli.command import runs_of, store_of
 from epochal.cli.output import say, say_json
 from epochal.cli.table import table, terminal_columns
@@ -22,6 +24,13 @@ from epochal.store.groups import (
     best_index,
     default_metrics,
     level_text,
+)
+from epochal.store.importance import (
+    Importance,
+    Interaction,
+    importance,
+    importance_data,
+    level_rows,
 )
 from epochal.store.run_groups import RunGroups, groups_of, series_rows, value_row
 from epochal.store.store import RunView
@@ -44,6 +53,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="group by every key that differs but these: seed",
     )
     group.add_argument(
+        "--importance",
+        metavar="METRIC",
+        help="rank the keys of the config by how much a metric depends on them",
+    )
+    group.add_argument(
+        "--forest", action="store_true", help="with --importance: also a forest of scikit-learn"
+    )
+    group.add_argument(
         "--where", metavar="QUERY", help="only runs that match a query: 'config.lr < 3e-4'"
     )
     group.add_argument(
@@ -61,11 +78,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def is_asked_for(args: argparse.Namespace) -> bool:
     """Whether the arguments ask for groups."""
-    return args.group_by is not None or args.all_but is not None
+    return any(one is not None for one in (args.group_by, args.all_but, args.importance))
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print groups of runs."""
+    """Print groups of runs, or which keys of their configs matter."""
     if args.steps and not (args.csv or args.json):
         raise UsageError("--steps prints numbers for programs: add --csv or --json.")
     if args.csv and args.json:
@@ -75,6 +92,9 @@ def run(args: argparse.Namespace) -> int:
         if args.runs and args.where is not None:
             wanted = {run.id for run in store.runs(args.where)}
             runs = [run for run in runs if run.id in wanted]
+        if args.importance is not None:
+            _print_importance(args, runs)
+            return 0
         groups = groups_of(runs, by=_keys(args.group_by), by_all_but=_keys(args.all_but))
         members = [member for group in groups for member in group.members]
         if not members:
@@ -171,6 +191,71 @@ def _uncounted(values: Sequence[GroupValue]) -> list[str]:
     counts = {name: sum(one.count(name) for one in values) for name in words}
     said = [f"{count} {words[name]}" for name, count in counts.items() if count]
     return [f"Not counted: {', '.join(said)}."] if said else []
+
+
+def _print_importance(args: argparse.Namespace, runs: Sequence[RunView]) -> None:
+    if args.group_by is not None or args.all_but is not None:
+        raise UsageError("--importance takes no groups: it looks at every key of the config.")
+    found = importance(runs, args.importance, value=args.value, at=args.at, forest=args.forest)
+    if args.csv:
+        say(csv_text([row for one in found.parameters for row in level_rows(found, one)]))
+    elif args.json:
+        say_json(importance_data(found))
+    else:
+        say("\n\n".join(_importance_blocks(found)))
+
+
+def _importance_blocks(found: Importance) -> list[str]:
+    blocks = [found.sentence]
+    if found.parameters:
+        has_forest = found.forest_score is not None
+        header = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
+        rows = [
+            (
+                " = ".join((one.key, *one.same_as)),
+                UNKNOWN if math.isnan(one.score) else f"{one.score:.0%}",
+                _number(one.spearman),
+                UNKNOWN if math.isnan(one.p) else f"{one.p:.2g}",
+                one.best or UNKNOWN,
+                one.verdict,
+                *((UNKNOWN if one.forest is None else f"{one.forest:.0%}",) if has_forest else ()),
+            )
+            for one in found.parameters
+        ]
+        if has_forest:
+            header = (*header, "FOREST")
+        right = (1, 2, 3, *((6,) if has_forest else ()))
+        blocks.append(table(header, rows, width=terminal_columns(), shrink=(0, 4), right=right))
+    if found.forest_score is not None:
+        score = format_number(found.forest_score)
+        blocks.append(f"The forest explains {score} of the variance out of bag (R²).")
+    if found.interaction is not None:
+        blocks.append(_heat_map(found.metric, found.interaction))
+    said = []
+    if found.nonfinite:
+        said.append(f"{found.nonfinite} ended as nan or infinity and count as the worst")
+    if found.left_out:
+        said.append(f"{found.left_out} that stopped early or never logged it are left out")
+    if said:
+        blocks.append(f"Of {found.num_runs + found.left_out} runs {'; '.join(said)}.")
+    return blocks
+
+
+def _heat_map(metric: str, one: Interaction) -> str:
+    """The means of two keys as a table; the number of runs where it is not the usual one."""
+    usual = int(np.median(one.n[one.n > 0])) if (one.n > 0).any() else 0
+    header = (f"{one.keys[0]} \\ {one.keys[1]}", *one.columns)
+    rows = [
+        (label, *(_cell(mean, n, usual) for mean, n in zip(means, counts, strict=True)))
+        for label, means, counts in zip(one.rows, one.mean.tolist(), one.n.tolist(), strict=True)
+    ]
+    right = tuple(range(1, len(header)))
+    text = table(header, rows, width=terminal_columns(), shrink=(0, *right), right=right)
+    return f"Mean of {metric}, over {usual} runs where no number is given\n{text}"
+
+
+def _cell(mean: float, n: int, usual: int) -> str:
+    return _number(mean) if n in (0, usual) else f"{_number(mean)} ({n})"
 
 
 def _number(value: float) -> str:
