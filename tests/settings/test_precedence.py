@@ -36,6 +36,9 @@ SAID: dict[str, tuple[str, str, str]] = {
     "cache_dir": ('"/p"', '"/u"', "/e"),
     "server.port": ("1", "2", ""),
     "server.token_file": ('"/p"', '"/u"', ""),
+    "hub.url": ('"https://p"', '"https://u"', "https://e"),
+    "hub.token_file": ('"/p"', '"/u"', "/e"),
+    "hub.bytes_per_s": ("1", "2", "3"),
 }
 VALUES: dict[str, tuple[Any, Any, Any]] = {
     "enabled": (False, True, True),
@@ -57,6 +60,8 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "grace_s": (1.0, 2.0, 3.0),
     "telemetry_every_s": (2.0, 3.0, 4.0),
     "server.port": (1, 2, None),
+    "hub.url": ("https://p", "https://u", "https://e"),
+    "hub.bytes_per_s": (1, 2, 3),
 }
 PATHS = ("/p", "/u", "/e")
 WITH_KEY = [one for one in DECLARED if one.key is not None]

@@ -15,11 +15,9 @@ from typing import Any
 from epochal.cli.command import follows_links, rules_now, runs_dir
 from epochal.cli.output import remark, say
 from epochal.console.messages import msg
-from epochal.errors import UsageError
 from epochal.serving import ServerAddress, find_address, serve
 from epochal.settings import Settings, read_settings
-
-_MAX_TOKEN = 4096
+from epochal.shipping.credentials import first_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -93,22 +91,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _token(args: argparse.Namespace, settings: Settings) -> str | None:
     if args.token_file is not None:
-        return _first_line(args.token_file, "--token-file")
+        return first_line(args.token_file, "--token-file")
     given = args.token or settings.server_token
     if given is not None or settings.server_token_file is None:
         return given
-    return _first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
-
-
-def _first_line(path: str, named_by: str) -> str:
-    try:
-        with open(Path(path).expanduser(), encoding="utf-8") as file:
-            token = file.readline(_MAX_TOKEN).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{named_by}: cannot read {path}: {error}.") from error
-    if not token:
-        raise UsageError(f"{named_by}: the first line of {path} is empty.")
-    return token
+    return first_line(settings.server_token_file, str(settings.sources["server_token_file"]))
 
 
 def _folders(args: argparse.Namespace) -> list[Path]:

@@ -30,6 +30,7 @@ from epochal.companion.own_journal import HEARTBEAT_LOOK_S, OwnJournal, run_titl
 from epochal.companion.parent import ParentWatch, Waker
 from epochal.companion.relay import Relay
 from epochal.companion.sealing import LOOK_EVERY_S, Sealing
+from epochal.companion.shipping import HubShipping, open_shipping
 from epochal.companion.task_loop import TASK_BUDGET_S, TaskLoop
 from epochal.companion.telemetry_journal import Telemetry, own_processes
 from epochal.companion.timeline import GpuHistory, Timeline, recent_use_of
@@ -72,6 +73,7 @@ class Companion:
         self._sealing = Sealing(config.folder)
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
+        self._shipping = self._open_shipping()
         self._cpu = CpuRing(config.parent, guard=self.guard)
         self._telemetry, history = _telemetry_of(config, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
@@ -85,6 +87,11 @@ class Companion:
         )
         self.loop = self._scheduled()
         self._is_stopping = False
+
+    @property
+    def is_shipping(self) -> bool:
+        """Whether a request to a hub is under way, or hangs."""
+        return self._shipping is not None and self._shipping.is_busy
 
     def stop(self) -> None:
         """End the watch at the next look."""
@@ -122,6 +129,8 @@ class Companion:
         if self._config.is_main:
             self._do("cpu", self._cpu.start)
             self._do("sinks", self.relay.look)
+            if self._shipping is not None:
+                self._do("hub", self._shipping.start)
         while how is None:
             self._waker.wait(min(_LOOK_EVERY_S, self.loop.run_due()))
             how = self._look()
@@ -155,6 +164,8 @@ class Companion:
             self._do("diagnosis", self._diagnosis.stop)
             self._do("sync", self._durable.sync, budget_s=_DISK_S)
             self._do("sinks", self.relay.stop)
+            if self._shipping is not None:
+                self._do("hub", self._shipping.stop)
         else:
             self._do("journal", self.journal.close)
             self._do("sync", self._durable.sync, budget_s=_DISK_S)
@@ -188,7 +199,10 @@ class Companion:
             jobs["archive"] = archive
         folder, attempt = self._config.folder, self._config.attempt
         jobs["sealing"] = ending.SealingJob(folder, attempt, self._sealing)
-        return {**jobs, "alerts": self._alerts, "sinks": self.relay}
+        jobs["alerts"] = self._alerts
+        if self._shipping is not None:
+            jobs["hub"] = self._shipping  # after sealing: segments are smaller than their parts
+        return {**jobs, "sinks": self.relay}
 
     def _do(
         self, name: str, call: Callable[[], object], *, budget_s: float = TASK_BUDGET_S
@@ -215,6 +229,11 @@ class Companion:
             guard=self.guard,
         )
 
+    def _open_shipping(self) -> HubShipping | None:
+        if not self._config.is_main:
+            return None
+        return self.guard.run("hub", open_shipping, self._config.folder, self.journal, self.guard)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a companion; its faults become events of the run."""
@@ -226,7 +245,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGTERM, lambda _number, _frame: companion.stop())
         gc.freeze()  # what is here now stays: there is no use in looking at it again and again
         companion.run()
-    if companion.relay.is_busy or companion.guard.has_stuck:
+    if companion.relay.is_busy or companion.is_shipping or companion.guard.has_stuck:
         os._exit(0)  # a tracker or a driver that hangs would hang at the interpreter's end too
     return 0
 

@@ -201,6 +201,15 @@ def checked_alerts(
     return addresses, alert_on or settings.alert_on
 
 
+def checked_hub(hub: Any) -> str | None:
+    """Return the address of a hub, None without one."""
+    if hub is None or hub == "":
+        return None
+    if not isinstance(hub, str) or not hub.startswith(("http://", "https://")):
+        raise UsageError(f"hub={hub!r} is not an address such as https://host.")
+    return hub
+
+
 def _check_texts(**texts: Any) -> None:
     for argument, value in texts.items():
         if value is None:

@@ -60,6 +60,7 @@ def init(
     finish_wait_s: float | None = None,
     alerts: str | Iterable[str] | None = None,
     alert_on: str | None = None,
+    hub: str | None = None,
     redact: bool | str | Iterable[str] | None = None,
     report_to: str | Iterable[str] | None = None,
     strict: bool | None = None,
@@ -87,7 +88,9 @@ def init(
     (names or regular expressions); False redacts nothing. ``report_to`` names the sinks to
     forward to, such as "tensorboard" or "wandb", with options such as ``wandb_project=`` or
     ``log_file=``; ``config_file`` may hold them as well, and the guide on trackers lists them.
-    ``strict`` makes calls raise for values that cannot be recorded; it is meant for tests.
+    ``hub`` is the address of a hub that receives the run as it is written; its token comes from
+    ``EPOCHAL_HUB_TOKEN``. ``strict`` makes calls raise for values that cannot be recorded; it is
+    meant for tests.
 
     ``group`` names runs that belong together, ``job_type`` what this one does among them. ``owner``
     is whose run it is, by default the user of the operating system. Lists show and queries find
@@ -111,6 +114,7 @@ def init(
     request.check_reinit(reinit)
     request.check_options(reporting, ("project", "name", *(init.__kwdefaults__ or ())))
     told = request.checked_alerts(alerts, alert_on, settings)
+    hub = request.checked_hub(settings.hub if hub is None else hub)
     redactor = checked_redactor(redact, settings.redact)
     joined = opening.join_parent(console, redactor)
     if joined is not None:
@@ -158,7 +162,7 @@ def init(
     recorder = recorder_of(run)
     recorder.values.strict = settings.strict if strict is None else strict
     addresses, level = told
-    settings = replace(settings, alerts=tuple(addresses), alert_on=level)
+    settings = replace(settings, alerts=tuple(addresses), alert_on=level, hub=hub)
     recorder.cell, recorder.ending.wait_s, recorder.settings = cell, finish_wait_s, settings
     return _begin(
         run,

@@ -13,13 +13,14 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, Literal, cast
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -39,13 +40,51 @@ _ASK_FOR_TOKEN = (
 _RELOAD_PAGE = b'<!doctype html><meta http-equiv="refresh" content="0"><title>Epochal</title>'
 
 
+Role = Literal["read", "write", "admin"]
+# Each may do what the ones before it may.
+ROLES: tuple[Role, ...] = ("read", "write", "admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who sends a request and what they may do; ``projects`` is None for all of them."""
+
+    name: str
+    role: Role = "admin"
+    projects: frozenset[str] | None = None
+
+    def may(self, role: Role, project: str | None = None) -> bool:
+        """Whether this role is theirs, in this project where one is given."""
+        has_role = ROLES.index(self.role) >= ROLES.index(role)
+        return has_role and (project is None or self.projects is None or project in self.projects)
+
+
+# Someone on this machine, or someone with the one token of a server.
+OWNER = Principal("owner")
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The rules of one server: allowed host names without ports, and the token if any."""
+    """The rules of one server: allowed host names without ports, and the token if any.
+
+    ``find`` says whose token one is, for servers with several; None there is nobody's.
+    """
 
     hosts: frozenset[str] = LOOPBACK
     token: str | None = None
     port: int = 0
+    find: Callable[[str], Principal | None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests need no token."""
+        return self.token is None and self.find is None
+
+    def principal(self, token: str) -> Principal | None:
+        """Whose token this is; None for nobody's."""
+        if self.token is not None and _equal(token, self.token):
+            return OWNER
+        return None if self.find is None else self.find(token)
 
     @property
     def cookie(self) -> str:
@@ -90,22 +129,25 @@ class AccessMiddleware:
             return error_response(403, "changes are accepted from this server's own page only.")
         if is_embedded_elsewhere(headers):
             return error_response(403, "requests from a page of another origin are refused.")
-        if self._access.token is None or scope["path"] in _PUBLIC_PATHS:
+        scope.setdefault("state", {})["principal"] = OWNER
+        if self._access.is_open or scope["path"] in _PUBLIC_PATHS:
             return None
-        return self._token_refusal(scope, headers, self._access.token)
+        return self._token_refusal(scope, headers)
 
-    def _token_refusal(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+    def _token_refusal(self, scope: Scope, headers: Headers) -> Response | None:
+        find = self._access.principal
         if scope["method"] in ("GET", "HEAD"):
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             given = [value for name, value in query if name == "token"]
-            if given and _equal(given[-1], token):
-                return self._redirect_with_cookie(scope["path"], query, token)
+            if given and find(given[-1]) is not None:
+                return self._redirect_with_cookie(scope["path"], query, given[-1])
         bearer = headers.get("authorization", "")
-        if bearer.lower().startswith("bearer ") and _equal(bearer[7:].strip(), token):
-            return None
-        cookie = _cookie(headers, self._access.cookie)
-        if cookie is not None and _equal(cookie, token):
-            return None
+        sent = bearer[7:].strip() if bearer.lower().startswith("bearer ") else None
+        for token in (sent, _cookie(headers, self._access.cookie)):
+            principal = None if token is None else find(token)
+            if principal is not None:
+                scope["state"]["principal"] = principal
+                return None
         if headers.get("sec-fetch-site") == "cross-site" and (
             headers.get("sec-fetch-mode") == "navigate"
         ):
@@ -126,6 +168,11 @@ class AccessMiddleware:
         )
         response.set_cookie(self._access.cookie, token, httponly=True, samesite="strict", path="/")
         return response
+
+
+def principal_of(request: Request) -> Principal:
+    """Who sends this request."""
+    return cast(Principal, request.scope["state"]["principal"])
 
 
 def content_security_policy(page: Page, *, hosts: Iterable[str] = LOOPBACK) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from epochal.errors import EpochalError, RunNotFoundError
@@ -39,8 +40,12 @@ def create_app(
     access: Access | None = None,
     exports: Mapping[str, ExportFormat] | None = None,
     folders: str = "",
+    more_routes: Sequence[BaseRoute] = (),
 ) -> App:
-    """Create a server over a store; ``/healthz`` returns ``folders`` to identify it."""
+    """Create a server over a store; ``/healthz`` returns ``folders`` to identify it.
+
+    ``more_routes`` are those of the layer above, such as a hub's.
+    """
     reader = Reader(open_store())
     page = load_page()
     guard = server_guard()
@@ -68,7 +73,7 @@ def create_app(
             await asyncio.to_thread(reader.close)
 
     app = Starlette(
-        routes=routes(),
+        routes=[*more_routes, *routes()],
         lifespan=lifespan,
         exception_handlers={
             HTTPException: _http_error,

@@ -232,6 +232,35 @@ class Settings:
         "a file whose first line is that token",
         key="server.token_file",
     )
+    hub: str | None = _setting(
+        None,
+        kinds.TEXT,
+        "the address of a hub, such as `https://host`, that receives runs as they are written",
+        variable="EPOCHAL_HUB",
+        argument=True,
+        key="hub.url",
+    )
+    hub_token: str | None = _setting(
+        None,
+        kinds.SECRET,
+        "the token that the hub requires",
+        variable="EPOCHAL_HUB_TOKEN",
+        key=None,
+    )
+    hub_token_file: str | None = _setting(
+        None,
+        kinds.PATH,
+        "a file whose first line is that token",
+        variable="EPOCHAL_HUB_TOKEN_FILE",
+        key="hub.token_file",
+    )
+    hub_bytes_per_s: int | None = _setting(
+        None,
+        kinds.whole_number(1, 10**12),
+        "how many bytes are sent to the hub each second at most; by default there is no limit",
+        variable="EPOCHAL_HUB_RATE",
+        key="hub.bytes_per_s",
+    )
     rules: Mapping[str, Located] = field(default_factory=dict)
     sinks: Mapping[str, Located] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)

@@ -1,0 +1,61 @@
+"""``epochal hub``: receive runs from other machines and show them live."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from epochal.cli.output import remark, say
+from epochal.errors import UsageError
+from epochal.settings import read_settings
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``hub``."""
+    parser.add_argument("folder", metavar="DIR", help="the folder that holds the runs; it is made")
+    parser.add_argument("--port", type=int, help="port to listen on (default: server.port)")
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
+    )
+    parser.add_argument(
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="another host name of the hub, for example behind a proxy",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    from epochal.hub.ledger import Ledger
+    from epochal.hub.serving import serve_hub
+    from epochal.serving import find_address
+
+    root = Path(args.folder).expanduser()
+    root.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(root)
+    port = read_settings().server_port if args.port is None else args.port
+    server = find_address(
+        [root], port=port, host=args.host, allow_hosts=args.allow_host, may_move=False
+    )
+    if server.listening is None:
+        raise UsageError(f"a server of this folder is already running at {server.url}.")
+    first = None if ledger.tokens() else ledger.add_token("admin", "admin")
+
+    def greet() -> None:
+        url = server.url.partition("?")[0]
+        remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
+        say(url, flush=True)
+        if first is not None:
+            remark("Its first token, for the role admin, is shown only now:")
+            say(first, flush=True)
+        remark(f"A token for a machine: epochal token add NAME --role write --hub {root}")
+
+    try:
+        serve_hub(root, ledger, server, on_ready=greet)
+    except KeyboardInterrupt:
+        remark("Stopped.")
+    finally:
+        ledger.close()
+    return 0

@@ -1,0 +1,217 @@
+"""The endpoints by which a hub receives runs; ``spec/hub.md`` describes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from epochal.errors import FormatError, UsageError
+from epochal.hub.inbox import ConflictError, FullError, Inbox, UnknownRunError
+from epochal.hub.ledger import Ledger
+from epochal.journal.layout import MAX_JSON_BYTES, slugify
+from epochal.server.access import Principal, Role, principal_of
+from epochal.server.responses import error_response
+from epochal.shipping.protocol import (
+    MAX_BODY_BYTES,
+    MAX_LINES_BYTES,
+    SIZE_HEADER,
+    Ack,
+    FileKind,
+    LabelsOffer,
+    UnknownEncodingError,
+    decompress,
+)
+
+_RETRY_FULL_S = 60
+Value = TypeVar("Value")
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Receiving:
+    """The handlers; each checks who asks before anything is read or written."""
+
+    def __init__(self, inbox: Inbox, ledger: Ledger) -> None:
+        self._inbox = inbox
+        self._ledger = ledger
+
+    def routes(self) -> list[Route]:
+        """The routes of the server that receives."""
+        run, part = "/api/hub/runs/{run_id}", "/api/hub/runs/{run_id}/parts/{stem}"
+        file = "/api/hub/runs/{run_id}/{kind:str}/{name}"
+        return [
+            Route(run, _answering(self.register), methods=["PUT"]),
+            Route(run, _answering(self.state), methods=["GET"]),
+            Route(part, _answering(self.append), methods=["POST"]),
+            Route(part, _answering(self.lines), methods=["GET"]),
+            Route(f"{run}/labels", _answering(self.put_labels), methods=["PUT"]),
+            Route(file, _answering(self.put_file), methods=["PUT"]),
+            Route(file, _answering(self.file), methods=["GET"]),
+        ]
+
+    async def register(self, request: Request) -> Response:
+        """``PUT …/{run_id}``: who a run is; answers what is here of it."""
+        run_id = request.path_params["run_id"]
+        body = await _body(request, MAX_JSON_BYTES)
+        identity = _decoded(body, dict)
+        project = identity.get("project")
+        who = principal_of(request)
+        _check(who, "write", project if isinstance(project, str) else "")
+
+        def register() -> Any:
+            known = self._inbox.project_of(run_id)
+            if known is not None:
+                _check(who, "write", known)
+            state = self._inbox.register(run_id, identity)
+            if known is None:
+                self._ledger.claim(run_id, state.project, who.name)
+                self._ledger.note(who.name, "register", run=run_id, details=state.folder)
+            return state
+
+        return _json(await asyncio.to_thread(register))
+
+    async def state(self, request: Request) -> Response:
+        """``GET …/{run_id}``: what is here of a run."""
+        run_id = self._allowed(request, "read")
+        return _json(await asyncio.to_thread(self._inbox.state, run_id))
+
+    async def append(self, request: Request) -> Response:
+        """``POST …/parts/{stem}?first=N``: lines of a part; answers how many are on the disk."""
+        run_id = self._allowed(request, "write")
+        first, size = _number(request, "first"), request.headers.get(SIZE_HEADER, "")
+        if not size.isdigit():
+            raise FormatError(f"the header {SIZE_HEADER} must state the bytes of the lines.")
+        encoding = request.headers.get("content-encoding", "")
+        body = await _body(request, MAX_LINES_BYTES if encoding == "identity" else MAX_BODY_BYTES)
+
+        def append() -> int:
+            lines = decompress(encoding, body, size=int(size))
+            stem = request.path_params["stem"]
+            return self._inbox.append(run_id, stem, first=first, lines=lines)
+
+        return _json(Ack(await asyncio.to_thread(append)))
+
+    async def lines(self, request: Request) -> Response:
+        """``GET …/parts/{stem}?first=N``: lines of a part."""
+        run_id, stem = self._allowed(request, "read"), request.path_params["stem"]
+        first = _number(request, "first")
+        lines = await asyncio.to_thread(self._inbox.lines, run_id, stem, first=first)
+        return Response(lines, media_type="application/x-ndjson")
+
+    async def put_file(self, request: Request) -> Response:
+        """``PUT …/segments/{name}``: a piece of a segment, a blob, or newest readings."""
+        run_id, kind = self._allowed(request, "write"), request.path_params["kind"]
+        offset, size = _number(request, "offset"), _number(request, "size")
+        sha256 = request.query_params.get("sha256", "").lower()
+        if len(sha256) != 64 or not all(one in "0123456789abcdef" for one in sha256):
+            raise UsageError("sha256 must be the 64 hexadecimal digits of the file's digest.")
+        chunk = await _body(request, MAX_BODY_BYTES)
+
+        def put() -> int:
+            return self._inbox.put_file(
+                run_id,
+                cast(FileKind, kind),
+                request.path_params["name"],
+                chunk,
+                offset=offset,
+                size=size,
+                sha256=sha256,
+            )
+
+        return _json(Ack(await asyncio.to_thread(put)))
+
+    async def file(self, request: Request) -> Response:
+        """``GET …/segments/{name}?offset=N``: a piece of a file."""
+        run_id, kind = self._allowed(request, "read"), request.path_params["kind"]
+        name, offset = request.path_params["name"], _number(request, "offset")
+        piece = await asyncio.to_thread(
+            self._inbox.file, run_id, cast(FileKind, kind), name, offset=offset
+        )
+        return Response(piece, media_type="application/octet-stream")
+
+    async def put_labels(self, request: Request) -> Response:
+        """``PUT …/labels``: labels that a person changed elsewhere; answers the merged ones."""
+        run_id = self._allowed(request, "write")
+        offer: LabelsOffer = _decoded(await _body(request, MAX_BODY_BYTES), LabelsOffer)
+        merged = await asyncio.to_thread(self._inbox.put_labels, run_id, offer.labels, offer.base)
+        return _json(merged)
+
+    def _allowed(self, request: Request, role: Role) -> str:
+        """The id of the run of a request, if who asks may do this with it."""
+        run_id: str = request.path_params["run_id"]
+        project = self._inbox.project_of(run_id)
+        who = principal_of(request)
+        if project is None or not who.may("read", slugify(project)):
+            # The same answer for a run that does not exist: its existence is nobody's business.
+            raise UnknownRunError(f"the hub does not know the run {run_id}.")
+        _check(who, role, project)
+        return run_id
+
+
+class _ForbiddenError(UsageError):
+    """The token may not do this."""
+
+
+def _check(who: Principal, role: Role, project: str) -> None:
+    if not who.may(role):
+        raise _ForbiddenError(f"the token {who.name!r} may {who.role}, not {role}.")
+    if not who.may(role, slugify(project)):
+        raise _ForbiddenError(f"the token {who.name!r} is not for the project {project!r}.")
+
+
+def _answering(handler: Handler) -> Handler:
+    """A handler whose expected faults are answered with a status and a sentence."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except _ForbiddenError as error:
+            return error_response(403, str(error))
+        except UnknownRunError as error:
+            return error_response(404, str(error))
+        except ConflictError as error:
+            return error_response(409, str(error))
+        except UnknownEncodingError as error:
+            return error_response(415, str(error))
+        except FullError as error:
+            return error_response(507, str(error), headers={"retry-after": str(_RETRY_FULL_S)})
+        except (FormatError, UsageError) as error:
+            return error_response(400, str(error))
+        except OSError as error:
+            sentence = f"the hub could not store this: {error.strerror or error}."
+            return error_response(507, sentence, headers={"retry-after": str(_RETRY_FULL_S)})
+
+    return answer
+
+
+async def _body(request: Request, most: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > most:
+            raise UsageError(f"the body must have at most {most:,} bytes.")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _decoded(body: bytes, kind: type[Value]) -> Value:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError(f"the body is not what this endpoint takes: {error}.") from error
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    if not text.isdigit() or len(text) > 18:
+        raise UsageError(f"{name} must be a whole number, not {text!r}.")
+    return int(text)
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,448 @@
+"""Receives runs into a folder that is laid out like any folder of runs.
+
+A line is acknowledged after it is on the disk. What a hub has of a part is counted in the file
+itself, so a hub that was restored from an older copy states what it really has, and shippers send
+the rest again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from epochal.atomic_file import replaced_file, sync_folder
+from epochal.errors import EpochalError, FormatError, UsageError
+from epochal.journal.layout import (
+    PartName,
+    RunFolder,
+    create_run_folder,
+    parse_part_name,
+    read_json,
+    run_folders,
+    slugify,
+    write_json,
+)
+from epochal.shipping.labels import merged_labels
+from epochal.shipping.protocol import (
+    BATCH_BYTES,
+    CHUNK_BYTES,
+    FileKind,
+    PartState,
+    RunState,
+    is_file_name,
+    is_run_id,
+    last_line_crc,
+)
+
+_MAX_NAME = 200
+_MAX_LIVE_BYTES = 1 << 20
+_MAX_FILE_BYTES = 8 << 30
+_READ_BYTES = 1 << 20
+
+
+class ConflictError(EpochalError):
+    """The hub has something else under this name than what a shipper sends."""
+
+
+class UnknownRunError(EpochalError, LookupError):
+    """No run of this id was registered."""
+
+
+class FullError(EpochalError):
+    """A budget of bytes is spent: the shipper keeps its records and tries later."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """A journal part that grows: its whole lines, and where they end."""
+
+    path: Path
+    lines: int
+    size: int
+    crc: int
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run that the hub receives; ``lock`` is held by each change of it."""
+
+    id: str
+    project: str
+    folder: RunFolder
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    parts: dict[str, _Part] = field(default_factory=dict)
+
+
+class Inbox:
+    """The runs below one folder, as shippers see them.
+
+    ``charge`` is called with a run's id and project and the bytes that are about to be stored; it
+    raises ``FullError`` when they do not fit.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        charge: Callable[[str, str, int], None] = lambda _run_id, _project, _num_bytes: None,
+    ) -> None:
+        self.root = root
+        self._charge = charge
+        self._lock = threading.Lock()
+        self._places: dict[str, Path] | None = None
+        self._runs: dict[str, _Run] = {}
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def project_of(self, run_id: str) -> str | None:
+        """The project of a run that is here; None for an unknown run."""
+        try:
+            return self._run(run_id).project
+        except UnknownRunError:
+            return None
+
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
+        """Take in who a run is, at its start and when it changes; what is here of it."""
+        checked = _checked_identity(run_id, identity)
+        with self._lock:
+            place = self._known_places().get(run_id)
+            if place is None:
+                project = self.root / slugify(checked["project"])
+                is_new_project = not project.is_dir()
+                folder, name = create_run_folder(project, checked["name"])
+                checked["name"] = name
+                write_json(folder.identity, checked)
+                sync_folder(folder.path)
+                sync_folder(project)
+                if is_new_project:
+                    sync_folder(self.root)
+                self._known_places()[run_id] = folder.path
+        run = self._run(run_id)
+        with run.lock:
+            if run.project != checked["project"]:
+                raise ConflictError(f"the run {run_id} belongs to the project {run.project!r}.")
+            self._update_identity(run, checked)
+        return self.state(run_id)
+
+    def state(self, run_id: str) -> RunState:
+        """What is here of a run."""
+        run = self._run(run_id)
+        folder = run.folder
+        with run.lock:
+            parts = {}
+            for name in folder.parts():
+                part = self._part(run, name)
+                parts[name.stem] = PartState(part.lines, part.crc)
+            return RunState(
+                id=run.id,
+                project=run.project,
+                folder=str(folder.path.relative_to(self.root)),
+                parts=parts,
+                segments=_sizes(folder.segments, "segments"),
+                blobs=_sizes(folder.blobs, "blobs"),
+                labels=_labels_of(folder),
+                identity=read_json(folder.identity),
+            )
+
+    # -- what shippers send -----------------------------------------------------------------------
+
+    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
+        """Append lines of a part that are not here yet; how many lines are on the disk then.
+
+        Lines beyond a gap are not taken: the answer says from where to send.
+        """
+        name = _part_name(stem)
+        if lines and not lines.endswith(b"\n"):
+            raise FormatError("the last line has no end: send whole lines.")
+        run = self._run(run_id)
+        with run.lock:
+            sealed = run.folder.sealed_path(name)
+            if sealed.exists():
+                return first + lines.count(b"\n")  # a segment holds all that the part held
+            part = self._part(run, name)
+            if first > part.lines:
+                return part.lines
+            new = _after(lines, part.lines - first)
+            if not new:
+                return part.lines
+            self._charge(run.id, run.project, len(new))
+            self._write(run, part, new)
+            return part.lines
+
+    def put_file(
+        self,
+        run_id: str,
+        kind: FileKind,
+        name: str,
+        chunk: bytes,
+        *,
+        offset: int,
+        size: int,
+        sha256: str,
+    ) -> int:
+        """Take in a piece of a file; how many bytes of it are here then.
+
+        The file appears under its name when it is whole, has the stated digest, and is on the disk.
+        """
+        if not is_file_name(kind, name):
+            raise UsageError(f"{name!r} is not a name of a file in {kind}.")
+        if not 0 < size <= _MAX_FILE_BYTES or not 0 <= offset <= size - len(chunk):
+            raise UsageError(f"{len(chunk)} bytes at {offset} do not fit a file of {size} bytes.")
+        run = self._run(run_id)
+        with run.lock:
+            target = run.folder.path / kind / name
+            if kind == "live":
+                return self._put_live(target, chunk, size=size)
+            if target.exists():
+                if target.stat().st_size != size:
+                    raise ConflictError(f"{kind}/{name} is here already with another size.")
+                return size
+            partial = target.with_name(f".{name}.{sha256[:16]}.partial")
+            have = partial.stat().st_size if partial.exists() else 0
+            if offset != have:
+                return have
+            self._charge(run.id, run.project, len(chunk))
+            target.parent.mkdir(exist_ok=True)
+            with open(partial, "ab") as file:
+                file.write(chunk)
+            if have + len(chunk) < size:
+                return have + len(chunk)
+            return self._complete(run, kind, name, partial, sha256=sha256, size=size)
+
+    def put_labels(
+        self, run_id: str, labels: Mapping[str, Any], base: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Merge labels that were changed elsewhere; what holds for both sides then."""
+        run = self._run(run_id)
+        with run.lock:
+            here = _labels_of(run.folder)
+            merged = merged_labels(ours=here, theirs=labels, base=base)
+            if merged != here:
+                write_json(run.folder.labels, merged)
+            return merged
+
+    # -- what others fetch ------------------------------------------------------------------------
+
+    def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
+        """Whole lines of a part from an ordinal on, about as many as fit in one batch."""
+        run = self._run(run_id)
+        path = run.folder.part_path(_part_name(stem))
+        with run.lock, contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            for _ in range(first):
+                if not file.readline().endswith(b"\n"):
+                    return b""
+            block = file.read(BATCH_BYTES)
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            return block[: block.rfind(b"\n") + 1]
+        return b""
+
+    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+        """A piece of a file from an offset on."""
+        if not is_file_name(kind, name):
+            raise UsageError(f"{name!r} is not a name of a file in {kind}.")
+        try:
+            with open(self._run(run_id).folder.path / kind / name, "rb") as file:
+                file.seek(offset)
+                return file.read(CHUNK_BYTES)
+        except FileNotFoundError:
+            raise UnknownRunError(f"there is no {kind}/{name} in the run {run_id}.") from None
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _known_places(self) -> dict[str, Path]:
+        """Where each run lies, by its id; the folders are looked through once."""
+        if self._places is None:
+            self._places = {}
+            for folder in run_folders(self.root):
+                with contextlib.suppress(OSError, FormatError):
+                    run_id = read_json(folder.identity).get("id")
+                    if isinstance(run_id, str):
+                        self._places.setdefault(run_id, folder.path)
+        return self._places
+
+    def _run(self, run_id: str) -> _Run:
+        with self._lock:
+            run = self._runs.get(run_id)
+            if run is not None and run.folder.path.is_dir():
+                return run
+            self._runs.pop(run_id, None)
+            place = self._known_places().get(run_id)
+            if place is not None and not place.is_dir():  # removed, or moved to the trash
+                del self._known_places()[run_id]
+                place = None
+            if place is None:
+                raise UnknownRunError(f"the hub does not know the run {run_id}.")
+            identity = read_json(place / "run.json")
+            run = _Run(run_id, str(identity.get("project", "")), RunFolder(place))
+            self._runs[run_id] = run
+            return run
+
+    def _update_identity(self, run: _Run, checked: dict[str, Any]) -> None:
+        before = read_json(run.folder.identity)
+        checked["name"] = before.get("name", checked["name"])
+        if before != checked:
+            write_json(run.folder.identity, checked)
+
+    def _part(self, run: _Run, name: PartName) -> _Part:
+        part = run.parts.get(name.stem)
+        if part is None:
+            part = run.parts[name.stem] = _counted(run.folder.part_path(name))
+        return part
+
+    def _write(self, run: _Run, part: _Part, new: bytes) -> None:
+        is_first = part.size == 0
+        run.folder.journal.mkdir(exist_ok=True)
+        try:
+            with open(part.path, "ab", buffering=0) as file:
+                file.write(new)
+                _sync_data(file.fileno())
+            if is_first:
+                sync_folder(run.folder.journal)
+        except OSError:
+            # A full disk leaves a piece: take it away, so that the next try begins on a line.
+            run.parts.pop(part.path.stem, None)
+            with contextlib.suppress(OSError):
+                os.truncate(part.path, part.size)
+            raise
+        part.lines += new.count(b"\n")
+        part.size += len(new)
+        part.crc = last_line_crc(new)
+
+    def _complete(
+        self, run: _Run, kind: FileKind, name: str, partial: Path, *, sha256: str, size: int
+    ) -> int:
+        if _digest(partial) != sha256:
+            partial.unlink()
+            raise FormatError(f"{kind}/{name} arrived with another digest: it is sent again.")
+        if kind == "segments":
+            self._check_segment(run, name, partial)
+        target = partial.with_name(name)
+        descriptor = os.open(partial, os.O_RDWR)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(partial, target)
+        sync_folder(target.parent)
+        if kind == "segments":
+            part = _part_name(target.stem)
+            run.parts.pop(part.stem, None)
+            with contextlib.suppress(FileNotFoundError):
+                run.folder.part_path(part).unlink()
+        return size
+
+    def _check_segment(self, run: _Run, name: str, partial: Path) -> None:
+        """Raise unless a segment holds everything that the part here holds."""
+        from epochal.segments.read import Segment
+
+        part = self._part(run, _part_name(name.removesuffix(".parquet")))
+        try:
+            with Segment(partial) as segment:
+                num_bytes = segment.journal_bytes
+        except FormatError:
+            partial.unlink()
+            raise
+        if num_bytes < part.size:
+            partial.unlink()
+            raise ConflictError(f"segments/{name} holds less than the part that is here.")
+
+    def _put_live(self, target: Path, chunk: bytes, *, size: int) -> int:
+        if size != len(chunk) or size > _MAX_LIVE_BYTES:
+            raise UsageError(f"live readings have at most {_MAX_LIVE_BYTES:,} bytes.")
+        target.parent.mkdir(exist_ok=True)
+        with replaced_file(target) as temporary:
+            temporary.write_bytes(chunk)
+        return size
+
+
+def _checked_identity(run_id: str, identity: Mapping[str, Any]) -> dict[str, Any]:
+    if not is_run_id(run_id):
+        raise UsageError(f"{run_id!r} is not an id of a run.")
+    if identity.get("id") != run_id:
+        raise UsageError(f"run.json is of the run {identity.get('id')!r}, not of {run_id!r}.")
+    for key in ("project", "name"):
+        value = identity.get(key)
+        if not isinstance(value, str) or not 0 < len(value) <= _MAX_NAME:
+            raise UsageError(f"run.json has no {key} of 1 to {_MAX_NAME} characters.")
+    checked = dict(identity)
+    if isinstance(checked.get("fork"), dict):
+        # A path of the sender's machine; here it could lead into another project.
+        checked["fork"] = {k: v for k, v in checked["fork"].items() if k != "path"}
+    return checked
+
+
+def _part_name(stem: str) -> PartName:
+    name = parse_part_name(f"{stem}.jsonl", ".jsonl")
+    if name is None or name.stem != stem:
+        raise UsageError(f"{stem!r} is not the name of a part of a journal.")
+    return name
+
+
+def _counted(path: Path) -> _Part:
+    """Count the whole lines of a part; what follows the last of them is cut off."""
+    lines = end = size = 0
+    crc = tail = 0
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(_READ_BYTES), b""):
+                size += len(block)
+                last = block.rfind(b"\n") + 1
+                if not last:
+                    tail = zlib.crc32(block, tail)
+                    continue
+                lines += block.count(b"\n")
+                begin = block.rfind(b"\n", 0, last - 1) + 1
+                crc = zlib.crc32(block[begin:last], tail if begin == 0 else 0)
+                end, tail = size - len(block) + last, zlib.crc32(block[last:])
+    except FileNotFoundError:
+        return _Part(path, 0, 0, 0)
+    if end < size:
+        os.truncate(path, end)
+    return _Part(path, lines, end, crc)
+
+
+def _after(lines: bytes, num_known: int) -> bytes:
+    """Lines without the first so many."""
+    start = 0
+    for _ in range(num_known):
+        start = lines.find(b"\n", start) + 1
+        if not start:
+            return b""
+    return lines[start:]
+
+
+def _sizes(folder: Path, kind: FileKind) -> dict[str, int]:
+    return {name: size for name, size in _files(folder) if is_file_name(kind, name)}
+
+
+def _files(folder: Path) -> Iterator[tuple[str, int]]:
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file(follow_symlinks=False):
+                yield entry.name, entry.stat().st_size
+
+
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_READ_BYTES), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _labels_of(folder: RunFolder) -> dict[str, Any]:
+    try:
+        return read_json(folder.labels)
+    except (FileNotFoundError, FormatError):
+        return {}

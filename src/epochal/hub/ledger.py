@@ -1,0 +1,181 @@
+"""What a hub knows beside the runs: tokens, whose runs they are, and who changed what.
+
+It is one SQLite file, ``.hub/hub.sqlite`` in the hub's folder. The runs themselves are complete
+without it: a lost file costs the tokens and the audit log, and nothing that was recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import math
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import UsageError
+from epochal.server.access import ROLES, Principal, Role
+
+FOLDER = ".hub"
+_TOKEN_BYTES = 32  # 256 random bits
+_PREFIX = "ep_"
+_TOKENS_READ_EVERY_S = 1.0
+_SCHEMA = """
+create table if not exists tokens (
+  name text primary key, role text not null, projects text, sha256 blob not null,
+  created real not null, revoked real);
+create table if not exists runs (
+  id text primary key, project text not null, writer text not null, bytes integer not null);
+create table if not exists audit (
+  t real not null, who text not null, what text not null, run text, details text);
+create index if not exists audit_by_run on audit (run);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token as it is listed: never the token itself."""
+
+    name: str
+    role: Role
+    projects: frozenset[str] | None
+    created: float
+    revoked: float | None
+
+
+class Ledger:
+    """The file; safe to use from several threads, and from a command beside a running hub."""
+
+    def __init__(self, root: Path) -> None:
+        folder = root / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        self._lock = threading.Lock()
+        self._valid: tuple[float, list[tuple[Principal, bytes]]] = (-math.inf, [])
+        self._db = sqlite3.connect(
+            folder / "hub.sqlite", timeout=30.0, check_same_thread=False, isolation_level=None
+        )
+        self._db.execute("pragma journal_mode=wal")
+        self._db.execute("pragma synchronous=full")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._db.close()
+
+    # -- tokens -----------------------------------------------------------------------------------
+
+    def add_token(self, name: str, role: Role, projects: Iterable[str] | None = None) -> str:
+        """Make a token and return it; only its digest is stored."""
+        if role not in ROLES:
+            raise UsageError(f"role must be one of {', '.join(ROLES)}, not {role!r}.")
+        if not name or len(name) > 100 or not name.isprintable():
+            raise UsageError("name must have 1 to 100 printable characters.")
+        token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+        joined = None if projects is None else "\n".join(sorted(projects))
+        row = (name, role, joined, _digest(token), time.time())
+        try:
+            with self._lock:
+                self._db.execute(
+                    "insert into tokens (name, role, projects, sha256, created) values (?,?,?,?,?)",
+                    row,
+                )
+        except sqlite3.IntegrityError:
+            raise UsageError(f"there is a token named {name!r} already.") from None
+        return token
+
+    def revoke_token(self, name: str) -> None:
+        """Refuse a token from now on; its name stays with what it did."""
+        with self._lock:
+            done = self._db.execute(
+                "update tokens set revoked=? where name=? and revoked is null", (time.time(), name)
+            )
+        if not done.rowcount:
+            raise UsageError(f"there is no valid token named {name!r}.")
+
+    def tokens(self) -> list[TokenRow]:
+        """Every token, the newest last."""
+        query = "select name, role, projects, created, revoked from tokens order by created"
+        return [
+            TokenRow(name, role, _projects(projects), created, revoked)
+            for name, role, projects, created, revoked in self._rows(query)
+        ]
+
+    def principal(self, token: str) -> Principal | None:
+        """Whose token this is; None for one that is unknown or revoked."""
+        given = _digest(token)
+        found: Principal | None = None
+        # Every digest is compared, each in constant time: the time says nothing about any of them.
+        for principal, kept in self._valid_tokens():
+            if hmac.compare_digest(given, kept):
+                found = principal
+        return found
+
+    def _valid_tokens(self) -> list[tuple[Principal, bytes]]:
+        """Read again every second: a token is revoked by another process."""
+        now_s = time.monotonic()
+        read_s, valid = self._valid
+        if now_s - read_s > _TOKENS_READ_EVERY_S:
+            query = "select name, role, projects, sha256 from tokens where revoked is null"
+            valid = [
+                (Principal(name, role, _projects(projects)), kept)
+                for name, role, projects, kept in self._rows(query)
+            ]
+            self._valid = now_s, valid
+        return valid
+
+    # -- runs -------------------------------------------------------------------------------------
+
+    def writer_of(self, run_id: str) -> str | None:
+        """Who sent a run first."""
+        for (writer,) in self._rows("select writer from runs where id=?", run_id):
+            return str(writer)
+        return None
+
+    def claim(self, run_id: str, project: str, writer: str) -> None:
+        """Note who sends a run; the first one stays."""
+        self._change("insert or ignore into runs values (?,?,?,0)", run_id, project, writer)
+
+    def add_bytes(self, run_id: str, num_bytes: int) -> None:
+        """Count what was stored for a run."""
+        self._change("update runs set bytes = bytes + ? where id=?", num_bytes, run_id)
+
+    def bytes_by_writer(self) -> dict[str, int]:
+        """How much each writer has sent."""
+        return dict(self._rows("select writer, sum(bytes) from runs group by writer"))
+
+    # -- audit ------------------------------------------------------------------------------------
+
+    def note(self, who: str, what: str, *, run: str | None = None, details: str = "") -> None:
+        """Add a line to the audit log."""
+        self._change("insert into audit values (?,?,?,?,?)", time.time(), who, what, run, details)
+
+    def audit(self, *, limit: int = 1000) -> list[dict[str, Any]]:
+        """The newest lines of the audit log, the newest first."""
+        query = "select t, who, what, run, details from audit order by t desc, rowid desc limit ?"
+        keys = ("t", "who", "what", "run", "details")
+        return [dict(zip(keys, row, strict=True)) for row in self._rows(query, limit)]
+
+    def _rows(self, query: str, *values: Any) -> Iterator[Any]:
+        with self._lock:
+            rows = self._db.execute(query, values).fetchall()
+        yield from rows
+
+    def _change(self, statement: str, *values: Any) -> None:
+        with self._lock, contextlib.closing(self._db.cursor()) as cursor:
+            cursor.execute(statement, values)
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()
+
+
+def _projects(joined: str | None) -> frozenset[str] | None:
+    return None if joined is None else frozenset(joined.split("\n")) - {""}

@@ -1,0 +1,260 @@
+"""The HTTP connection from a machine to its hub.
+
+One connection is kept open. Proxies come from ``https_proxy``, ``http_proxy`` and ``no_proxy``, a
+certificate authority of one's own from ``SSL_CERT_FILE`` or ``SSL_CERT_DIR``.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import socket
+import ssl
+import urllib.request
+from collections.abc import Mapping
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+import msgspec
+
+from epochal.errors import EpochalError, UsageError
+from epochal.shipping import protocol
+from epochal.shipping.protocol import Ack, FileKind, RunState
+from epochal.version import __version__
+
+TIMEOUT_S = 30.0
+_MOST_ANSWER = 256 << 20
+Answer = TypeVar("Answer")
+
+
+class HubError(EpochalError):
+    """A hub could not be reached, or refused a request.
+
+    ``status`` is the HTTP status, 0 without an answer. ``retry_after_s`` is how long it asks to
+    wait.
+    """
+
+    def __init__(self, sentence: str, *, status: int = 0, retry_after_s: float = 0.0) -> None:
+        super().__init__(sentence)
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be refused again."""
+        return self.status in (400, 401, 403, 404, 405, 409, 413, 415, 421, 422)
+
+
+class HubClient:
+    """A connection to one hub; one thread uses it."""
+
+    def __init__(self, url: str, token: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = check_url(url)
+        self._token = token
+        self._timeout_s = timeout_s
+        self._connection: http.client.HTTPConnection | None = None
+        # What the hub can read; it refuses zstd where its machine lacks the package.
+        self._may_zstd = True
+        self.num_sent_bytes = 0
+
+    def close(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            with contextlib.suppress(OSError):
+                self._connection.close()
+            self._connection = None
+
+    # -- sending ----------------------------------------------------------------------------------
+
+    def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
+        """Make a run known to the hub; what the hub has of it."""
+        body = msgspec.json.encode(identity)
+        return self._json("PUT", f"{protocol_path(run_id)}", RunState, body=body)
+
+    def append(self, run_id: str, stem: str, *, first: int, lines: bytes) -> int:
+        """Send lines of a part; the number of lines of it that the hub has then."""
+        path = f"{protocol_path(run_id)}/parts/{quote(stem)}?first={first}"
+        encoding, body = protocol.compress(lines, may_zstd=self._may_zstd)
+        headers = {protocol.SIZE_HEADER: str(len(lines)), "content-encoding": encoding}
+        try:
+            return self._json("POST", path, Ack, body=body, headers=headers).have
+        except HubError as error:
+            if error.status != 415 or not self._may_zstd:
+                raise
+            self._may_zstd = False
+            return self.append(run_id, stem, first=first, lines=lines)
+
+    def put_file(
+        self,
+        run_id: str,
+        kind: FileKind,
+        name: str,
+        chunk: bytes,
+        *,
+        offset: int = 0,
+        size: int,
+        sha256: str,
+    ) -> int:
+        """Send a piece of a file; the number of bytes of it that the hub has then."""
+        query = urlencode({"offset": offset, "size": size, "sha256": sha256})
+        path = f"{protocol_path(run_id)}/{kind}/{quote(name)}?{query}"
+        return self._json("PUT", path, Ack, body=chunk).have
+
+    def merge_labels(
+        self, run_id: str, labels: Mapping[str, Any], base: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Send changed labels; what both sides have then."""
+        body = msgspec.json.encode({"labels": labels, "base": base})
+        path = f"{protocol_path(run_id)}/labels"
+        merged: dict[str, Any] = self._json("PUT", path, dict, body=body)
+        return merged
+
+    # -- fetching ---------------------------------------------------------------------------------
+
+    def state(self, run_id: str) -> RunState:
+        """What the hub has of a run."""
+        return self._json("GET", protocol_path(run_id), RunState)
+
+    def lines(self, run_id: str, stem: str, *, first: int) -> bytes:
+        """Lines of a part from an ordinal on, about as many as one request holds."""
+        return self.request("GET", f"{protocol_path(run_id)}/parts/{quote(stem)}?first={first}")
+
+    def file(self, run_id: str, kind: FileKind, name: str, *, offset: int) -> bytes:
+        """A piece of a file from an offset on."""
+        return self.request("GET", f"{protocol_path(run_id)}/{kind}/{quote(name)}?offset={offset}")
+
+    def get_json(self, path: str) -> dict[str, Any]:
+        """The answer of any endpoint that returns a JSON object."""
+        return self._json("GET", path, dict)
+
+    # -- HTTP -------------------------------------------------------------------------------------
+
+    def _json(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer],
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        answer = self.request(method, path, body=body, headers=headers)
+        try:
+            return msgspec.json.decode(answer, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HubError(
+                f"{self.url} did not answer like a hub ({error}); is the address right?",
+                status=422,
+            ) from error
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """The body of an answer; raises ``HubError`` with a sentence for any other outcome."""
+        sent = {"user-agent": f"epochal/{__version__}", **(headers or {})}
+        if self._token:
+            sent["authorization"] = f"Bearer {self._token}"
+        for is_retry in (False, True):
+            is_new = self._connection is None
+            try:
+                response = self._exchange(method, path, body, sent)
+                answer = response.read(_MOST_ANSWER)
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                # A connection that was kept open may have been closed by the hub meanwhile.
+                if is_new or is_retry:
+                    raise HubError(f"cannot reach the hub {self.url}: {_reason(error)}.") from error
+                continue
+            self.num_sent_bytes += len(body or b"")
+            if response.status < 300:
+                return answer
+            raise self._refused(response, answer)
+        raise AssertionError("unreachable")
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        if self._connection is None:
+            self._connection = self._connect()
+        prefix = urlsplit(self.url).path.rstrip("/")
+        self._connection.request(method, prefix + path, body=body, headers=dict(headers))
+        return self._connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        parts = urlsplit(self.url)
+        is_tls = parts.scheme == "https"
+        host, port = parts.hostname or "", parts.port or (443 if is_tls else 80)
+        proxy = urllib.request.getproxies().get(parts.scheme)
+        if proxy is None or urllib.request.proxy_bypass(host):
+            there, tunnel = (host, port), None
+        else:
+            via = urlsplit(proxy if "://" in proxy else f"//{proxy}")
+            there, tunnel = (via.hostname or "", via.port or 3128), _credentials(via)
+        connection: http.client.HTTPConnection
+        if is_tls:
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                *there, timeout=self._timeout_s, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(*there, timeout=self._timeout_s)
+        if tunnel is not None:
+            connection.set_tunnel(host, port, headers=tunnel)
+        connection.connect()
+        # A batch is one small write after another: without this each waits for an answer.
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connection
+
+    def _refused(self, response: http.client.HTTPResponse, answer: bytes) -> HubError:
+        try:
+            said = msgspec.json.decode(answer)
+            sentence = str(said["error"]) if isinstance(said, dict) and "error" in said else ""
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            sentence = ""
+        if response.headers.get("connection", "").lower() == "close":
+            self.close()
+        wait = response.headers.get("retry-after", "")
+        return HubError(
+            f"the hub {self.url} answered {response.status}: {sentence or response.reason}",
+            status=response.status,
+            retry_after_s=float(wait) if wait.isdigit() else 0.0,
+        )
+
+
+def protocol_path(run_id: str) -> str:
+    """The path of a run on a hub."""
+    return f"/api/hub/runs/{quote(run_id, safe='')}"
+
+
+def check_url(url: str) -> str:
+    """The address of a hub, without a slash at its end; a mistake is a ``UsageError``."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise UsageError(f"{url!r} is not the address of a hub: {error}.") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{url!r} is not the address of a hub; it is like https://host.")
+    if parts.username or parts.password:
+        raise UsageError("the address of a hub holds no password: set EPOCHAL_HUB_TOKEN instead.")
+    return url.split("?")[0].split("#")[0].rstrip("/")
+
+
+def _credentials(proxy: Any) -> dict[str, str]:
+    if not proxy.username:
+        return {}
+    pair = f"{proxy.username}:{proxy.password or ''}".encode()
+    return {"proxy-authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted ({error.verify_message}); set SSL_CERT_FILE"
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).rstrip(".")

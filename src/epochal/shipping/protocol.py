@@ -1,0 +1,134 @@
+"""What a shipper and a hub say to each other; ``spec/hub.md`` describes it.
+
+The unit is some lines of one journal part with the ordinal of the first. The hub answers with the
+number of lines that it has on its disk. Sending lines again is harmless: it skips what it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import zlib
+from typing import Any, Literal
+
+import msgspec
+
+from epochal.errors import FormatError
+from epochal.journal.layout import parse_part_name
+
+PROTOCOL = 1
+# Lines of one request before compression. One line may be longer, and travels alone.
+BATCH_BYTES = 1 << 20
+# The longest body, and the most that it may expand to.
+MAX_BODY_BYTES = 4 << 20
+MAX_LINES_BYTES = 64 << 20
+# Of a segment or a blob, in one request.
+CHUNK_BYTES = 1 << 20
+SIZE_HEADER = "x-epochal-size"
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_BLOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+# What a file of a run is; ``live`` is overwritten, the others never change.
+FileKind = Literal["segments", "blobs", "live"]
+
+
+class PartState(msgspec.Struct, frozen=True):
+    """How much of a part a hub has: whole lines, and the checksum of the last of them."""
+
+    lines: int
+    crc: int = 0
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """What a hub has of a run; files by name with their sizes in bytes."""
+
+    id: str
+    project: str
+    folder: str
+    parts: dict[str, PartState]
+    segments: dict[str, int]
+    blobs: dict[str, int]
+    labels: dict[str, Any]
+    identity: dict[str, Any]
+    protocol: int = PROTOCOL
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """The number of lines of a part, or bytes of a file, that a hub has on its disk."""
+
+    have: int
+
+
+class LabelsOffer(msgspec.Struct, frozen=True):
+    """Labels as they are at the sender, and as both sides last knew them."""
+
+    labels: dict[str, Any]
+    base: dict[str, Any]
+
+
+def is_run_id(text: str) -> bool:
+    """Whether a text can be the id of a run: it becomes part of a path."""
+    return _RUN_ID.fullmatch(text) is not None
+
+
+def is_file_name(kind: str, name: str) -> bool:
+    """Whether a file of this name may lie in this folder of a run."""
+    if kind == "segments":
+        return parse_part_name(name, ".parquet") is not None
+    if kind == "live":
+        return name.endswith(".json") and _NODE_NAME.fullmatch(name[:-5]) is not None
+    return kind == "blobs" and _BLOB_NAME.fullmatch(name) is not None
+
+
+def last_line_crc(lines: bytes) -> int:
+    """The checksum of the last line of a block of whole lines."""
+    start = lines.rfind(b"\n", 0, len(lines) - 1) + 1
+    return zlib.crc32(lines[start:])
+
+
+def compress(lines: bytes, *, may_zstd: bool = True) -> tuple[str, bytes]:
+    """The name of an encoding, and lines in it: zstd where the package is there, else gzip."""
+    if may_zstd:
+        with contextlib.suppress(ImportError):
+            import zstandard
+
+            return "zstd", zstandard.ZstdCompressor(level=3).compress(lines)
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    return "gzip", packer.compress(lines) + packer.flush()
+
+
+def decompress(encoding: str, body: bytes, *, size: int) -> bytes:
+    """The ``size`` bytes of a body; raises ``FormatError`` when it holds anything else."""
+    if not 0 <= size <= MAX_LINES_BYTES:
+        raise FormatError(f"a request holds at most {MAX_LINES_BYTES:,} bytes of lines.")
+    lines = _expand(encoding, body, size)
+    if len(lines) != size:
+        raise FormatError(f"the body does not hold the {size:,} bytes that its header states.")
+    return lines
+
+
+def _expand(encoding: str, body: bytes, size: int) -> bytes:
+    if encoding in ("", "identity"):
+        return body
+    if encoding == "gzip":
+        unpacker = zlib.decompressobj(31)
+        try:
+            return unpacker.decompress(body, size + 1)
+        except zlib.error as error:
+            raise FormatError(f"the body is not gzip: {error}.") from error
+    if encoding != "zstd":
+        raise FormatError(f"the encoding {encoding!r} is unknown; use zstd, gzip or none.")
+    try:
+        import zstandard
+    except ImportError:
+        raise UnknownEncodingError("this hub has no zstandard package; send gzip.") from None
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(body) as reader:
+            return reader.read(size + 1)
+    except zstandard.ZstdError as error:
+        raise FormatError(f"the body is not zstd: {error}.") from error
+
+
+class UnknownEncodingError(FormatError):
+    """The hub cannot read this encoding: the sender chooses another."""

@@ -1,0 +1,315 @@
+"""Ships one run to a hub: what is new, each time it is called.
+
+The hub is asked what it has, and nothing is remembered between processes but the labels that both
+sides last had in common. Reads at most one batch at a time, and never changes the journal.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from epochal.errors import FormatError
+from epochal.journal.layout import PartName, RunFolder, read_json, write_json
+from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.protocol import (
+    BATCH_BYTES,
+    CHUNK_BYTES,
+    MAX_LINES_BYTES,
+    FileKind,
+    PartState,
+    is_file_name,
+)
+
+HUB_FILE = "hub.json"
+_LIVE_EVERY_S = 2.0
+_LABELS_EVERY_S = 10.0
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Where the unsent lines of a part begin: their ordinal, and their place in the file."""
+
+    lines: int
+    offset: int
+
+
+class Pace:
+    """Keeps sending below a number of bytes per second; None for no limit."""
+
+    def __init__(
+        self,
+        bytes_per_s: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._rate = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._free_at_s = clock()
+
+    def wait(self, num_bytes: int) -> None:
+        """Return when so many bytes may be sent."""
+        if not self._rate:
+            return
+        now_s = self._clock()
+        self._sleep(max(0.0, self._free_at_s - now_s))
+        self._free_at_s = max(self._free_at_s, now_s) + num_bytes / self._rate
+
+
+class Shipper:
+    """Ships one run folder over one connection; one thread uses it."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        client: HubClient,
+        *,
+        pace: Pace | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder = folder
+        self._client = client
+        self._pace = Pace(None) if pace is None else pace
+        self._clock = clock
+        self._run_id: str | None = None
+        self._identity_seen: tuple[int, int] | None = None
+        self._sent: dict[str, _Sent] = {}
+        self._files: dict[FileKind, set[str]] = {"segments": set(), "blobs": set()}
+        self._live_due_s = self._labels_due_s = 0.0
+        self._labels_seen: dict[str, Any] | None = None
+        self.num_lines = 0
+        # Parts that differ from what the hub has under their names: a sentence each.
+        self.conflicts: dict[str, str] = {}
+
+    def ship(self, *, should_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Send what the hub does not have; whether it had everything when this began.
+
+        Raises ``HubError`` when the hub cannot be reached or refuses; the next call goes on there.
+        """
+        self._register()
+        is_complete = True
+        for name in self._folder.parts():
+            if should_stop():
+                return False
+            if name.stem not in self.conflicts:
+                is_complete &= self._ship_part(name, should_stop)
+        is_complete &= self._ship_files("segments", should_stop)
+        is_complete &= self._ship_files("blobs", should_stop)
+        self._ship_live()
+        self._exchange_labels()
+        return is_complete and not should_stop()
+
+    # -- the run ----------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        """Say who the run is, at first and whenever that changes; take note of what is there."""
+        try:
+            status = self._folder.identity.stat()
+        except FileNotFoundError:
+            raise HubError(f"{self._folder.path} has no run.json yet.") from None
+        seen = (status.st_mtime_ns, status.st_size)
+        if self._identity_seen == seen:
+            return
+        identity = read_json(self._folder.identity)
+        run_id = str(identity.get("id", ""))
+        state = self._client.register(run_id, identity)
+        self._run_id = run_id
+        self._sent.clear()
+        self.conflicts.clear()
+        for name in self._folder.parts():
+            self._find_place(name, state.parts.get(name.stem, PartState(0)))
+        self._files["segments"] = set(state.segments)
+        self._files["blobs"] = set(state.blobs)
+        self._identity_seen = seen
+
+    def forget(self) -> None:
+        """Ask the hub again what it has: it may have been restored from an older copy."""
+        self._identity_seen = None
+
+    # -- parts ------------------------------------------------------------------------------------
+
+    def _find_place(self, name: PartName, there: PartState) -> None:
+        """Go on behind the lines that the hub has, if they are the same lines."""
+        offset, crc = end_of_lines(self._folder.part_path(name), there.lines)
+        if offset is None or (there.lines and there.crc and crc != there.crc):
+            self.conflicts[name.stem] = (
+                f"the hub has other lines than {self._folder.part_path(name)}: this folder is"
+                " not the one that was shipped before, or was restored from an older copy."
+            )
+        else:
+            self._sent[name.stem] = _Sent(there.lines, offset)
+
+    def _ship_part(self, name: PartName, should_stop: Callable[[], bool]) -> bool:
+        sent = self._sent.setdefault(name.stem, _Sent(0, 0))
+        is_first = True
+        while not should_stop():
+            block = _whole_lines(self._folder.part_path(name), sent.offset)
+            if not block:
+                return is_first
+            is_first = False
+            self._pace.wait(len(block))
+            num_lines = block.count(b"\n")
+            have = self._append(name, first=sent.lines, lines=block)
+            if have == sent.lines + num_lines:
+                sent.lines, sent.offset = have, sent.offset + len(block)
+                self.num_lines += num_lines
+            else:
+                # It has less after a restore, more after another process shipped the same.
+                self._find_place(name, PartState(have))
+                if name.stem in self.conflicts:
+                    return False
+                sent = self._sent[name.stem]
+                continue
+            if len(block) < BATCH_BYTES // 2:
+                return False  # hardly anything is left, and more may be on its way
+        return False
+
+    def _append(self, name: PartName, *, first: int, lines: bytes) -> int:
+        assert self._run_id is not None
+        try:
+            return self._client.append(self._run_id, name.stem, first=first, lines=lines)
+        except HubError as error:
+            if error.status == 404:
+                self.forget()
+            raise
+
+    # -- files ------------------------------------------------------------------------------------
+
+    def _ship_files(self, kind: FileKind, should_stop: Callable[[], bool]) -> bool:
+        """Send segments or blobs that the hub does not have; whether there were none."""
+        was_complete = True
+        for name in _names(self._folder.path / kind, kind):
+            if name in self._files[kind]:
+                continue
+            was_complete = False
+            if should_stop():
+                return False
+            with contextlib.suppress(FileNotFoundError):  # sealed again, or removed
+                self._ship_file(kind, name)
+        return was_complete
+
+    def _ship_file(self, kind: FileKind, name: str) -> None:
+        assert self._run_id is not None
+        path = self._folder.path / kind / name
+        sha256, size = _digest(path)
+        if size == 0:
+            self._files[kind].add(name)
+            return
+        offset = 0
+        with open(path, "rb") as file:
+            while offset < size:
+                file.seek(offset)
+                chunk = file.read(CHUNK_BYTES)
+                if not chunk:
+                    return  # it became shorter: the next look sees what it is now
+                self._pace.wait(len(chunk))
+                offset = self._client.put_file(
+                    self._run_id, kind, name, chunk, offset=offset, size=size, sha256=sha256
+                )
+        self._files[kind].add(name)
+
+    def _ship_live(self) -> None:
+        """Send the newest readings of the machines, now and then."""
+        if self._clock() < self._live_due_s:
+            return
+        self._live_due_s = self._clock() + _LIVE_EVERY_S
+        assert self._run_id is not None
+        for name in _names(self._folder.live, "live"):
+            with contextlib.suppress(FileNotFoundError):
+                data = (self._folder.live / name).read_bytes()
+                if data:
+                    sha256 = hashlib.sha256(data).hexdigest()
+                    self._client.put_file(
+                        self._run_id, "live", name, data, size=len(data), sha256=sha256
+                    )
+
+    # -- labels -----------------------------------------------------------------------------------
+
+    def _exchange_labels(self) -> None:
+        labels = _json_or_empty(self._folder.labels)
+        if self._clock() < self._labels_due_s and labels == self._labels_seen:
+            return
+        assert self._run_id is not None
+        kept = _json_or_empty(self._folder.path / HUB_FILE)
+        base = kept.get("labels")
+        base = base if isinstance(base, dict) and kept.get("url") == self._client.url else {}
+        merged = self._client.merge_labels(self._run_id, labels, base)
+        if _json_or_empty(self._folder.labels) != labels:
+            return  # changed meanwhile: the next look sees it
+        if merged != labels:
+            write_json(self._folder.labels, merged)
+        if merged != base or kept.get("url") != self._client.url:
+            write_json(self._folder.path / HUB_FILE, {"url": self._client.url, "labels": merged})
+        self._labels_seen, self._labels_due_s = merged, self._clock() + _LABELS_EVERY_S
+
+
+def _whole_lines(path: Path, offset: int) -> bytes:
+    """Whole lines from an offset on, about a batch of them; none where none is complete."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            block = file.read(BATCH_BYTES)
+            end = block.rfind(b"\n") + 1
+            if not end and len(block) == BATCH_BYTES:  # one line, longer than a batch
+                block += file.readline(MAX_LINES_BYTES - len(block))
+                end = len(block) if block.endswith(b"\n") else 0
+            return block[:end]
+    except FileNotFoundError:
+        return b""  # sealed since the look: the segment is sent
+
+
+def end_of_lines(path: Path, num_lines: int) -> tuple[int | None, int]:
+    """Where a number of lines of a part ends, and the checksum of the last; None past its end."""
+    if num_lines == 0:
+        return 0, 0
+    left, offset, crc = num_lines, 0, 0
+    try:
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(BATCH_BYTES), b""):
+                count = block.count(b"\n")
+                if count < left:
+                    left -= count
+                    offset += len(block)
+                    last = block.rfind(b"\n") + 1
+                    crc = zlib.crc32(block[last:], crc if not last else 0)
+                    continue
+                begin = end = 0
+                for _ in range(left):
+                    begin, end = end, block.find(b"\n", end) + 1
+                return offset + end, zlib.crc32(block[begin:end], crc if begin == 0 else 0)
+    except FileNotFoundError:
+        pass
+    return None, 0
+
+
+def _names(folder: Path, kind: FileKind) -> list[str]:
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(name for name in names if is_file_name(kind, name))
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    digest, size = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(CHUNK_BYTES), b""):
+            digest.update(block)
+            size += len(block)
+    return digest.hexdigest(), size
+
+
+def _json_or_empty(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except (OSError, FormatError):
+        return {}

@@ -1,0 +1,148 @@
+"""Ships a run in a thread of its own, again and again until it is told that no more will come."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from epochal.errors import EpochalError
+from epochal.guard import Guard
+from epochal.journal.layout import RunFolder
+from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.shipper import Pace, Shipper
+
+# A batch at most so often: with the look of the hub's page, a value is seen within 2 s.
+LOOK_EVERY_S = 0.8
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 60.0
+# A refusal that a person has to mend, such as a token that was revoked.
+_REFUSED_PAUSE_S = 300.0
+
+
+class ShippingWorker:
+    """A shipper and its thread.
+
+    A hub that is away is tried again after a growing pause, with some chance in it so that a
+    thousand companions do not come back in the same second.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        client: HubClient,
+        *,
+        bytes_per_s: float | None = None,
+        on_error: Callable[[str], object] = lambda _sentence: None,
+        guard: Guard | None = None,
+    ) -> None:
+        self._guard = Guard() if guard is None else guard
+        self._client = client
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._finishing = threading.Event()
+        self._waker = threading.Event()
+        pace = Pace(bytes_per_s, sleep=self._stopping.wait)
+        self._shipper = Shipper(folder, client, pace=pace)
+        self._thread = threading.Thread(target=self._run, name="epochal-shipping", daemon=True)
+        self._pause_s = _FIRST_PAUSE_S
+        self.error: str | None = None
+        self.is_complete = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """No more will be written: end when the hub has everything."""
+        self._finishing.set()
+        self._waker.set()
+
+    def stop(self) -> None:
+        """End at the next chance, whatever is left."""
+        self._stopping.set()
+        self._waker.set()
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the thread; whether it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def num_lines(self) -> int:
+        """How many lines this worker has sent."""
+        return self._shipper.num_lines
+
+    def _run(self) -> None:
+        self._guard.run("shipping", self._work)
+
+    def _work(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                is_last = self._finishing.is_set()
+                pause_s = self._round()
+                if is_last and self.is_complete:
+                    return
+                self._waker.wait(pause_s)
+                self._waker.clear()
+        finally:
+            self._client.close()
+
+    def _round(self) -> float:
+        """Ship once; how long to wait before the next time."""
+        try:
+            is_complete = self._shipper.ship(should_stop=self._stopping.is_set)
+        except (EpochalError, OSError) as error:
+            self.is_complete = False
+            return self._failed(error)
+        self._pause_s = _FIRST_PAUSE_S
+        self.error = "; ".join(self._shipper.conflicts.values()) or None
+        if self.error:
+            self._on_error(self.error)
+        self.is_complete = is_complete and not self.error
+        return 0.0 if self._finishing.is_set() and not is_complete else LOOK_EVERY_S
+
+    def _failed(self, error: Exception) -> float:
+        sentence = str(error)
+        if sentence != self.error:
+            self.error = sentence
+            self._on_error(sentence)
+        self._shipper.forget()
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        if isinstance(error, HubError):
+            if error.is_final:
+                pause_s = _REFUSED_PAUSE_S
+            pause_s = max(pause_s, error.retry_after_s)
+        return pause_s * random.uniform(0.5, 1.5)
+
+
+def ship_now(
+    folder: RunFolder,
+    client: HubClient,
+    *,
+    bytes_per_s: float | None = None,
+    tries: int = 3,
+    pause_s: float = 1.0,
+) -> int:
+    """Ship what there is, and return the number of lines that were sent; raises ``HubError``."""
+    shipper = Shipper(folder, client, pace=Pace(bytes_per_s))
+    for left in reversed(range(tries)):
+        try:
+            while not shipper.ship() and not shipper.conflicts:
+                pass
+        except HubError as error:
+            if error.is_final or not left:
+                raise
+            shipper.forget()
+            time.sleep(pause_s)
+        else:
+            break
+    if shipper.conflicts:
+        raise HubError("; ".join(shipper.conflicts.values()), status=409)
+    return shipper.num_lines

@@ -1,0 +1,66 @@
+"""A real hub in a process of its own, with tokens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from epochal.hub.ledger import Ledger
+from epochal.shipping.client import HubClient
+
+
+class HubProcess:
+    """``epochal hub`` over a folder; it can be killed and started again on the same port."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+        ledger = Ledger(root)
+        self.token = ledger.add_token("machine", "write")
+        ledger.close()
+        self.port = 0
+        self._clients: list[HubClient] = []
+        self._process: subprocess.Popen[str] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self, token: str | None = None) -> HubClient:
+        client = HubClient(self.url, self.token if token is None else token, timeout_s=20)
+        self._clients.append(client)
+        return client
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "epochal", "hub", str(self.root), "--port", str(self.port)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("http://"):
+                self.port = int(line.strip().rstrip("/").rpartition(":")[2])
+                return
+        raise AssertionError("the hub did not start")
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        for client in self._clients:
+            client.close()
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None

@@ -1,0 +1,139 @@
+"""Runs reach a hub whole: as they are written, later, again, after a crash of either side."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import epochal
+from epochal.cli.main import main
+from epochal.journal.layout import RunFolder
+from epochal.shipping.worker import ship_now
+from tests.hub.hub_process import HubProcess
+
+
+def record(folder: Path, name: str = "a", *, steps: int = 50) -> RunFolder:
+    run = epochal.init("p", name, dir=folder, companion=False, console=False)
+    for step in range(steps):
+        run.log({"loss": 1 / (step + 1)}, step=step)
+    run.log_image("picture", np.zeros((8, 8), np.uint8), step=1)
+    run.finish()
+    return RunFolder(run.dir)
+
+
+def values(root: Path, name: str = "a") -> list[float]:
+    return list(epochal.open(root).run(name).series("loss").values)
+
+
+def journal(folder: RunFolder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.journal.iterdir())}
+
+
+def test_a_pushed_run_is_the_same_on_the_hub(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+    assert values(hub.root) == values(tmp_path / "runs")
+    blobs = [path.name for path in folder.blobs.iterdir()]
+    assert [path.name for path in (hub.root / "p" / "a" / "blobs").iterdir()] == blobs
+
+
+def test_sending_again_changes_nothing(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    assert ship_now(folder, hub.client()) > 50
+    before = journal(RunFolder(hub.root / "p" / "a"))
+    assert ship_now(folder, hub.client()) == 0
+    assert journal(RunFolder(hub.root / "p" / "a")) == before
+
+
+def test_a_hub_that_lost_its_newest_lines_gets_them_again(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    client = hub.client()
+    ship_now(folder, client)
+    hub.kill()
+    part = next((hub.root / "p" / "a" / "journal").iterdir())
+    lines = part.read_bytes().splitlines(keepends=True)
+    part.write_bytes(b"".join(lines[:20]) + lines[20][:9])  # a backup of yesterday, torn
+    hub.start()
+    assert ship_now(folder, client) == len(lines) - 20
+    assert journal(RunFolder(hub.root / "p" / "a")) == journal(folder)
+
+
+def test_a_segment_replaces_its_part(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    assert main(["--dir", str(tmp_path / "runs"), "pack", "a"]) == 0
+    assert folder.sealed_parts()
+    ship_now(folder, hub.client())
+    there = RunFolder(hub.root / "p" / "a")
+    assert there.sealed_parts() == folder.sealed_parts()
+    assert there.parts() == folder.parts()
+    assert values(hub.root) == values(tmp_path / "runs")
+
+
+def test_equal_names_do_not_collide(hub: HubProcess, tmp_path: Path) -> None:
+    one, two = record(tmp_path / "one", steps=3), record(tmp_path / "two", steps=5)
+    ship_now(one, hub.client())
+    ship_now(two, hub.client())
+    assert len(values(hub.root, "a")) == 3
+    assert len(values(hub.root, "a-2")) == 5
+
+
+def test_another_folder_with_the_id_of_a_run_is_refused(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    part = folder.part_path(folder.parts()[0])
+    part.write_bytes(part.read_bytes().replace(b'"finished"', b'"terminated"'))
+    with pytest.raises(epochal.EpochalError, match="other lines than"):
+        ship_now(folder, hub.client())
+
+
+def test_labels_are_merged_both_ways(hub: HubProcess, tmp_path: Path) -> None:
+    folder = record(tmp_path / "runs")
+    ship_now(folder, hub.client())
+    assert main(["--dir", str(tmp_path / "runs"), "tag", "a", "here"]) == 0
+    assert main(["--dir", str(hub.root), "tag", "a", "there"]) == 0
+    assert main(["--dir", str(hub.root), "note", "a", "seen"]) == 0
+    ship_now(folder, hub.client())
+    for root in (hub.root, tmp_path / "runs"):
+        labels = epochal.open(root).run("a").view.labels
+        assert set(labels.tags or ()) == {"here", "there"}
+        assert labels.notes == "seen"
+
+
+def test_a_run_is_shipped_while_it_is_recorded(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    run = epochal.init("p", "live", dir=tmp_path / "runs", console=False, companion=True)
+    for step in range(20):
+        run.log({"loss": float(step)}, step=step)
+    wait_until(lambda: (hub.root / "p" / "live").is_dir() and len(values(hub.root, "live")) == 20)
+    for step in range(20, 40):
+        run.log({"loss": float(step)}, step=step)
+    run.finish()
+    wait_until(lambda: epochal.open(hub.root).run("live").info.status.state == "finished")
+    assert values(hub.root, "live") == [float(step) for step in range(40)]
+
+
+def test_pull_gives_the_run_back(
+    hub: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = record(tmp_path / "runs")
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    assert main(["--dir", str(tmp_path / "runs"), "push", "a", "--to", hub.url]) == 0
+    for _ in range(2):
+        assert main(["--dir", str(tmp_path / "back"), "pull", "p/a", "--from", hub.url]) == 0
+    assert journal(RunFolder(tmp_path / "back" / "p" / "a")) == journal(folder)
+
+
+def wait_until(condition: object, *, limit_s: float = 60.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.2)
