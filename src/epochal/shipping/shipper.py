@@ -41,7 +41,7 @@ class _Sent:
     offset: int
 
 
-class Pace:
+class BandwidthLimit:
     """Keeps sending below a number of bytes per second; None for no limit."""
 
     def __init__(
@@ -73,12 +73,12 @@ class Shipper:
         folder: RunFolder,
         client: HubClient,
         *,
-        pace: Pace | None = None,
+        limit: BandwidthLimit | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._client = client
-        self._pace = Pace(None) if pace is None else pace
+        self._limit = BandwidthLimit(None) if limit is None else limit
         self._clock = clock
         self._run_id: str | None = None
         self._identity_seen: tuple[int, int] | None = None
@@ -156,7 +156,7 @@ class Shipper:
             if not block:
                 return is_first
             is_first = False
-            self._pace.wait(len(block))
+            self._limit.wait(len(block))
             num_lines = block.count(b"\n")
             have = self._append(name, first=sent.lines, lines=block)
             if have == sent.lines + num_lines:
@@ -211,7 +211,7 @@ class Shipper:
                 chunk = file.read(CHUNK_BYTES)
                 if not chunk:
                     return  # it became shorter: the next look sees what it is now
-                self._pace.wait(len(chunk))
+                self._limit.wait(len(chunk))
                 offset = self._client.put_file(
                     self._run_id, kind, name, chunk, offset=offset, size=size, sha256=sha256
                 )

@@ -11,7 +11,7 @@ from epochal.errors import EpochalError
 from epochal.guard import Guard
 from epochal.journal.layout import RunFolder
 from epochal.shipping.client import HubClient, HubError
-from epochal.shipping.shipper import Pace, Shipper
+from epochal.shipping.shipper import BandwidthLimit, Shipper
 
 # A batch at most so often: with the look of the hub's page, a value is seen within 2 s.
 LOOK_EVERY_S = 0.8
@@ -43,8 +43,8 @@ class ShippingWorker:
         self._stopping = threading.Event()
         self._finishing = threading.Event()
         self._waker = threading.Event()
-        pace = Pace(bytes_per_s, sleep=self._stopping.wait)
-        self._shipper = Shipper(folder, client, pace=pace)
+        limit = BandwidthLimit(bytes_per_s, sleep=self._stopping.wait)
+        self._shipper = Shipper(folder, client, limit=limit)
         self._thread = threading.Thread(target=self._run, name="epochal-shipping", daemon=True)
         self._pause_s = _FIRST_PAUSE_S
         self.error: str | None = None
@@ -131,7 +131,7 @@ def ship_now(
     pause_s: float = 1.0,
 ) -> int:
     """Ship what there is, and return the number of lines that were sent; raises ``HubError``."""
-    shipper = Shipper(folder, client, pace=Pace(bytes_per_s))
+    shipper = Shipper(folder, client, limit=BandwidthLimit(bytes_per_s))
     for left in reversed(range(tries)):
         try:
             while not shipper.ship() and not shipper.conflicts:
