@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from epochal.journal.process import process_identity
 from epochal.journal.reader import NewerFormatError, PartReader
 from epochal.records import FORMAT_VERSION
 from epochal.segments.finished import sealable_parts
+from epochal.segments.footer import read_footer
 from epochal.segments.read import Segment
 from epochal.segments.run_records import read_run
 from epochal.segments.seal import seal_part
@@ -186,18 +186,16 @@ def test_a_flipped_bit_in_a_column_is_noticed(tmp_path: Path) -> None:
         list(segment.records())
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.7])
-def test_a_flipped_bit_in_the_table_of_contents_is_noticed(tmp_path: Path, share: float) -> None:
+@pytest.mark.parametrize("field", [b'"columns"', b'"shapes"', b'"names"', b'"summaries"'])
+def test_a_flipped_bit_in_the_table_of_contents_is_noticed(tmp_path: Path, field: bytes) -> None:
     folder = finished_part(tmp_path, *(metrics(step, loss=step / 3) for step in range(50)))
     path = seal_part(folder, NAME).path
     text = bytearray(path.read_bytes())
-    schema = re.search(rb"[A-Za-z0-9+/]{1000,}", text)  # Arrow keeps it as base64
-    assert schema is not None
-    at = schema.start() + int(share * len(schema[0]))
-    text[at] = ord("B") if text[at] == ord("A") else ord("A")
+    text[text.index(field) + len(field) + 3] ^= 1
     path.write_bytes(text)
     with pytest.raises(FormatError, match="damaged"):
         Segment(path)
+    assert read_footer(path) is None or field in (b'"columns"', b'"shapes"')
 
 
 def test_unfinished_files_are_no_segments(tmp_path: Path) -> None:

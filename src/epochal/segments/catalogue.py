@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from epochal.records import KINDS, Axis, axis_of
 from epochal.segments.contents import SeriesSources, Source
@@ -13,18 +15,34 @@ from epochal.segments.long import LongForm
 from epochal.segments.shape import Path
 
 
-def catalogue(
-    pieces: Iterable[tuple[str, Mapping[Path, Any], int]], long: LongForm
-) -> tuple[SeriesSources, ...]:
-    """The series of a segment in order of first appearance.
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some records of one shape: their ordinals, and their values by path."""
 
-    A piece is a kind, the cells of some of its records by path, and their first ordinal.
-    """
+    kind: str
+    shape: int | None
+    ordinals: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    milliseconds: NDArray[np.int64]
+    cells: Mapping[Path, NDArray[Any] | list[Any]]
+    documents: Sequence[str] | None = None
+
+    @property
+    def num_numbers(self) -> int:
+        """How many numbers they hold."""
+        return sum(len(values) for values in self.cells.values() if isinstance(values, np.ndarray))
+
+
+def catalogue(pieces: Iterable[Rows], long: LongForm) -> tuple[SeriesSources, ...]:
+    """The series of a segment in order of first appearance."""
     sources: dict[tuple[str, Axis], dict[Source, None]] = {}
     first: dict[tuple[str, Axis], int] = {}
-    for kind, cells, ordinal in pieces:
-        axis: Axis = axis_of({"log": kind, "step": 0})
-        for name, source in _sources(kind, cells):
+    for piece in pieces:
+        if piece.shape is None:
+            continue
+        axis: Axis = axis_of({"log": piece.kind, "step": 0})
+        ordinal = int(piece.ordinals.min())
+        for name, source in _sources(piece.kind, piece.cells):
             sources.setdefault((name, axis), {})[source] = None
             first[name, axis] = min(ordinal, first.get((name, axis), ordinal))
     in_long: set[tuple[str, Axis]] = set()

@@ -109,6 +109,8 @@ def writer_options(schema: pa.Schema, few_valued: set[str]) -> dict[str, Any]:
         # Level 9 takes two and a half times as long for one byte in fifty.
         "compression_level": 3,
         "version": "2.6",
+        # Every type is one that Parquet has itself.
+        "store_schema": False,
         "write_page_checksum": True,
         "use_dictionary": dictionaries or False,
         "column_encoding": encodings or None,

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from epochal.errors import FormatError
 from epochal.journal.line import decode_json, encode_json
 from epochal.records import Axis
+from epochal.segments.footer import (
+    FOOTER_KEY,
+    SeriesName,
+    decode_footer,
+    pack_text,
+    unpack_text,
+)
 from epochal.segments.shape import Path, Shape
 
 METADATA_KEY = b"epochal.segment"
 # The pages of a Parquet file have checksums, what it says of itself has none.
 DIGEST_KEY = b"epochal.segment.blake2b"
-SEGMENT_VERSION = 1
+# 2: names of series are in the footer, and long texts are packed.
+SEGMENT_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +82,15 @@ class Contents:
             "columns": [[*path, name] for path, name in self.columns.items()],
             "shapes": self.shapes,
             "groups": self.groups,
+            # In the order of the names in the footer; 1 is a series in long form alone.
             "series": [
-                {
-                    "name": series.name,
-                    "axis": series.axis,
-                    "long": series.long,
-                    "from": [[s.kind, paths[s.path], s.gpu] for s in series.sources],
-                }
+                [series.long, [[s.kind, paths[s.path], s.gpu] for s in series.sources]]
+                if series.sources
+                else 1
                 for series in self.series
             ],
         }
-        return encode_json(document)
+        return pack_text(encode_json(document))
 
 
 def decode_contents(metadata: Mapping[bytes, bytes], *, file: str) -> Contents:
@@ -95,9 +101,11 @@ def decode_contents(metadata: Mapping[bytes, bytes], *, file: str) -> Contents:
     if metadata.get(DIGEST_KEY, _digest(text)) != _digest(text):
         raise FormatError(f"{file} has a damaged table of contents.")
     try:
-        document = decode_json(text)
+        document = decode_json(unpack_text(text))
         _check_version(document["v"], file=file)
-        return _contents(document)
+        if document["v"] == 1:
+            return _contents(document, document["series"])
+        return _contents(document, _named(document["series"], _names(metadata)))
     except FormatError:
         raise
     except (KeyError, TypeError, IndexError, ValueError) as error:
@@ -116,7 +124,21 @@ def _digest(text: bytes) -> bytes:
     return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
 
 
-def _contents(document: dict[str, Any]) -> Contents:
+def _names(metadata: Mapping[bytes, bytes]) -> Sequence[SeriesName]:
+    footer = decode_footer(metadata[FOOTER_KEY])
+    if footer is None:
+        raise ValueError("the footer is damaged")
+    return footer.names
+
+
+def _named(series: list[Any], names: Sequence[SeriesName]) -> Iterator[dict[str, Any]]:
+    """The series as they were written in version 1."""
+    for (name, axis), entry in zip(names, series, strict=True):
+        long, sources = (True, []) if entry == 1 else entry
+        yield {"name": name, "axis": axis, "long": long, "from": sources}
+
+
+def _contents(document: dict[str, Any], entries: Iterable[dict[str, Any]]) -> Contents:
     columns = {tuple(path): name for *path, name in document["columns"]}
     paths = list(columns)
     series = tuple(
@@ -126,7 +148,7 @@ def _contents(document: dict[str, Any]) -> Contents:
             tuple(Source(kind, paths[number], gpu) for kind, number, gpu in entry["from"]),
             entry["long"],
         )
-        for entry in document["series"]
+        for entry in entries
     )
     return Contents(
         part=document["part"],

@@ -22,6 +22,7 @@ from epochal.errors import FormatError
 from epochal.records import Axis, Record, axis_of
 from epochal.segments import columns as c
 from epochal.segments.contents import SeriesSources, Source, decode_contents
+from epochal.segments.footer import Extent
 from epochal.segments.long import NO_NUMBER
 from epochal.segments.points import (
     NO_STEP,
@@ -54,13 +55,6 @@ class SegmentTable(NamedTuple):
     values: NDArray[np.float64]
 
 
-class Extent(NamedTuple):
-    """The highest step and the latest time (Unix seconds) of some records, where they have any."""
-
-    step: int | None
-    time: float | None
-
-
 class Segment:
     """One sealed part; its table of contents is read at once, everything else when asked for.
 
@@ -71,7 +65,7 @@ class Segment:
         self.path = path
         with self._translated():
             self._file = pq.ParquetFile(path, page_checksum_verification=True)
-            metadata = self._file.schema_arrow.metadata or {}
+            metadata = self._file.metadata.metadata or {}
         self._contents = decode_contents(metadata, file=str(path))
         self._by_name: dict[str, list[SeriesSources]] = {}
         for series in self._contents.series:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -16,9 +15,11 @@ from numpy.typing import NDArray
 
 from epochal.journal.line import encode_json
 from epochal.segments import columns as c
-from epochal.segments.catalogue import catalogue
+from epochal.segments.catalogue import Rows, catalogue
 from epochal.segments.collect import Collected
 from epochal.segments.contents import Contents
+from epochal.segments.footer import FOOTER_KEY
+from epochal.segments.kept import make_footer
 from epochal.segments.long import NO_NUMBER, NO_PLACE, LongKey, LongSeries
 from epochal.segments.plan import Piece, Plan, times_of
 from epochal.segments.shape import VALUED, Path, Shape
@@ -33,19 +34,6 @@ _NUMPY_OF_ARROW = {
     pa.float32(): np.float32,
     pa.float64(): np.float64,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """Some records of one shape: their ordinals, and their values by path."""
-
-    kind: str
-    shape: int | None
-    ordinals: NDArray[np.int64]
-    steps: NDArray[np.int64]
-    milliseconds: NDArray[np.int64]
-    cells: Mapping[Path, NDArray[Any] | list[Any]]
-    documents: Sequence[str] | None = None
 
 
 def write_segment(path: FilePath, found: Collected, plan: Plan, *, part: str) -> None:
@@ -64,30 +52,32 @@ def write_segment(path: FilePath, found: Collected, plan: Plan, *, part: str) ->
     rows += list(_document_rows(found))
     groups = _groups(rows)
     contents = _contents(found, part, names, shapes, rows, groups)
-    schema = c.schema_of(names, types).with_metadata(contents.metadata())
+    footer = make_footer(found, plan, rows, contents.series)
+    schema = c.schema_of(names, types)
     with pq.ParquetWriter(path, schema, **c.writer_options(schema, few_valued)) as writer:
         for kinds in groups:
             members = [piece for piece in rows if piece.kind in kinds]
             _write_group(writer, schema, _record_columns(members, names, types))
         for columns in _trailing_columns(found):
             _write_group(writer, schema, columns)
+        # Metadata of the schema would be written twice, once of it in base64.
+        writer.add_key_value_metadata({**contents.metadata(), FOOTER_KEY: footer.encode()})
 
 
 def _write_group(
     writer: pq.ParquetWriter, schema: pa.Schema, given: Mapping[str, pa.Array]
 ) -> None:
     size = len(given[c.ORDINAL])
-    arrays = [
-        given[column.name] if column.name in given else pa.nulls(size, column.type)
-        for column in schema
-    ]
+    # Columns without a value share one array of a type: there may be hundreds, and many rows.
+    absent = {kind: pa.nulls(size, kind) for kind in {column.type for column in schema}}
+    arrays = [given.get(column.name, absent[column.type]) for column in schema]
     writer.write_table(pa.Table.from_arrays(arrays, schema=schema), row_group_size=max(size, 1))
 
 
 # -- records --------------------------------------------------------------------------------------
 
 
-def _rows_of(piece: Piece, shapes: Mapping[Shape, int]) -> _Rows:
+def _rows_of(piece: Piece, shapes: Mapping[Shape, int]) -> Rows:
     valued = [
         (path, code)
         for path, code in zip(piece.shape.paths(), piece.shape.codes, strict=True)
@@ -99,7 +89,7 @@ def _rows_of(piece: Piece, shapes: Mapping[Shape, int]) -> _Rows:
     size = len(piece.ordinals)
     code, steps = found.get(("step",), ("", []))
     documents = {path: values for path, (code, values) in found.items() if code == "j"}
-    return _Rows(
+    return Rows(
         kind=piece.shape.kind,
         shape=shapes[piece.shape],
         ordinals=piece.ordinals,
@@ -124,12 +114,12 @@ def _json_texts(fields: Mapping[Path, list[Any]], size: int) -> list[str]:
     return texts
 
 
-def _document_rows(found: Collected) -> Iterator[_Rows]:
+def _document_rows(found: Collected) -> Iterator[Rows]:
     by_kind: dict[str, list[Any]] = {}
     for document in found.documents:
         by_kind.setdefault(document.kind, []).append(document)
     for kind, documents in by_kind.items():
-        yield _Rows(
+        yield Rows(
             kind=kind,
             shape=None,
             ordinals=np.array([d.ordinal for d in documents], dtype=np.int64),
@@ -145,7 +135,7 @@ def _whole(numbers: list[int | None]) -> NDArray[np.int64]:
 
 
 def _numbers_by_path(
-    rows: Iterable[_Rows], codes: Mapping[Path, set[str]]
+    rows: Iterable[Rows], codes: Mapping[Path, set[str]]
 ) -> dict[Path, list[NDArray[Any]]]:
     numbers: dict[Path, list[NDArray[Any]]] = {path: [] for path in codes}
     for piece in rows:
@@ -155,7 +145,7 @@ def _numbers_by_path(
     return numbers
 
 
-def _groups(rows: Iterable[_Rows]) -> list[tuple[str, ...]]:
+def _groups(rows: Iterable[Rows]) -> list[tuple[str, ...]]:
     sizes: Counter[str] = Counter()
     for piece in rows:
         sizes[piece.kind] += len(piece.ordinals)
@@ -167,7 +157,7 @@ def _groups(rows: Iterable[_Rows]) -> list[tuple[str, ...]]:
 
 
 def _record_columns(
-    rows: list[_Rows], names: Mapping[Path, str], types: Mapping[Path, pa.DataType]
+    rows: list[Rows], names: Mapping[Path, str], types: Mapping[Path, pa.DataType]
 ) -> dict[str, pa.Array]:
     """The columns of one row group, its records in file order."""
     ordinals = np.concatenate([piece.ordinals for piece in rows])
@@ -303,7 +293,7 @@ def _contents(
     part: str,
     names: Mapping[Path, str],
     shapes: Mapping[Shape, int],
-    rows: list[_Rows],
+    rows: list[Rows],
     groups: list[tuple[str, ...]],
 ) -> Contents:
     kinds: Counter[str] = Counter()
@@ -326,12 +316,5 @@ def _contents(
         columns=names,
         shapes=tuple(shapes),
         groups=tuple(groups),
-        series=catalogue(
-            (
-                (piece.kind, piece.cells, int(piece.ordinals.min()))
-                for piece in rows
-                if piece.shape is not None
-            ),
-            found.long,
-        ),
+        series=catalogue(rows, found.long),
     )

@@ -268,11 +268,20 @@ def ends_nonfinite(state: RunState) -> bool:
     if loss is None:
         return False
     try:
-        pieces = state.pieces(SeriesKey(loss.name, loss.axis), loss.ranks[0])
+        ends = list(_last_points(state, SeriesKey(loss.name, loss.axis), loss.ranks[0]))
     except (OSError, FormatError):  # the run's problem, which its row tells
         return False
-    written = [(origin.attempt, piece) for origin, piece in pieces if len(piece)]
-    if not written:
-        return False
-    newest = max(written, key=lambda item: (item[0], item[1].times[-1]))[1]
-    return not math.isfinite(newest.values[-1])
+    return bool(ends) and not math.isfinite(max(ends, key=lambda end: end[:2])[2])
+
+
+def _last_points(state: RunState, key: SeriesKey, rank: int) -> Iterator[tuple[int, float, float]]:
+    """Attempt, time and value of the last point of a series in each part."""
+    for part in state.parts_of(rank):
+        origin = part.facts.origin
+        kept = part.kept_summaries().get(key)
+        if kept is not None and kept.summary.last is not None:
+            yield origin.attempt, kept.last_t, kept.summary.last
+            continue
+        piece = part.series(key)
+        if piece is not None and len(piece):
+            yield origin.attempt, float(piece.times[-1]), float(piece.values[-1])

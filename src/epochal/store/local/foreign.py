@@ -29,7 +29,8 @@ from epochal.imports.registry import all_importers, open_all_foreign
 from epochal.imports.values import tamed
 from epochal.journal.layout import LOOP, PartName, RunFolder
 from epochal.journal.search_bounds import SearchBounds
-from epochal.records import FORMAT_VERSION, Position, Record
+from epochal.records import FORMAT_VERSION, Axis, Position, Record
+from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, concatenated
 from epochal.store.answers import Labels, LabelsEdit, Machine
 from epochal.store.local.columns import SeriesKey, SeriesTable
@@ -312,6 +313,10 @@ class ForeignPart:
     def tables(self) -> Sequence[SeriesTable]:
         """None: other trackers keep each series by itself."""
         return ()
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """None: its series are read."""
+        return {}
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

@@ -23,6 +23,7 @@ from epochal.journal.layout import read_json as read_identity
 from epochal.journal.line import encode
 from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, KINDS, Axis, Position, Record, axis_of
+from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
 from epochal.store.answers import Fork
 from epochal.store.local.columns import SeriesKey, SeriesTable, seconds, whole_number
@@ -185,6 +186,10 @@ class ForkedPart:
     def tables(self) -> Iterable[SeriesTable]:
         """None: each series is asked for."""
         return ()
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """None: its series are read."""
+        return {}
 
     def series(self, key: SeriesKey) -> Series | None:
         """The points up to the step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -11,6 +11,7 @@ from epochal.errors import FormatError
 from epochal.journal.layout import LOOP, PartName, rank_of_writer
 from epochal.journal.line import nests_too_deeply
 from epochal.records import Axis, Position, Record
+from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
 from epochal.store.local.columns import Origin, SeriesKey, SeriesTable, whole_number
 
@@ -83,6 +84,9 @@ class Part(Protocol):
 
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each; those in none are asked for by ``series``."""
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """What its series amount to, as far as that is known without reading them."""
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""

@@ -95,7 +95,7 @@ class LoadedParts:
             return False
         if journal is not None and not self._is_complete(segment, journal.stat):
             return False
-        return self._seal(name, segment)
+        return self._seal(name, segment, check=journal is not None)
 
     def _use_copy(self, name: PartName, journal: FoundPart) -> bool:
         cached = self._held.cached
@@ -105,11 +105,11 @@ class LoadedParts:
         copy = FoundPart(path, journal.stat)
         if self._sealed.get(name) == copy or copy in self._damaged:
             return False
-        return self._seal(name, copy)
+        return self._seal(name, copy, check=True)
 
-    def _seal(self, name: PartName, segment: FoundPart) -> bool:
+    def _seal(self, name: PartName, segment: FoundPart, *, check: bool) -> bool:
         try:
-            part = SealedPart(segment.path, name, self._held.segments)
+            part = SealedPart(segment.path, name, self._held.segments, check=check)
         except NewerFormatError:
             raise
         except (FormatError, FileNotFoundError) as error:

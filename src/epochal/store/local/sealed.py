@@ -5,13 +5,14 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from epochal.journal.layout import PartName
 from epochal.journal.reader import check_version
-from epochal.records import Position, Record, axis_of
+from epochal.records import Axis, Position, Record, axis_of
+from epochal.segments.footer import PartSummary, read_footer
 from epochal.series.series import Series
 from epochal.store.local.columns import (
     NO_STEP,
@@ -72,12 +73,22 @@ class OpenSegments:
 
 
 class SealedPart:
-    """One segment, of the run or of the cache; raises ``FormatError`` where it is damaged."""
+    """One segment, of the run or of the cache; raises ``FormatError`` where it is damaged.
 
-    def __init__(self, path: Path, name: PartName, segments: OpenSegments) -> None:
+    Its footer has what lists need, and with ``check`` its columns are looked for at once: a journal
+    that holds the same can be read in its place.
+    """
+
+    def __init__(
+        self, path: Path, name: PartName, segments: OpenSegments, *, check: bool = False
+    ) -> None:
         self.path = path
         self.name = name
         self._segments = segments
+        # None in a segment that was sealed before there were footers.
+        self._footer = read_footer(path)
+        if check:
+            segments.at(path)
         self._epochs = Blocks()
         self._keys: dict[SeriesKey, None] | None = None
         # The records that ``places`` went through, for the ``read`` that follows.
@@ -89,25 +100,36 @@ class SealedPart:
         return self._segments.at(self.path)
 
     def _read_facts(self) -> PartFacts:
-        segment = self._segment
+        about = self._footer or self._segment
         facts = PartFacts(
             self.name,
-            header={} if segment.num_records else None,
-            num_records=segment.num_records,
-            num_damaged=segment.num_damaged,
+            header={} if about.num_records else None,
+            num_records=about.num_records,
+            num_damaged=about.num_damaged,
         )
-        for ordinal, record in segment.entries(*FACT_KINDS):
+        for ordinal, record in self._entries(*FACT_KINDS):
             if ordinal == 0:
                 check_version(record, self.path)
             facts.note(ordinal, record)
             if record["log"] == "epoch":
                 self._take_epoch(facts, ordinal, record)
-        for kind, extent in segment.extents().items():
+        extents = self._segment.extents() if self._footer is None else self._footer.extents
+        for kind, extent in extents.items():
             if extent.time is not None and (facts.updated is None or extent.time > facts.updated):
                 facts.updated = extent.time
             if extent.step is not None and axis_of({"log": kind, "step": 0}) == "step":
                 facts.reach("step", extent.step)
         return facts
+
+    def _entries(self, *kinds: str) -> Iterable[tuple[int, Record]]:
+        """The records of some kinds, in file order."""
+        footer = self._footer
+        if footer is None:
+            return self._segment.entries(*kinds)
+        there = [kind for kind in kinds if kind in footer.kinds]
+        if all(kind in footer.kept for kind in there):
+            return [entry for entry in footer.records if entry[1]["log"] in there]
+        return self._segment.entries(*there)
 
     def _take_epoch(self, facts: PartFacts, ordinal: int, record: Record) -> None:
         """Keep the numbers of an epoch record: they are few, and have names of their own."""
@@ -128,13 +150,20 @@ class SealedPart:
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
         if self._keys is None:
-            segment = self._segment
-            found = (
-                SeriesKey(name, axis) for name in segment.names() for axis in segment.axes(name)
-            )
+            found = map(SeriesKey._make, self._names())
             # Of epochs there are series that the segment does not know by name.
             self._keys = dict.fromkeys((*found, *self._epochs))
         return self._keys
+
+    def _names(self) -> Iterable[tuple[str, Axis]]:
+        if self._footer is not None:
+            return self._footer.names
+        segment = self._segment
+        return ((name, axis) for name in segment.names() for axis in segment.axes(name))
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """What its series amount to, of those that its footer has; reads no column."""
+        return {} if self._footer is None else self._footer.summaries
 
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each."""
@@ -156,12 +185,11 @@ class SealedPart:
     def places(self, kind: str, *, label: str | None = None) -> Iterable[Place]:
         """Where its records of a kind are."""
         self._held = {}
-        segment = self._segment
-        if kind not in segment.kinds():
+        if kind not in (self._segment.kinds() if self._footer is None else self._footer.kinds):
             return ()
         self._held = {
             ordinal: record
-            for ordinal, record in segment.entries(kind)
+            for ordinal, record in self._entries(kind)
             if label in (None, label_of(record))
         }
         origin = self.facts.origin

@@ -171,14 +171,9 @@ class RunState:
                 found.setdefault(key, set()).add(rank)
         return found
 
-    def pieces(self, key: SeriesKey, rank: int) -> list[tuple[Origin, Series]]:
-        """The points of one rank's series in each part, in the order of parts."""
-        found: list[tuple[Origin, Series]] = []
-        for part in self._parts_of.get(rank, ()):
-            piece = part.series(key)
-            if piece is not None:
-                found.append((part.facts.origin, piece))
-        return found
+    def parts_of(self, rank: int) -> Sequence[Part]:
+        """The parts of one rank, in order."""
+        return self._parts_of.get(rank, ())
 
     @cached_property
     def _parts_of(self) -> Mapping[int, Sequence[Part]]:

@@ -68,7 +68,7 @@ class RowSummaries:
         if found is None:
             return None
         summary = self.row.summary(name, found, rank)
-        if summary is None and self.row.is_small and not self.row.summaries:
+        if summary is None and not self.row.summaries:
             self.keep_all(ask)
             summary = self.row.summary(name, found, rank)
         if summary is None:
@@ -78,9 +78,13 @@ class RowSummaries:
         return summary
 
     def keep_all(self, ask: Ask) -> None:
-        """Keep all summaries that can be worked out together, and the last values of roles."""
-        roles = {(m.name, m.axis): m.role for m in self.row.metrics if m.role is not None}
-        for (key, rank), summary in ask(whole_tables).items():
+        """Keep all summaries that can be worked out together, and the last values of roles.
+
+        Of a large run these are the ones in the footers of its parts.
+        """
+        first = {m.role: (m.name, m.axis) for m in reversed(self.row.metrics) if m.role is not None}
+        roles = {key: role for role, key in first.items()}
+        for (key, rank), summary in ask(whole_tables if self.row.is_small else kept_alone).items():
             self.row.keep(key.name, key.axis, rank, summary)
             role = roles.get(key) if rank == 0 else None
             if role is not None:
@@ -96,7 +100,16 @@ class RowSummaries:
 
 
 def whole_tables(state: RunState) -> Summaries:
-    """The summaries of all series that lie in one table each, by series and rank."""
+    """The summaries of all series that lie in one part each, by series and rank."""
+    return _summaries(state, reads=True)
+
+
+def kept_alone(state: RunState) -> Summaries:
+    """Those of them that the footers of sealed parts have; reads no column."""
+    return _summaries(state, reads=False)
+
+
+def _summaries(state: RunState, *, reads: bool) -> Summaries:
     owners = Counter(
         (key, part.facts.origin.rank) for part in state.parts for key in part.series_keys()
     )
@@ -104,17 +117,28 @@ def whole_tables(state: RunState) -> Summaries:
     found: Summaries = {}
     for part in state.parts:
         origin = part.facts.origin
-        for table in part.tables():
-            along = table.times if table.axis == "time" else table.steps
-            cut = cuts.get(table.axis, {}).get(origin.attempt)
-            if not _is_plain(along, is_time=table.axis == "time", cut=cut):
-                continue
-            for names, values in _chunks(table):
-                for name, summary in zip(names, summarise_rows(along, values), strict=True):
+        kept = part.kept_summaries()
+        for (name, axis), known in kept.items():
+            key = (SeriesKey(name, axis), origin.rank)
+            cut = cuts.get(axis, {}).get(origin.attempt)
+            last = known.summary.last_step
+            if owners[key] == 1 and (cut is None or (last is not None and last < cut)):
+                found[key] = known.summary
+        if reads and not all(key in kept for key in part.series_keys()):
+            for table in part.tables():
+                cut = cuts.get(table.axis, {}).get(origin.attempt)
+                for name, summary in _of_table(table, cut):
                     key = (SeriesKey(name, table.axis), origin.rank)
                     if owners[key] == 1:
-                        found[key] = summary
+                        found.setdefault(key, summary)
     return found
+
+
+def _of_table(table: SeriesTable, cut: int | None) -> Iterator[tuple[str, Summary]]:
+    along = table.times if table.axis == "time" else table.steps
+    if _is_plain(along, is_time=table.axis == "time", cut=cut):
+        for names, values in _chunks(table):
+            yield from zip(names, summarise_rows(along, values), strict=True)
 
 
 def _is_plain(along: NDArray[Any], *, is_time: bool, cut: int | None) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from epochal.journal.line import decode
 from epochal.journal.line_columns import Lines
 from epochal.journal.reader import PartReader, ShorterFileError, check_version
 from epochal.journal.regular_file import regular_only
-from epochal.records import Position, Record
+from epochal.records import Axis, Position, Record
+from epochal.segments.footer import PartSummary
 from epochal.series.series import Series
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest, are_series
@@ -138,6 +139,10 @@ class TailedPart:
     def tables(self) -> Iterable[SeriesTable]:
         """Its series that lie in one table each."""
         return self._digest.blocks.tables()
+
+    def kept_summaries(self) -> Mapping[tuple[str, Axis], PartSummary]:
+        """None: its series are read."""
+        return {}
 
     def series(self, key: SeriesKey) -> Series | None:
         """Its points of one series in the order written, None when there are none."""
