@@ -19,7 +19,7 @@ import pytest
 
 import epochal
 from epochal.journal.layout import RunFolder
-from epochal.server.series import series_block, series_body
+from epochal.server.series import Slicing, series_block, series_body
 from epochal.store.local.load import load_run
 from tests.store.sealing import seal
 
@@ -95,7 +95,7 @@ def recorded(tmp_path: Path) -> Path:
 def read(folder: Path) -> bytes:
     run = load_run(folder)
     series = run.series("loss").reindex("step", run)
-    block = series_block(run.id, series, pixels=100, lo=0.0, hi=900.0)
+    block = series_block(run.id, series, Slicing(100), lo=0.0, hi=900.0)
     return series_body([block], missing=(), positions={})
 
 

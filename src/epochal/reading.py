@@ -16,6 +16,7 @@ from epochal.records import Axis
 from epochal.series.downsample import Buckets
 from epochal.series.reduce import Summary
 from epochal.series.series import X_KINDS, Series, X, data_frame
+from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
 from epochal.store.groups import Choice
@@ -101,6 +102,7 @@ class RunData:
         lo: float | None = None,
         hi: float | None = None,
         pixels: int | None = None,
+        smooth: str | float | None = None,
     ) -> Series:
         """A series: every point, or with ``pixels`` those that a chart that wide shows.
 
@@ -110,13 +112,18 @@ class RunData:
         keeps its own axis where it cannot be converted. ``lo`` and ``hi`` are along ``x``. With
         ``pixels`` each slice keeps its first, last, smallest and largest point, and what is not
         finite.
+
+        ``smooth`` smooths the values over every point, as the page does: ``"ema:0.9"`` or the
+        weight alone, ``"time-ema:0.9"``, ``"gaussian:12"`` or ``"mean:25"``.
         Raises ``MetricNotFoundError``.
         """
         metric = self._metric(name, axis)
         series = self._view.series(metric.name, rank=rank, axis=metric.axis)
         if x is not None and x not in X_KINDS:
             self._view.series(x)  # says what there is instead
-        chosen = series.reindex(x or metric.x or "step", self._view).between(lo, hi)
+        moved = series.reindex(x or metric.x or "step", self._view)
+        smoothing = None if smooth is None else parse_smoothing(smooth)
+        chosen = (moved if smoothing is None else moved.smoothed(smoothing)).between(lo, hi)
         if pixels is None or len(chosen) <= pixels:
             # A copy: the store's own arrays are shared, and cannot be written to.
             return chosen.select(np.arange(len(chosen)))

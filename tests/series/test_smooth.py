@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -5,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epochal.series.smooth import ema
+from epochal.errors import UsageError
+from epochal.series.smooth import Smoothing, ema, gaussian, mean, parse_smoothing, time_ema
 
 weights = st.floats(min_value=0, max_value=0.9999)
 any_floats = st.lists(
@@ -61,3 +63,86 @@ def test_misuse_names_the_argument() -> None:
         ema([1.0], 1.0)
     with pytest.raises(ValueError, match="values"):
         ema([[1.0]], 0.5)
+
+
+def time_ema_one_by_one(values: list[float], at: list[float], weight: float) -> list[float]:
+    known = [place for value, place in zip(values, at, strict=True) if math.isfinite(value)]
+    distances = [b - a for a, b in itertools.pairwise(known) if b > a]
+    spacing = float(np.median(distances)) if distances else 0.0
+    total, gathered, last, smoothed = 0.0, 0.0, None, []
+    for value, place in zip(values, at, strict=True):
+        if math.isfinite(value):
+            power = 1.0 if spacing == 0 or last is None else (place - last) / spacing
+            total = weight**power * total + value
+            gathered = weight**power * gathered + 1
+            last = place
+        smoothed.append(total / gathered if math.isfinite(value) else value)
+    return smoothed
+
+
+@pytest.mark.parametrize("weight", [0.01, 0.5, 0.9, 0.999])
+def test_a_time_weighted_average_forgets_by_distance(weight: float) -> None:
+    rng = np.random.default_rng(1)
+    at = np.cumsum(rng.choice([0.0, 1.0, 2.0, 500.0], size=3000, p=[0.1, 0.6, 0.28, 0.02]))
+    values = rng.normal(size=3000)
+    values[[5, 6, 100]] = [math.nan, math.inf, -math.inf]
+    expected = time_ema_one_by_one(values.tolist(), at.tolist(), weight)
+    np.testing.assert_allclose(time_ema(values, at, weight), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_at_equal_distances_the_time_weighted_average_is_the_plain_one() -> None:
+    values = np.random.default_rng(2).normal(size=5000)
+    at = np.arange(5000) * 10.0
+    np.testing.assert_allclose(time_ema(values, at, 0.9), ema(values, 0.9), rtol=1e-9, atol=1e-12)
+
+
+def test_a_gaussian_and_a_mean_look_at_both_sides_and_not_beyond_the_ends() -> None:
+    values = [1.0, 2.0, math.nan, 4.0, 100.0]
+    np.testing.assert_allclose(mean(values, 3), [1.5, 1.5, math.nan, 52.0, 52.0])
+    np.testing.assert_allclose(mean(values, 1), values)
+    one = math.exp(-0.5)
+    two, three, four = math.exp(-2.0), math.exp(-4.5), math.exp(-8.0)
+    first = (1 + 2 * one + 4 * three + 100 * four) / (1 + one + three + four)
+    np.testing.assert_allclose(gaussian(values, 1.0)[0], first)
+    second = (1 * one + 2 + 4 * two + 100 * three) / (one + 1 + two + three)
+    np.testing.assert_allclose(gaussian(values, 1.0)[1], second)
+
+
+def test_a_kernel_longer_than_most_gives_the_same_average() -> None:
+    values = np.random.default_rng(3).normal(size=9000)
+    expected = [values[max(0, i - 2500) : i + 2501].mean() for i in range(0, 9000, 500)]
+    np.testing.assert_allclose(mean(values, 5000)[::500], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["ema", "time-ema"])
+def test_the_state_continues_the_average(kind: str) -> None:
+    smoothing = parse_smoothing(f"{kind}:0.9")
+    assert smoothing is not None
+    rng = np.random.default_rng(4)
+    at, values = np.arange(400) * 2.0, rng.normal(size=400)
+    state = smoothing.state(values[:399], at[:399])
+    assert state is not None
+    total, gathered, last, spacing = state
+    kept = 0.9 if spacing == 0 else 0.9 ** ((at[399] - last) / spacing)
+    expected = (total * kept + values[399]) / (gathered * kept + 1)
+    assert smoothing.apply(values, at)[399] == pytest.approx(expected, abs=1e-12)
+
+
+def test_kinds_that_look_ahead_have_no_state() -> None:
+    assert Smoothing("gaussian", 3.0).state([1.0, 2.0], [0, 1]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [(0.6, Smoothing("ema", 0.6)), ("gaussian:12", Smoothing("gaussian", 12.0)), ("ema:0", None)],
+)
+def test_smoothing_is_read_from_a_text_or_a_weight(
+    given: str | float, expected: Smoothing | None
+) -> None:
+    assert parse_smoothing(given) == expected
+
+
+@pytest.mark.parametrize("given", ["box:3", "ema", "ema:1", 1.0, "mean:-2", "gaussian:nan", "0.9"])
+def test_smoothing_that_is_not_known_raises(given: str | float) -> None:
+    with pytest.raises(UsageError, match="smooth="):
+        parse_smoothing(given)

@@ -204,6 +204,9 @@ def decode_series(body: bytes) -> tuple[dict[str, Any], list[DecodedSeries]]:
         marks = np.frombuffer(body, "<f8", 2 * head["nonfinite"], at).reshape(2, -1)
         at += marks.nbytes
         pairs = [(float(x), float(kind)) for x, kind in marks.T]
+        for name in head.get("columns", ()):
+            columns[name] = np.frombuffer(body, "<f8", head["count"], at)
+            at += 8 * head["count"]
         series.append(DecodedSeries(head, columns, pairs))
     assert at == len(body)
     return header, series

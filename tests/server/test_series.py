@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+import epochal
 from tests.server.live import Server, decode_series, serving
 from tests.store.journals import Journal
 from tests.store.sealing import seal_all
@@ -210,3 +211,44 @@ def test_a_run_with_a_damaged_part_does_not_spoil_the_chart(tmp_path: Path) -> N
     header, series = decode_series(answer.body)
     assert [one.head["run"] for one in series] == ["id-good"]
     assert "damaged" in header["missing"][0]["reason"]
+
+
+def noisy(root: Path) -> Journal:
+    journal, values = Journal(root), np.random.default_rng(0).normal(size=3000)
+    for step, value in enumerate(values):
+        journal.add({"log": "metrics", "step": step, "m": {"loss": float(value) + 50 / (step + 1)}})
+    return journal
+
+
+@pytest.mark.parametrize("smooth", ["ema:0.9", "time-ema:0.95", "gaussian:12", "mean:25"])
+@pytest.mark.parametrize("x", ["step", "relative"])
+def test_values_are_smoothed_over_points_before_they_are_sliced(
+    tmp_path: Path, server: Server, smooth: str, x: str
+) -> None:
+    noisy(tmp_path)
+    expected = epochal.load(tmp_path / "p" / "x").series("loss", x=x, smooth=smooth)
+    for lo, hi in ((0, 4000), (100, 1500), (100, 140)):
+        answer = server.ask(
+            "/api/series", name="loss", run="id-x", pixels=50, x=x, smooth=smooth, lo=lo, hi=hi
+        )
+        _, (series,) = decode_series(answer.body)
+        at = series.columns["x" if series.head["raw"] else "last_x"]
+        wanted = expected.values[np.searchsorted(expected.at, at)]
+        np.testing.assert_allclose(series.columns[smooth], wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_slices_on_a_logarithmic_axis_keep_the_first_steps(tmp_path: Path, server: Server) -> None:
+    noisy(tmp_path)
+    answer = server.ask("/api/series", name="loss", run="id-x", pixels=100, log=1)
+    _, (series,) = decode_series(answer.body)
+    assert {0, 1, 2, 3, 4, 5} <= set(series.columns["first_x"].tolist())
+    widths = np.log(series.columns["last_x"][-20:] / series.columns["first_x"][-20:])
+    assert widths.max() - widths.min() < 0.02
+    assert series.columns["count"].sum() == 3000
+
+
+def test_a_smoothing_that_is_not_known_is_refused(tmp_path: Path, server: Server) -> None:
+    noisy(tmp_path)
+    answer = server.ask("/api/series", name="loss", run="id-x", smooth="box:3")
+    assert answer.status == 400
+    assert "smooth=" in answer.body.decode()

@@ -61,7 +61,7 @@ function named(label: string, slot: number, data: Series["data"]): Series {
 
 export function Lines(): JSX.Element {
   const bus = useMemo(createSyncBus, []);
-  const [smoothing, setSmoothing] = useState<Smoothing>({ kind: "ema", weight: 0.9 });
+  const [smoothing, setSmoothing] = useState<Smoothing>({ kind: "ema", amount: 0.9 });
   const runs = useMemo(() => fiveRuns(1200), []);
   return (
     <>
@@ -79,10 +79,10 @@ export function Lines(): JSX.Element {
 }
 
 function SmoothingBar({ smoothing, onChange }: { smoothing: Smoothing; onChange: (smoothing: Smoothing) => void }): JSX.Element {
-  const value = smoothing.kind === "ema" ? smoothing.weight : smoothing.kind === "gaussian" ? smoothing.sigma / 50 : 0;
+  const value = smoothing.kind === "ema" ? smoothing.amount : smoothing.kind === "gaussian" ? smoothing.amount / 50 : 0;
   const set = (kind: Smoothing["kind"], amount: number): void => {
     if (kind === "none") onChange({ kind });
-    else onChange(kind === "ema" ? { kind, weight: Math.min(0.999, amount) } : { kind, sigma: amount * 50 });
+    else onChange(kind === "ema" ? { kind, amount: Math.min(0.999, amount) } : { kind, amount: amount * 50 });
   };
   return (
     <div class="bar">
@@ -129,7 +129,7 @@ function HardCases({ bus }: { bus: SyncBus }): JSX.Element {
       <LineCard title="loss by tokens" series={[named("loss", 4, cases.tokens)]} options={{ xFormat: "tokens" }} />
       <LineCard title="one point" series={[named("eval/accuracy", 1, { kind: "raw", x: Float64Array.of(100), y: Float64Array.of(0.5) })]} />
       <LineCard title="nothing yet" series={[]} />
-      <LineCard title="thirty runs" note="colours, then dashes" series={useMemo(thirty, [])} options={{ sync: bus, smoothing: { kind: "gaussian", sigma: 6 } }} />
+      <LineCard title="thirty runs" note="colours, then dashes" series={useMemo(thirty, [])} options={{ sync: bus, smoothing: { kind: "gaussian", amount: 6 } }} />
     </>
   );
 }

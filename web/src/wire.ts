@@ -286,7 +286,7 @@ export interface RecordPage {
   more: boolean;
 }
 
-/** One series of a series body. `x` is its axis: a series that has no x on the requested axis keeps its own. `count` is the number of rows that follow (points when `raw`, else slices), `points` how many points lie in the range, `nonfinite` how many marks follow and `nonfinite_points` how many there are. `lo` and `hi` are the ends of the whole series. */
+/** One series of a series body. `x` is its axis: a series that has no x on the requested axis keeps its own. `count` is the number of rows that follow (points when `raw`, else slices), `points` how many points lie in the range, `nonfinite` how many marks follow and `nonfinite_points` how many there are. `lo` and `hi` are the ends of the whole series. `columns` names further columns, each with a value for every row. `smooth_state` continues a moving average after the last point: sum, weight, x of that point, and the distance over which the weight counts once (0: every point counts once). */
 export interface SeriesHead {
   run: string;
   name: string;
@@ -302,6 +302,8 @@ export interface SeriesHead {
   hidden: number;
   lo: number | null;
   hi: number | null;
+  columns?: string[];
+  smooth_state?: number[] | null;
 }
 
 /** A requested series that does not exist. */

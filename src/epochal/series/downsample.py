@@ -22,6 +22,9 @@ _POINTS_AT_ONCE = 1 << 18
 class Buckets:
     """The non-empty slices of a range, in order; all arrays but the last two have one entry each.
 
+    `start` and `last_index` are positions in the range: of the first point of a slice, and of the
+    one that `last` is.
+
     `first`, `last`, `min` and `max` are over the finite points of a slice, each with its step; a
     slice without one has nan there, at the steps of its first and last point. With `raw`, every
     slice is one point of the series, unchanged.
@@ -37,12 +40,22 @@ class Buckets:
     max: Values
     max_step: Steps
     count: Positions
+    start: Positions
+    last_index: Positions
     nonfinite: Positions
     nonfinite_steps: Steps
     nonfinite_values: Values
 
     def __len__(self) -> int:
         return self.count.size
+
+    def means(self, values: Values) -> Values:
+        """The mean of the finite points of each slice; `values` are the points of the range."""
+        finite = np.isfinite(values)
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = np.add.reduceat(np.where(finite, values, 0.0), self.start)
+            means: Values = sums / (self.count - self.nonfinite)
+        return means
 
 
 def buckets(
@@ -52,10 +65,13 @@ def buckets(
     pixels: int,
     lo: float | None = None,
     hi: float | None = None,
+    is_log: bool = False,
 ) -> Buckets:
     """Cut the points with lo <= step <= hi into at most `pixels` equal slices of the step axis.
 
     `lo` and `hi` default to the first and the last step. `steps` must ascend; equal ones may occur.
+    With `is_log` the slices are equally wide on a logarithmic axis; the points at or below 0, which
+    it cannot show, are one slice.
     """
     if pixels < 1:
         raise ValueError(f"pixels must be at least 1, got {pixels}")
@@ -73,8 +89,19 @@ def buckets(
     at, points = at[start:stop], points[start:stop]
     if at.size <= pixels:
         return _raw(at, points)
-    edges = np.linspace(at[0] if lo is None else lo, at[-1] if hi is None else hi, pixels + 1)
+    first, last = float(at[0] if lo is None else lo), float(at[-1] if hi is None else hi)
+    if is_log and at[-1] > 0:
+        edges = _log_edges(at, first, last, pixels)
+    else:
+        edges = np.linspace(first, last, pixels + 1)
     return _sliced(at, points, starts=_starts(at, edges))
+
+
+def _log_edges(at: Steps, first: float, last: float, pixels: int) -> Values:
+    positive = float(at[np.searchsorted(at, 0, side="right")])
+    if first > 0:
+        return np.geomspace(first, last, pixels + 1)
+    return np.append(min(first, float(at[0])), np.geomspace(positive, last, pixels))
 
 
 def _raw(steps: Steps, values: Values) -> Buckets:
@@ -90,6 +117,8 @@ def _raw(steps: Steps, values: Values) -> Buckets:
         max=values,
         max_step=steps,
         count=np.ones(values.size, dtype=np.intp),
+        start=np.arange(values.size),
+        last_index=np.arange(values.size),
         nonfinite=strange.astype(np.intp),
         nonfinite_steps=steps[strange],
         nonfinite_values=values[strange],
@@ -129,6 +158,8 @@ def _sliced(steps: Steps, values: Values, *, starts: Positions) -> Buckets:
         max=known[most],
         max_step=steps[most],
         count=count,
+        start=starts,
+        last_index=last,
         nonfinite=nonfinite,
         nonfinite_steps=steps[strange],
         nonfinite_values=values[strange],

@@ -19,6 +19,7 @@ from epochal.errors import EpochalError, MetricNotFoundError
 from epochal.records import Axis
 from epochal.series.downsample import Buckets, buckets
 from epochal.series.reduce import Summary, summarise
+from epochal.series.smooth import Smoothing
 from epochal.series.trend import Goal
 
 # An axis: one of ``X_KINDS``, or the name of a metric.
@@ -131,9 +132,20 @@ class Series:
         stop = self.at.size if hi is None else int(np.searchsorted(self.at, hi, side="right"))
         return self if stop - start == self.at.size else self.select(slice(start, max(start, stop)))
 
-    def buckets(self, pixels: int, *, lo: float | None = None, hi: float | None = None) -> Buckets:
+    def buckets(
+        self,
+        pixels: int,
+        *,
+        lo: float | None = None,
+        hi: float | None = None,
+        is_log: bool = False,
+    ) -> Buckets:
         """The points between lo and hi downsampled to a chart's width; all of them if they fit."""
-        return buckets(self.at, self.values, pixels=pixels, lo=lo, hi=hi)
+        return buckets(self.at, self.values, pixels=pixels, lo=lo, hi=hi, is_log=is_log)
+
+    def smoothed(self, smoothing: Smoothing) -> Series:
+        """The same points with smoothed values."""
+        return replace(self, values=smoothing.apply(self.floats, self.at))
 
     # -- another axis -----------------------------------------------------------------------------
 

@@ -20,9 +20,11 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, FormatError, MetricNotFoundError, UsageError
 from epochal.series.series import X_KINDS, Series
+from epochal.series.smooth import Smoothing, parse_smoothing
 from epochal.server import wire
 from epochal.server.cursor import format_cursors
 from epochal.server.params import (
+    bool_param,
     choice_param,
     float_param,
     int_param,
@@ -53,6 +55,19 @@ AXIS = choice_param("axis", _AXES, typescript="AxisName")
 LO = float_param("lo")
 HI = float_param("hi")
 PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
+IS_LOG = bool_param("log", note="slices equally wide on a logarithmic x")
+SMOOTH = str_param(
+    "smooth", note="`ema:0.9`, `time-ema:0.9`, `gaussian:12` or `mean:25`: a further column"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """How series are downsampled: at most ``pixels`` slices (0: every point), and smoothed."""
+
+    pixels: int
+    is_log: bool = False
+    smoothing: Smoothing | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,7 +91,11 @@ async def series(request: Request) -> Response:
     """``/api/series``: points of some series of many runs, in the layout of ``spec/wire.md``."""
     names, run_ids, ranks = NAMES(request), RUNS(request), RANKS(request)
     x, axis = X(request), AXIS(request)
-    lo, hi, pixels = LO(request), HI(request), PIXELS(request)
+    lo, hi = LO(request), HI(request)
+    smooth = SMOOTH(request)
+    slicing = Slicing(
+        PIXELS(request), IS_LOG(request), None if smooth is None else parse_smoothing(smooth)
+    )
     if lo is not None and hi is not None and lo > hi:
         raise UsageError(f"lo={lo} must not be above hi={hi}.")
     if len(names) * len(run_ids) * len(ranks or (0,)) > MAX_SERIES:
@@ -97,7 +116,7 @@ async def series(request: Request) -> Response:
                     absent = wire.Missing(run_id, name, rank, str(error))
                     missing.setdefault(name, []).append(absent)
                 else:
-                    one = series_block(run_id, found, pixels=pixels, lo=lo, hi=hi)
+                    one = series_block(run_id, found, slicing, lo=lo, hi=hi)
                     blocks.setdefault(name, []).append(one)
         return _RunBlocks(_position(run_id, run), blocks, missing)
 
@@ -159,10 +178,16 @@ def _ranks_of(run: RunView, name: str, axis: wire.AxisName | None) -> Sequence[i
 
 
 def series_block(
-    run_id: str, series: Series, *, pixels: int, lo: float | None, hi: float | None
+    run_id: str,
+    series: Series,
+    slicing: Slicing,
+    *,
+    lo: float | None = None,
+    hi: float | None = None,
 ) -> SeriesBlock:
-    """Downsample a series between lo and hi to ``pixels`` slices; 0 keeps every point."""
+    """Downsample a series between lo and hi."""
     assert series.axis != "none"
+    pixels, smoothing = slicing.pixels, slicing.smoothing
     chosen = series.between(lo, hi)
     at, values = chosen.at.astype(np.float64, copy=False), chosen.floats
     is_raw = pixels == 0 or len(chosen) <= pixels
@@ -170,8 +195,10 @@ def series_block(
     marks = _marks(at[nonfinite], values[nonfinite], most=0 if is_raw else pixels)
     if is_raw:
         rows: list[Floats] = [at, values, chosen.times]
+        which: NDArray[np.intp] | slice = slice(None)
     else:
-        slices = chosen.buckets(pixels, lo=lo, hi=hi)
+        slices = chosen.buckets(pixels, lo=lo, hi=hi, is_log=slicing.is_log)
+        which = slices.last_index
         rows = [
             *(slices.first_step, slices.first),
             *(slices.last_step, slices.last),
@@ -179,6 +206,12 @@ def series_block(
             *(slices.max_step, slices.max),
             slices.count.astype(np.float64),
         ]
+    further: dict[str, Floats] = {}
+    if smoothing is not None:
+        # Over every point of the series, not over slices or those in the range.
+        further[str(smoothing)] = series.smoothed(smoothing).between(lo, hi).floats[which]
+        if not is_raw:
+            further["mean"] = slices.means(values)
     head = wire.SeriesHead(
         run=run_id,
         name=series.name,
@@ -194,8 +227,10 @@ def series_block(
         hidden=series.hidden,
         lo=float(series.at[0]) if len(series) else None,
         hi=float(series.at[-1]) if len(series) else None,
+        columns=list(further),
+        smooth_state=None if smoothing is None else smoothing.state(series.floats, series.at),
     )
-    return SeriesBlock(head, [*rows, *marks])
+    return SeriesBlock(head, [*rows, *marks, *further.values()])
 
 
 def series_body(

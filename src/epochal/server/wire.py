@@ -367,13 +367,16 @@ class RecordPage(msgspec.Struct, frozen=True):
     more: bool
 
 
-class SeriesHead(msgspec.Struct, frozen=True):
+class SeriesHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """One series of a series body.
 
     ``x`` is its axis: a series that has no x on the requested axis keeps its own. ``count`` is
     the number of rows that follow (points when ``raw``, else slices), ``points`` how many
     points lie in the range, ``nonfinite`` how many marks follow and ``nonfinite_points`` how
-    many there are. ``lo`` and ``hi`` are the ends of the whole series.
+    many there are. ``lo`` and ``hi`` are the ends of the whole series. ``columns`` names further
+    columns, each with a value for every row. ``smooth_state`` continues a moving average after the
+    last point: sum, weight, x of that point, and the distance over which the weight counts once
+    (0: every point counts once).
     """
 
     run: str
@@ -390,6 +393,8 @@ class SeriesHead(msgspec.Struct, frozen=True):
     hidden: int
     lo: float | None
     hi: float | None
+    columns: list[str] = []
+    smooth_state: list[float] | None = None
 
 
 class Missing(msgspec.Struct, frozen=True):

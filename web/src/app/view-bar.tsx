@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 
+import type { SmoothingKind } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { X_KINDS } from "../state/view.ts";
 import type { SpreadChoice } from "../state/view.ts";
@@ -17,21 +18,23 @@ const SPREADS: readonly { readonly value: SpreadChoice; readonly label: string }
   { value: "stderr", label: "Mean ± standard error" },
   { value: "minmax", label: "Mean, smallest to largest" },
 ];
+const SMOOTHINGS: readonly (readonly [SmoothingKind, string])[] = [
+  ["ema", "Exponential average over points"],
+  ["time-ema", "Exponential average over x"],
+  ["gaussian", "Gaussian"],
+  ["mean", "Running mean"],
+];
 const SMOOTHEST = 0.99;
 
 export function ViewBar({ page }: { readonly page: Page }): JSX.Element {
   const { view } = page;
-  const isGaussian = view.smoothing.value === "gaussian";
   return (
     <div class="view-bar" role="toolbar" aria-label="View">
       <Segmented label="X axis" choices={X_KINDS.map((value) => ({ value, label: X_NAMES[value] }))} value={view.x.value} onChange={(value) => setX(page, value)} />
       <span class="view-smooth">
         <Slider label="Smooth" min={0} max={SMOOTHEST} step={0.01} value={view.smoothness.value} text={view.smoothness.value.toFixed(2)}
           onChange={(value) => (view.smoothness.value = value)} />
-        <Menu label="How lines are smoothed" items={[
-          { label: "Exponential average", isOn: !isGaussian, run: () => (view.smoothing.value = "ema") },
-          { label: "Gaussian", isOn: isGaussian, run: () => (view.smoothing.value = "gaussian") },
-        ]}>▾</Menu>
+        <Menu label="How lines are smoothed" items={SMOOTHINGS.map(([kind, label]) => ({ label, isOn: view.smoothing.value === kind, run: () => (view.smoothing.value = kind) }))}>▾</Menu>
       </span>
       {view.groupBy.value !== null && (
         <Menu label="How groups are drawn" items={SPREADS.map(({ value, label }) => ({ label, isOn: view.spread.value === value, run: () => (view.spread.value = value) }))}>

@@ -42,6 +42,8 @@ export interface Series {
   readonly slot: number;
   readonly data: SeriesData;
   readonly spread?: Spread;
+  /** Smoothed values, one per sample, where they are known better than from the data; those of the newest samples may follow later. */
+  readonly smoothed?: Float64Array | undefined;
 }
 
 /** A series ready to be drawn. */
@@ -60,11 +62,12 @@ export interface Trace {
   readonly nonfinite: Float64Array;
   readonly data: SeriesData;
   readonly spread: Spread | null;
+  readonly smoothed: Float64Array | null;
 }
 
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
-  const common = { id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null };
+  const common = { id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null };
   if (data.kind === "raw") return { ...common, ...rawPoints(data) };
   return {
     ...common,

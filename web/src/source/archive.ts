@@ -7,6 +7,8 @@ import { signal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
 import { lowerBound } from "../chart/series.ts";
+import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
+import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
 import type { ArchiveBody, EntryKind, EntryList, EntryRow, Knots, RunDetail, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
@@ -93,7 +95,7 @@ function chooseSeries(parts: readonly SeriesPart[], request: SeriesRequest, body
     && (axis === undefined || head.axis === axis) && (ranks === "all" || ranks.includes(head.rank));
   const found = parts.filter(fits).filter((part, _, all) => axis !== undefined || part.head.axis === firstAxis(all, part.head));
   return {
-    parts: found.map((part) => within(reindexed(part, x, body), lo, hi)),
+    parts: found.map((part) => within(withSmoothed(reindexed(part, x, body), request.smooth), lo, hi)),
     missing: runs.flatMap((run) => names.filter((name) => !found.some(({ head }) => head.run === run && head.name === name))
       .map((name) => ({ run, name, rank: 0, reason: "This series is not in this file." }))),
     positions: {},
@@ -124,6 +126,16 @@ function reindexed(part: SeriesPart, x: string | null, body: ArchiveBody): Serie
   return withMovedX(part, x, (at) => interpolated(knots, at) - (isTimed ? start! : 0));
 }
 
+/** Smoothed over every point where they are in the file, else from slices; a weak smoothing that slices cannot tell is raised. */
+export function withSmoothed(part: SeriesPart, text: string | undefined): SeriesPart {
+  if (text === undefined) return part;
+  const { data, columns = {} } = part;
+  const asked = parseSmoothing(text);
+  if (data.kind === "raw") return { ...part, smoothed: { text, actual: text, values: smooth(data.y, data.x, asked), state: null } };
+  const actual = withinSlices(data, columns, asked);
+  return { ...part, smoothed: { text, actual: smoothingText(actual), values: smoothSlices(data, columns, actual), state: null } };
+}
+
 function withMovedX(part: SeriesPart, x: string, move: (at: number) => number): SeriesPart {
   return { ...part, head: { ...part.head, x }, data: withX(part.data, (column) => column.map(move)) };
 }
@@ -150,7 +162,7 @@ function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
   if (data.kind === "raw") {
     const keep = (_: number, index: number): boolean => data.x[index]! >= lo && data.x[index]! <= hi;
     const kept = { ...data, x: data.x.filter(keep), y: data.y.filter(keep) };
-    return { head: { ...head, count: kept.x.length, points: kept.x.length }, data: kept, times: part.times?.filter(keep) ?? null };
+    return { head: { ...head, count: kept.x.length, points: kept.x.length }, data: kept, times: part.times?.filter(keep) ?? null, ...smoothedWhere(part, keep) };
   }
   const keep = (_: number, index: number): boolean => data.lastX[index]! >= lo && data.firstX[index]! <= hi;
   const keepMark = (_: number, index: number): boolean => data.nonfiniteX[index]! >= lo && data.nonfiniteX[index]! <= hi;
@@ -158,7 +170,11 @@ function within(part: SeriesPart, lo: number, hi: number): SeriesPart {
     name, column instanceof Float64Array ? column.filter(name.startsWith("nonfinite") ? keepMark : keep) : column,
   ]);
   const kept = Object.fromEntries(columns) as typeof data;
-  return { head: { ...head, count: kept.last.length, points: kept.count.reduce((sum, one) => sum + one, 0) }, data: kept, times: null };
+  return { head: { ...head, count: kept.last.length, points: kept.count.reduce((sum, one) => sum + one, 0) }, data: kept, times: null, ...smoothedWhere(part, keep) };
+}
+
+function smoothedWhere({ smoothed }: SeriesPart, keep: (value: number, index: number) => boolean): Pick<SeriesPart, "smoothed"> {
+  return smoothed === undefined ? {} : { smoothed: { ...smoothed, values: smoothed.values.filter(keep) } };
 }
 
 function chooseEntries(list: EntryList | undefined, { name, offset = 0, limit = 500, spread = false, rank, kind }: EntryParams = {}): EntryList {

@@ -41,15 +41,16 @@ function columnReader(body: ArrayBuffer, start: number): Take {
 function readPart(head: SeriesHead, take: Take): SeriesPart {
   const columns = Array.from({ length: head.raw ? RAW_COLUMNS : SLICE_COLUMNS }, () => take(head.count));
   const [nonfiniteX, kinds] = Array.from({ length: MARK_COLUMNS }, () => take(head.nonfinite)) as [Float64Array, Float64Array];
+  const further = head.columns === undefined ? {} : { columns: Object.fromEntries(head.columns.map((name) => [name, take(head.count)])) };
   if (head.raw) {
     const [x, y, times] = columns as [Float64Array, Float64Array, Float64Array];
-    return { head, data: { kind: "raw", x, y }, times };
+    return { head, data: { kind: "raw", x, y }, times, ...further };
   }
   const [firstX, first, lastX, last, minX, min, maxX, max, count] = columns as unknown as readonly [
     Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array, Float64Array,
   ];
   const nonfinite = kinds.map(nonfiniteValue);
-  return { head, data: { kind: "buckets", firstX, first, lastX, last, minX, min, maxX, max, count, nonfiniteX, nonfinite }, times: null };
+  return { head, data: { kind: "buckets", firstX, first, lastX, last, minX, min, maxX, max, count, nonfiniteX, nonfinite }, times: null, ...further };
 }
 
 /** 0 stands for nan, 1 and -1 for the infinities. */

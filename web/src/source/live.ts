@@ -1,11 +1,12 @@
 /** Responses of the server that the page was loaded from. Every URL is relative, so that a proxy may serve the page under any path. */
 
+import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
 import type { Labels, LabelsChange, Problem, RunEndpoint, RunList, RunResponses } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
-import type { RunsRequest, SeriesRequest, Source } from "./source.ts";
+import type { RunsRequest, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
 
 type Value = string | number | boolean | undefined | readonly (string | number)[];
 
@@ -16,7 +17,7 @@ export function createLiveSource(): Source {
     supportsQueries: true,
     runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
     get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
-    series: async (request) => decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()),
+    series: async (request) => withSmoothed(decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()), request.smooth),
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
     exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
@@ -38,8 +39,19 @@ function runsQuery({ query, order, offset, limit, withConfig, summaries }: RunsR
   return queryOf({ query, order, offset, limit, config: withConfig, summary: summaries });
 }
 
-export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels }: SeriesRequest): URLSearchParams {
-  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, name: names, run: runs, rank: ranks });
+/** The server puts the smoothed column first. */
+function withSmoothed(answer: SeriesAnswer, text: string | undefined): SeriesAnswer {
+  if (text === undefined) return answer;
+  const parts = answer.parts.map((part): SeriesPart => {
+    const values = part.columns?.[part.head.columns?.[0] ?? ""];
+    const state = part.head.smooth_state ?? null;
+    return values === undefined ? part : { ...part, smoothed: { text, actual: text, values, state: state as SmoothState | null } };
+  });
+  return { ...answer, parts };
+}
+
+export function seriesQuery({ runs, names, x, axis, ranks, lo, hi, pixels, isLog, smooth }: SeriesRequest): URLSearchParams {
+  return queryOf({ x: x ?? undefined, axis, lo, hi, pixels, log: isLog === true ? true : undefined, smooth, name: names, run: runs, rank: ranks });
 }
 
 function queryOf(params: Readonly<Record<string, Value>>): URLSearchParams {

@@ -6,6 +6,8 @@
 import type { ReadonlySignal } from "@preact/signals";
 
 import type { SeriesData } from "../chart/index.ts";
+import type { SliceColumns } from "../chart/smooth-slices.ts";
+import type { SmoothState } from "../chart/smooth.ts";
 import type {
   AxisName, EntryRow, Labels, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
 } from "../wire.ts";
@@ -35,6 +37,22 @@ export interface SeriesRequest {
   readonly hi?: number;
   /** Longer series come as this many slices; 0 asks for every point. */
   readonly pixels: number;
+  /** Whether slices are equally wide on a logarithmic x. */
+  readonly isLog?: boolean;
+  /** Such as `ema:0.9`: parts come with smoothed values. */
+  readonly smooth?: string;
+}
+
+/** Smoothed values of a part. */
+export interface Smoothed {
+  /** What was asked for, such as `ema:0.9`. */
+  readonly text: string;
+  /** What it is where a file cannot tell that exactly; else the same. */
+  readonly actual: string;
+  /** One per point, or one per slice at its last point. */
+  readonly values: Float64Array;
+  /** What continues a moving average after the last point of the series; null for other kinds. */
+  readonly state: SmoothState | null;
 }
 
 export interface SeriesPart {
@@ -42,6 +60,9 @@ export interface SeriesPart {
   readonly data: SeriesData;
   /** When each raw point was logged, in Unix seconds; null for slices. */
   readonly times: Float64Array | null;
+  /** Further columns by name; see `SeriesHead.columns`. */
+  readonly columns?: SliceColumns;
+  readonly smoothed?: Smoothed;
 }
 
 export interface SeriesAnswer {

@@ -6,11 +6,13 @@
 import { batch, signal } from "@preact/signals";
 import type { ReadonlySignal, Signal } from "@preact/signals";
 
-import type { Range } from "../chart/index.ts";
+import type { Range, SeriesData } from "../chart/index.ts";
+import { continued, parseSmoothing } from "../chart/smooth.ts";
 import { laterPosition, comparePosition } from "../source/position.ts";
 import type { RecordsUpdate, SeriesPart, Source } from "../source/source.ts";
 import type { AxisName, Nonfinite, Points } from "../wire.ts";
-import { endOf, appendPoints, lengthOf } from "./append-points.ts";
+import { endOf, appendPoints, extended, lengthOf } from "./append-points.ts";
+import type { NewPoints } from "./append-points.ts";
 import { groupBy } from "./group-by.ts";
 import { batchRequests } from "./batch-requests.ts";
 
@@ -25,6 +27,10 @@ export interface SeriesQueryOptions {
   /** Null for the whole series. */
   readonly range: Range | null;
   readonly pixels: number;
+  /** Whether slices are equally wide on a logarithmic x. */
+  readonly isLog?: boolean;
+  /** Such as `ema:0.9`. */
+  readonly smooth?: string;
 }
 
 export interface SeriesQuery {
@@ -158,6 +164,8 @@ export function createSeriesCache(source: Source, createdOf: (run: string) => nu
     }
     entry.position = laterPosition(entry.position, update.to);
     if (parts !== entry.parts.value) entry.parts.value = parts;
+    // An average that looks ahead changes before its end.
+    if (parts.some(({ smoothed, data }) => smoothed !== undefined && smoothed.values.length < lengthOf(data))) fetchSoon(entry);
     // Past this, slices of single points cost more than an answer.
     if (pixels > 0 && parts.some(({ data, head }) => lengthOf(data) > head.count + 3 * pixels)) fetchSoon(entry);
   };
@@ -257,7 +265,40 @@ export function appendToPart(part: SeriesPart, points: Points, { range, created,
   }
   const grown = appendPoints(data, { x, y });
   if (grown === null) return null;
-  return grown === data ? part : { ...part, data: grown, times: null };
+  if (grown === data && part.smoothed === undefined) return part;
+  const smoothed = growSmoothed(part, points, at, grown, { x, y });
+  if (smoothed === null) return null;
+  return { ...part, data: grown, times: null, ...(smoothed === undefined ? {} : { smoothed }) };
+}
+
+/** A moving average goes on from its state; other kinds wait for the next answer. Null when the part has to be fetched. */
+function growSmoothed({ smoothed, data }: SeriesPart, points: Points, at: readonly number[], grown: SeriesData, added: NewPoints): SeriesPart["smoothed"] | null {
+  if (smoothed === undefined || smoothed.state === null) return smoothed;
+  const { amount: weight = 0 } = parseSmoothing(smoothed.text) as { readonly amount?: number };
+  let { state } = smoothed;
+  const values: number[] = [];
+  // Points outside a zoomed range move the average on as well.
+  for (const [index, place] of at.entries()) {
+    const value = points.value[index];
+    if (!Number.isFinite(place)) continue;
+    const isAdded = added.x[values.length] === place;
+    if (value === null || value === undefined) {
+      if (isAdded && grown.kind === "raw") values.push(nonfiniteValue(points.nonfinite[String(index)]));
+      else if (isAdded) added = withoutIndex(added, values.length);
+      continue;
+    }
+    // A point that replaces another, or that the state has already.
+    if (place <= state[2]) return null;
+    state = continued(state, weight, place, value);
+    if (isAdded) values.push(state[0] / state[1]);
+  }
+  if (values.length !== lengthOf(grown) - lengthOf(data)) return null;
+  return { ...smoothed, state, values: extended(smoothed.values, values) };
+}
+
+/** Slices have no place for a point that is not finite. */
+function withoutIndex({ x, y }: NewPoints, index: number): NewPoints {
+  return { x: x.toSpliced(index, 1), y: y.toSpliced(index, 1) };
 }
 
 /** The x of new points on a part's axis; null when only the server knows it. */
@@ -271,6 +312,6 @@ function nonfiniteValue(word: Nonfinite | undefined): number {
   return word === "inf" ? Infinity : word === "-inf" ? -Infinity : NaN;
 }
 
-function keyOf({ run, name, x, axis, ranks, range, pixels }: SeriesQueryOptions): string {
-  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels]);
+function keyOf({ run, name, x, axis, ranks, range, pixels, isLog, smooth }: SeriesQueryOptions): string {
+  return JSON.stringify([run, name, x, axis, ranks, range?.min, range?.max, pixels, isLog, smooth]);
 }

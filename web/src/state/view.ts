@@ -3,7 +3,7 @@
 import { batch, effect, signal } from "@preact/signals";
 import type { Signal } from "@preact/signals";
 
-import type { Range, SpreadKind } from "../chart/index.ts";
+import type { Range, SmoothingKind, SpreadKind } from "../chart/index.ts";
 import type { XKind } from "../wire.ts";
 import {
   choiceField, flagField, namesField, optionalField, optionalNamesField, parseHash, textField, formatHash,
@@ -21,7 +21,6 @@ export function isXKind(x: string): x is XKind {
   return (X_KINDS as readonly string[]).includes(x);
 }
 
-export type SmoothingKind = "ema" | "gaussian";
 export type FilterMode = "words" | "regex" | "query";
 /** Left to the chart, always clipped, never clipped: `clip=1` and `clip=0` in the address. */
 export type OutlierChoice = "auto" | "1" | "0";
@@ -104,7 +103,7 @@ export function createView(location: Location = window.location, history: Histor
     groupBy: keep(optionalField("group")),
     order: keep(textField("order", "-created")),
     x: keep(choiceField("x", X_KINDS, "step")),
-    smoothing: keep(choiceField<SmoothingKind>("smooth-as", ["ema", "gaussian"], "ema")),
+    smoothing: keep(choiceField<SmoothingKind>("smooth-as", ["ema", "time-ema", "gaussian", "mean"], "ema")),
     smoothness: keep(smoothnessField("smooth")),
     metrics: keep(textField("metrics")),
     metricsAreRegex: keep(flagField("metrics-regex")),

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { ema, gaussian, smooth } from "../../src/chart/smooth.ts";
+import { continued, ema, gaussian, mean, parseSmoothing, smooth, smoothingText, timeEma } from "../../src/chart/smooth.ts";
 import vectors from "./vectors.json" with { type: "json" };
 
 const values = Float64Array.from(vectors.smooth.values, (value) => value ?? NaN);
@@ -20,6 +20,26 @@ test.each(Object.entries(vectors.smooth.gaussian))("gaussian of sigma %s agrees 
   expectSame(gaussian(values, Number(sigma)), wanted);
 });
 
+test.each(Object.entries(vectors.smooth["time-ema"]))("time-weighted average of weight %s agrees with the recording side", (weight, wanted) => {
+  expectSame(timeEma(values, Float64Array.from(vectors.smooth.at), Number(weight)), wanted);
+});
+
+test.each(Object.entries(vectors.smooth.mean))("running mean over %s points agrees with the recording side", (window, wanted) => {
+  expectSame(mean(values, Number(window)), wanted);
+});
+
+test("a state continues a moving average", () => {
+  const flat = Float64Array.of(3, 5, 4);
+  const [sum, gathered] = continued([5 + 0.9 * 3, 1.9, 1, 0], 0.9, 2, 4);
+  expect(sum / gathered).toBeCloseTo(ema(flat, 0.9)[2]!, 12);
+});
+
+test("a smoothing is written for a request and read back", () => {
+  expect(smoothingText({ kind: "time-ema", amount: 0.9 })).toBe("time-ema:0.9");
+  expect(smoothingText({ kind: "mean", amount: 1 })).toBe("");
+  expect(parseSmoothing("gaussian:12")).toEqual({ kind: "gaussian", amount: 12 });
+});
+
 test("a constant stays what it is from the first point on", () => {
   const flat = new Float64Array(20).fill(3);
   for (const value of [...ema(flat, 0.99), ...gaussian(flat, 5)]) expect(value).toBeCloseTo(3, 12);
@@ -31,5 +51,5 @@ test("weights outside the range are refused", () => {
 });
 
 test("no smoothing gives the series itself", () => {
-  expect(smooth(values, { kind: "none" })).toBe(values);
+  expect(smooth(values, values, { kind: "none" })).toBe(values);
 });

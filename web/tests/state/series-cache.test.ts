@@ -1,6 +1,8 @@
 import { signal } from "@preact/signals";
 import { beforeEach, expect, test, vi } from "vitest";
 
+import { continued, ema, parseSmoothing, smooth } from "../../src/chart/smooth.ts";
+import type { SmoothState } from "../../src/chart/smooth.ts";
 import type { RecordsUpdate, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "../../src/source/source.ts";
 import { createSeriesCache } from "../../src/state/series-cache.ts";
 import type { SeriesCache, SeriesQuery, SeriesQueryOptions } from "../../src/state/series-cache.ts";
@@ -160,4 +162,65 @@ test("other ranks are asked for where the stream tells of the first alone", asyn
   seriesCache.apply(update(3, 5));
   await late();
   expect(asked.filter(({ ranks }) => ranks === "all")).toHaveLength(2);
+});
+
+const SMOOTHED: SeriesQueryOptions = { ...LOSS, smooth: "ema:0.9" };
+
+/** The same server with smoothed values and the state of the average. */
+function smoothingServer(count: number): ReturnType<typeof server> {
+  const made = server();
+  made.records.count = count;
+  const plain = made.source.series;
+  const series = async (request: SeriesRequest): Promise<SeriesAnswer> => {
+    const answer = await plain(request);
+    const parts = answer.parts.map((part): SeriesPart => {
+      if (part.data.kind !== "raw" || request.smooth === undefined) return part;
+      const { x, y } = part.data;
+      const { amount } = parseSmoothing(request.smooth) as { amount: number };
+      let state: SmoothState = [0, 0, 0, 0];
+      if (request.smooth.startsWith("ema")) y.forEach((value, index) => (state = continued(state, amount, x[index]!, value)));
+      return { ...part, smoothed: { text: request.smooth, actual: request.smooth, values: smooth(y, x, parseSmoothing(request.smooth)), state: request.smooth.startsWith("ema") ? state : null } };
+    });
+    return { ...answer, parts };
+  };
+  return { ...made, source: { ...made.source, series } };
+}
+
+test("a moving average grows with new points as if all had been asked for", async () => {
+  const made = smoothingServer(20);
+  const seriesCache = createSeriesCache(made.source, () => 1000);
+  const query = seriesCache.open(SMOOTHED);
+  await settle();
+  made.records.count = 30;
+  seriesCache.apply(update(20, 30));
+  await settle();
+  expect(made.asked).toHaveLength(1);
+  const part = query.parts.value![0]!;
+  const wanted = ema(Float64Array.from({ length: 30 }, (_, step) => step), 0.9);
+  expect(part.smoothed!.values).toHaveLength(30);
+  part.smoothed!.values.forEach((value, index) => expect(value).toBeCloseTo(wanted[index]!, 10));
+});
+
+test("a zoomed moving average goes on beside points that it does not show", async () => {
+  const made = smoothingServer(20);
+  const seriesCache = createSeriesCache(made.source, () => 1000);
+  const query = seriesCache.open({ ...SMOOTHED, range: { min: 0, max: 25 } });
+  await settle();
+  seriesCache.apply(update(20, 30));
+  const smoothed = query.parts.value![0]!.smoothed!;
+  expect(smoothed.values).toHaveLength(26);
+  expect(smoothed.state![2]).toBe(29);
+});
+
+test("a smoothing that looks ahead is asked for again", async () => {
+  const made = smoothingServer(20);
+  const seriesCache = createSeriesCache(made.source, () => 1000);
+  const query = seriesCache.open({ ...LOSS, smooth: "gaussian:3" });
+  await settle();
+  made.records.count = 22;
+  seriesCache.apply(update(20, 22));
+  expect(query.parts.value![0]!.smoothed!.values).toHaveLength(20);
+  await late();
+  expect(made.asked).toHaveLength(2);
+  expect(query.parts.value![0]!.smoothed!.values).toHaveLength(22);
 });

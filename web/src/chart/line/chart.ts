@@ -11,6 +11,8 @@ import type { Range } from "../scale.ts";
 import { prepare } from "../series.ts";
 import type { Series, Trace } from "../series.ts";
 import { isSmoothing, smooth } from "../smooth.ts";
+import type { Smoothing } from "../smooth.ts";
+import { smoothSlices } from "../smooth-slices.ts";
 import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
@@ -47,6 +49,11 @@ export interface LineChart {
   svg(): string;
   png(): Promise<Blob>;
   destroy(): void;
+}
+
+/** Smoothed values from what the chart has: exact where it has every point. */
+function estimated({ data, sampleX, sampleY }: Trace, smoothing: Smoothing): Float64Array {
+  return data.kind === "raw" ? smooth(sampleY, sampleX, smoothing) : smoothSlices(data, {}, smoothing);
 }
 
 export function createLineChart(root: HTMLElement, given: Partial<LineOptions> = {}): LineChart {
@@ -143,7 +150,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
 
   const resmooth = (): void => {
     smoothed = isSmoothing(options.smoothing)
-      ? new Map(traces.map((trace) => [trace.id, smooth(trace.sampleY, options.smoothing)]))
+      ? new Map(traces.map((trace) => [trace.id, trace.smoothed ?? estimated(trace, options.smoothing)]))
       : new Map();
   };
 

@@ -104,7 +104,7 @@ function readTrace(drawing: LineDrawing, trace: Trace, at: number, pixel: number
     const value = trace.nonfinite[strange]!;
     return { trace, x: trace.nonfiniteX[strange]!, value, px: drawing.x.toPixel(trace.nonfiniteX[strange]!), py: NaN };
   }
-  const value = values[index]!;
+  const value = values[index] ?? trace.sampleY[index]!;
   return { trace, x, value, px: drawing.x.toPixel(x), py: drawing.y.toPixel(value) };
 }
 

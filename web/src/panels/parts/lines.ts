@@ -28,6 +28,8 @@ export interface LineRequest {
   readonly spread: SpreadKind;
   /** How the ranks of a run are drawn: each, or their mean between the smallest and the largest. */
   readonly ranks?: RankView;
+  /** Such as `ema:0.9`; empty for none. */
+  readonly smooth?: string;
 }
 
 export type RankView = "each" | "mean";
@@ -37,15 +39,16 @@ export function lineId(run: string, rank: number): string {
   return rank === 0 ? run : `${run}#${rank}`;
 }
 
-export function linesOf({ parts, label, slot, groups, alone = null, spread, ranks = "each" }: LineRequest): Series[] {
+export function linesOf({ parts, label, slot, groups, alone = null, spread, ranks = "each", smooth = "" }: LineRequest): Series[] {
   const means = (groups ?? []).flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
   const single = groups === null ? [...parts] : [...parts].filter(([run]) => run === alone);
-  return [...means, ...single.flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data }): Series => ({
+  return [...means, ...single.flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data, smoothed }): Series => ({
     id: lineId(run, head.rank),
     label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
     // Ranks of one run are told apart by the palette's own order.
     slot: slot(run) + head.rank,
     data,
+    smoothed: smoothed?.text === smooth ? smoothed.values : undefined,
   }))))];
 }
 

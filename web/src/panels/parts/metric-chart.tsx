@@ -1,11 +1,12 @@
 /** The chart of one metric over the runs in the charts: asks for what its size and zoom need, and grows with the runs. */
 
 import type { JSX } from "preact";
-import { useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { createLineChart } from "../../chart/index.ts";
+import { createLineChart, smoothingText } from "../../chart/index.ts";
 import type { LineChart, LineOptions, Mark, Range, Smoothing, Stretch } from "../../chart/index.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
+import type { SeriesQueryResult } from "../../state/queries.ts";
 import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
@@ -15,7 +16,7 @@ import type { View, Zoom } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { SeriesPart } from "../../source/source.ts";
 import type { AxisName, XKind } from "../../wire.ts";
-import { bucketNote } from "./bucket-note.ts";
+import { archiveNote } from "./bucket-note.ts";
 import { formatOf, groupId, linesOf } from "./lines.ts";
 import type { LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
@@ -48,8 +49,13 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const ids = props.runs ?? runs.drawn.value.map(({ id }) => id);
   const chosen = view.focus.value;
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
-  const base = { name: metric.name, x: requestedX(view, metric.name), pixels, ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
-  const whole = useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null })));
+  const smoothing = smoothingOf(view);
+  const smooth = smoothingText(smoothing);
+  const askedSmooth = useSettled(smooth);
+  const isLog = view.isLogX.value;
+  const plain = { name: metric.name, x: requestedX(view, metric.name), pixels, ...(isLog ? { isLog } : {}), ...(metric.isAmbiguous ? { axis: metric.axis } : {}), ...(props.ranks ? { ranks: "all" as const } : {}) };
+  const base = { ...plain, ...(askedSmooth === "" ? {} : { smooth: askedSmooth }) };
+  const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null }))));
   const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
   const kind = isXKind(x) ? x : null;
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
@@ -64,8 +70,8 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const alone = groups !== null && chosen !== null && !runs.shownIds.value.has(chosen) ? chosen : null;
   const spread = view.spread.value;
   const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks} ${alone}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, alone, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
+  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, alone, smooth, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
   }));
   const marks = useMarks(page, metric.name, x);
   const stretches = usePhases(page, metric.name, x);
@@ -75,7 +81,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
     yFormat: formatOf(metric.name, metric.unit),
     xKind: view.isLogX.value ? "log" : "linear",
     yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
-    smoothing: smoothingOf(view),
+    smoothing,
     outliers: parts.size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
     onShowAll: () => (view.outliers.value = "0"),
     baseline: groups === null ? view.baseline.value : null,
@@ -94,7 +100,7 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups, alone) };
   const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
   // A server brings finer points when asked; a file has what it has.
-  const coarseness = page.source.connection.value === "archive" ? bucketNote([...parts.values()].flat(), x) : null;
+  const coarseness = page.source.connection.value === "archive" ? archiveNote([...parts.values()].flat(), x) : null;
   const problem = lines.length === 0 ? whole.find((cell) => cell.problem !== null)?.problem : undefined;
   return (
     <div class="metric-chart" aria-busy={isWaiting} style={{ height: typeof height === "number" ? `${height}px` : height }}>
@@ -149,9 +155,34 @@ export function setZoom(view: View, zoom: Zoom | null): void {
 
 export function smoothingOf(view: View): Smoothing {
   const amount = view.smoothness.value;
+  const kind = view.smoothing.value;
   if (amount === 0) return { kind: "none" };
-  // The same place of the slider gives about the same width either way.
-  return view.smoothing.value === "ema" ? { kind: "ema", weight: amount } : { kind: "gaussian", sigma: amount / (1 - amount) / 2 };
+  // The same place of the slider removes about as much noise whichever way.
+  if (kind === "gaussian") return { kind, amount: Math.round((amount / (1 - amount) / 2) * 100) / 100 };
+  return kind === "mean" ? { kind, amount: 2 * Math.round(amount / (1 - amount)) + 1 } : { kind, amount };
+}
+
+const SETTLE_MS = 150;
+
+/** A text once it has not changed for a moment: a slider that is dragged need not ask at every place. */
+function useSettled(text: string): string {
+  const [settled, settle] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => settle(text), SETTLE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return settled;
+}
+
+/** Results of queries that differ from the ones before in their smoothing only: what is on screen stays until the answer comes. */
+function useLastParts(key: string, results: readonly SeriesQueryResult[]): readonly SeriesQueryResult[] {
+  const last = useRef({ key, parts: new Map<string, readonly SeriesPart[]>() });
+  if (last.current.key !== key) last.current = { key, parts: new Map() };
+  const known = last.current.parts;
+  return results.map((result) => {
+    if (result.parts !== null) known.set(result.request.run, result.parts);
+    return result.parts === null ? { ...result, parts: known.get(result.request.run) ?? null } : result;
+  });
 }
 
 /** Steps mean the axis that a run defined for the metric, unless somebody turned that off. */

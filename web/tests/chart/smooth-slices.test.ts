@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+
+import type { BucketData } from "../../src/chart/series.ts";
+import { SLICE_ERROR, smoothSlices, withinSlices } from "../../src/chart/smooth-slices.ts";
+import { ema, smooth } from "../../src/chart/smooth.ts";
+import type { Smoothing } from "../../src/chart/smooth.ts";
+
+const POINTS = 40_000;
+/** The averages that archives keep; `SMOOTHED_WEIGHTS` of `exports/archive_series.py`. */
+const KEPT = [1 / 3, 2 / 3, 7 / 8, 29 / 30, 109 / 110];
+const X = Float64Array.from({ length: POINTS }, (_, step) => step);
+const Y = noisyLoss();
+
+/** A loss that falls quickly, then slowly, with noise that shrinks with it. */
+function noisyLoss(): Float64Array {
+  let seed = 7;
+  const random = (): number => (seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648;
+  return X.map((step) => {
+    const level = 2 + 6 * Math.exp(-step / 1500);
+    return level * (1 + 0.02 * (random() + random() + random() - 1.5));
+  });
+}
+
+function slices(size: number): { readonly data: BucketData; readonly columns: Record<string, Float64Array>; readonly last: Float64Array } {
+  const count = Math.ceil(POINTS / size);
+  const each = (pick: (from: number, to: number) => number): Float64Array => Float64Array.from({ length: count }, (_, index) => pick(index * size, Math.min(POINTS, (index + 1) * size)));
+  const last = each((_, to) => to - 1);
+  const none = new Float64Array(0);
+  const data: BucketData = {
+    kind: "buckets", firstX: each((from) => from), first: each((from) => Y[from]!), lastX: last, last: last.map((at) => Y[at]!),
+    minX: last, min: each((from, to) => Math.min(...Y.subarray(from, to))), maxX: last, max: each((from, to) => Math.max(...Y.subarray(from, to))),
+    count: each((from, to) => to - from), nonfiniteX: none, nonfinite: none,
+  };
+  const averages = KEPT.map((weight) => {
+    const smoothed = ema(Y, weight);
+    return [`ema:${weight}`, last.map((at) => smoothed[at]!)];
+  });
+  const mean = each((from, to) => Y.subarray(from, to).reduce((sum, value) => sum + value, 0) / (to - from));
+  return { data, last, columns: { mean, ...Object.fromEntries(averages) as Record<string, Float64Array> } };
+}
+
+/** The largest difference as a share of what a chart of these steps shows. */
+function worst(found: Float64Array, wanted: Float64Array, last: Float64Array, [from, to]: readonly [number, number]): number {
+  const shown = Y.slice(from, to).sort();
+  const range = shown.at(-1)! - shown[0]!;
+  let most = 0;
+  last.forEach((at, index) => {
+    if (at >= from && at < to) most = Math.max(most, Math.abs(found[index]! - wanted[at]!) / range);
+  });
+  return most;
+}
+
+const VIEWS = [[0, POINTS], [20_000, 40_000], [30_000, 31_000]] as const;
+const KINDS: readonly Smoothing[] = [
+  ...[0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99].map((amount): Smoothing => ({ kind: "ema", amount })),
+  { kind: "time-ema", amount: 0.9 }, { kind: "gaussian", amount: 4 }, { kind: "gaussian", amount: 49 }, { kind: "mean", amount: 9 }, { kind: "mean", amount: 199 },
+];
+
+const SLICED = [3, 16, 40].map((size) => ({ size, ...slices(size) }));
+
+test.each(KINDS.map((kind) => [JSON.stringify(kind), kind] as const))("slices smoothed by %s are within a hundredth of the visible range", (_, kind) => {
+  for (const { size, data, columns, last } of SLICED) {
+    const actual = withinSlices(data, columns, kind);
+    const wanted = smooth(Y, X, actual);
+    const found = smoothSlices(data, columns, actual);
+    for (const view of VIEWS) expect(worst(found, wanted, last, view), `slices of ${size}, steps ${view.join("-")}`).toBeLessThan(SLICE_ERROR);
+  }
+});
+
+test("a moving average of slices keeps the weight that was asked for", () => {
+  const { data, columns } = slices(16);
+  expect(withinSlices(data, columns, { kind: "ema", amount: 0.6 })).toEqual({ kind: "ema", amount: 0.6 });
+  expect(withinSlices(data, { mean: columns["mean"]! }, { kind: "time-ema", amount: 0.6 })).not.toEqual({ kind: "time-ema", amount: 0.6 });
+});
+
+test("a slice without a finite point has no smoothed value", () => {
+  const { data, columns } = slices(40);
+  const holed = { ...data, last: data.last.map((value, index) => (index === 5 ? NaN : value)) };
+  const mean = columns["mean"]!.map((value, index) => (index === 5 ? NaN : value));
+  for (const kind of KINDS) {
+    const found = smoothSlices(holed, { mean }, kind);
+    expect(found[5]).toBeNaN();
+    expect(found[6]).not.toBeNaN();
+  }
+});
