@@ -15,8 +15,8 @@ from epochal.shipping.worker import ship_now
 from tests.hub.hub_process import HubProcess
 
 
-def record(folder: Path, name: str = "a", *, steps: int = 50) -> RunFolder:
-    run = epochal.init("p", name, dir=folder, companion=False, console=False)
+def record(folder: Path, name: str = "a", *, project: str = "p", steps: int = 50) -> RunFolder:
+    run = epochal.init(project, name, dir=folder, companion=False, console=False)
     for step in range(steps):
         run.log({"loss": 1 / (step + 1)}, step=step)
     run.log_image("picture", np.zeros((8, 8), np.uint8), step=1)

@@ -146,11 +146,15 @@ class Receiving:
         run_id: str = request.path_params["run_id"]
         project = self._inbox.project_of(run_id)
         who = principal_of(request)
-        if project is None or not who.may("read", slugify(project)):
+        if project is None or not _sees(who, run_id, project):
             # The same answer for a run that does not exist: its existence is nobody's business.
             raise UnknownRunError(f"the hub does not know the run {run_id}.")
         _check(who, role, project)
         return run_id
+
+
+def _sees(who: Principal, run_id: str, project: str) -> bool:
+    return run_id in who.runs if who.runs is not None else who.may("read", slugify(project))
 
 
 class _ForbiddenError(UsageError):
@@ -160,7 +164,7 @@ class _ForbiddenError(UsageError):
 def _check(who: Principal, role: Role, project: str) -> None:
     if not who.may(role):
         raise _ForbiddenError(f"the token {who.name!r} may {who.role}, not {role}.")
-    if not who.may(role, slugify(project)):
+    if role != "read" and not who.may(role, slugify(project)):
         raise _ForbiddenError(f"the token {who.name!r} is not for the project {project!r}.")
 
 

@@ -108,6 +108,13 @@ class Inbox:
         except UnknownRunError:
             return None
 
+    def place_of(self, run_id: str) -> Path | None:
+        """The folder of a run that is here; None for an unknown run."""
+        try:
+            return self._run(run_id).folder.path
+        except UnknownRunError:
+            return None
+
     def register(self, run_id: str, identity: Mapping[str, Any]) -> RunState:
         """Take in who a run is, at its start and when it changes; what is here of it."""
         checked = _checked_identity(run_id, identity)

@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from epochal.health.rule_settings import reader_rules
+from epochal.hub.by_principal import ByPrincipal
 from epochal.hub.endpoints import Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
-from epochal.server.app import App, create_app
+from epochal.hub.links import Links
+from epochal.server.access import Access, Principal
+from epochal.server.address import folders_digest
+from epochal.server.app import App, create_inner_app, with_access
+from epochal.server.process import run_server
 from epochal.serving import ServerAddress, export_formats
+from epochal.settings import cache_folder
+from epochal.store.local.store import LocalStore
 
 
 def create_hub(root: Path, ledger: Ledger, server: ServerAddress) -> App:
     """The application of a hub over one folder."""
-    from epochal.health.rule_settings import reader_rules
-    from epochal.server.access import Access
-    from epochal.server.address import folders_digest
-    from epochal.settings import cache_folder
-    from epochal.store.local.store import LocalStore
-
     inbox = Inbox(root, charge=lambda run_id, _project, size: ledger.add_bytes(run_id, size))
-    rules = reader_rules()
-    return create_app(
-        lambda: LocalStore(root, cache=cache_folder(), build=True, rules=rules),
-        access=Access(hosts=server.names, port=server.port, find=ledger.principal),
-        exports=export_formats(),
-        folders=folders_digest([root]),
-        more_routes=Receiving(inbox, ledger).routes(),
-    )
+    links, rules = Links(root), reader_rules()
+
+    def create(folders: Sequence[Path]) -> App:
+        def open_store() -> LocalStore:
+            return LocalStore(*folders, cache=cache_folder(), build=True, rules=rules)
+
+        return create_inner_app(
+            open_store,
+            exports=export_formats(),
+            folders=folders_digest(folders),
+            more_routes=Receiving(inbox, ledger).routes() if folders == [root] else (),
+        )
+
+    def folders_of(principal: Principal) -> list[Path]:
+        if principal.runs is None:
+            return [root / name for name in sorted(principal.projects or ())]
+        places = (inbox.place_of(run_id) for run_id in sorted(principal.runs))
+        return [place for place in places if place is not None]
+
+    def find(token: str) -> Principal | None:
+        return ledger.principal(token) or links.principal(token)
+
+    whole = create([root])
+    parts = ByPrincipal(whole, folders_of=folders_of, create=create)
+    app = replace(whole, asgi=parts, close_streams=parts.close_streams)
+    return with_access(app, Access(hosts=server.names, port=server.port, find=find))
 
 
 def serve_hub(
     root: Path, ledger: Ledger, server: ServerAddress, *, on_ready: Callable[[], None]
 ) -> None:
     """Serve until stopped."""
-    from epochal.server.process import run_server
-
     assert server.listening is not None
     app = create_hub(root, ledger, server)
     with server.listening:

@@ -47,11 +47,16 @@ ROLES: tuple[Role, ...] = ("read", "write", "admin")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who sends a request and what they may do; ``projects`` is None for all of them."""
+    """Who sends a request and what they may do.
+
+    ``projects`` are those they may see, by the names of their folders, None for all of them;
+    ``runs`` are the ids of single runs of a shared link, None for all of these projects.
+    """
 
     name: str
     role: Role = "admin"
     projects: frozenset[str] | None = None
+    runs: frozenset[str] | None = None
 
     def may(self, role: Role, project: str | None = None) -> bool:
         """Whether this role is theirs, in this project where one is given."""
@@ -147,6 +152,8 @@ class AccessMiddleware:
             principal = None if token is None else find(token)
             if principal is not None:
                 scope["state"]["principal"] = principal
+                if scope["method"] not in _SAFE_METHODS and not principal.may("write"):
+                    return error_response(403, f"the token {principal.name!r} may only read.")
                 return None
         if headers.get("sec-fetch-site") == "cross-site" and (
             headers.get("sec-fetch-mode") == "navigate"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,10 +29,14 @@ from epochal.store.store import MetricNotFoundError, Store
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An ASGI application, and a function that ends its event streams before it stops."""
+    """An ASGI application, and a function that ends its event streams before it stops.
+
+    ``running`` runs it where no server does, beside another application.
+    """
 
     asgi: ASGIApp
     close_streams: Callable[[], None]
+    running: Callable[[], AbstractAsyncContextManager[object]]
 
 
 def create_app(
@@ -46,6 +51,24 @@ def create_app(
 
     ``more_routes`` are those of the layer above, such as a hub's.
     """
+    inner = create_inner_app(open_store, exports=exports, folders=folders, more_routes=more_routes)
+    return with_access(inner, access or Access())
+
+
+def with_access(app: App, access: Access) -> App:
+    """An application whose requests are checked before it sees them."""
+    asgi = AccessMiddleware(app.asgi, access=access, page=load_page())
+    return replace(app, asgi=asgi)
+
+
+def create_inner_app(
+    open_store: Callable[[], Store],
+    *,
+    exports: Mapping[str, ExportFormat] | None = None,
+    folders: str = "",
+    more_routes: Sequence[BaseRoute] = (),
+) -> App:
+    """The same without access control: only an application that has it may hand requests over."""
     reader = Reader(open_store())
     page = load_page()
     guard = server_guard()
@@ -82,9 +105,11 @@ def create_app(
         },
     )
     app.state.server = state
-    guarded = FaultMiddleware(app, guard)
-    asgi = AccessMiddleware(guarded, access=access or Access(), page=page)
-    return App(asgi, state.broadcaster.close)
+    return App(
+        FaultMiddleware(app, guard),
+        state.broadcaster.close,
+        lambda: app.router.lifespan_context(app),
+    )
 
 
 class FaultMiddleware:

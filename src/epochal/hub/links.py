@@ -1,0 +1,85 @@
+"""Links that show some runs, read-only, to whoever has them, until a date.
+
+A link is a signed statement: which runs, until when. Nothing is stored but the key of the hub; a
+new key, ``epochal share --revoke-all``, ends every link there is.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from epochal.atomic_file import replaced_file
+from epochal.errors import UsageError
+from epochal.hub.ledger import FOLDER
+from epochal.server.access import Principal
+
+_PREFIX = "share_"
+_KEY_BYTES = 32
+_MOST_RUNS = 500
+
+
+class Links:
+    """Makes and reads the links of one hub."""
+
+    def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = root / FOLDER / "links.key"
+        self._clock = clock
+
+    def make(self, runs: Sequence[str], *, until: float) -> str:
+        """The token of a link to these runs that ends at a time in Unix seconds."""
+        if not 0 < len(runs) <= _MOST_RUNS:
+            raise UsageError(f"a link shows 1 to {_MOST_RUNS} runs, not {len(runs)}.")
+        if until <= self._clock():
+            raise UsageError("the end of a link must lie in the future.")
+        said = {"runs": sorted(runs), "until": int(until)}
+        body = _encode(json.dumps(said, separators=(",", ":")).encode())
+        return f"{_PREFIX}{body}.{_encode(self._sign(body))}"
+
+    def principal(self, token: str) -> Principal | None:
+        """What a token of a link shows; None when it is no such token, is forged or has ended."""
+        if not token.startswith(_PREFIX) or not token.isascii():
+            return None
+        body, _, signature = token[len(_PREFIX) :].partition(".")
+        given = _decode(signature)
+        if given is None or not hmac.compare_digest(given, self._sign(body)):
+            return None
+        said = json.loads(_decode(body) or b"null")
+        if self._clock() >= said["until"]:
+            return None
+        return Principal("shared link", "read", frozenset(), frozenset(said["runs"]))
+
+    def revoke_all(self) -> None:
+        """Make every link of this hub invalid."""
+        self._path.parent.mkdir(exist_ok=True)
+        with replaced_file(self._path, durable=True) as temporary:
+            temporary.touch(0o600)
+            temporary.write_bytes(secrets.token_bytes(_KEY_BYTES))
+
+    def _sign(self, body: str) -> bytes:
+        return hmac.new(self._key(), body.encode(), hashlib.sha256).digest()
+
+    def _key(self) -> bytes:
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            self.revoke_all()
+            return self._path.read_bytes()
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _decode(text: str) -> bytes | None:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except (binascii.Error, ValueError):
+        return None
