@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 import zlib
 from collections.abc import Iterator
