@@ -1,16 +1,15 @@
 """A series in one line: how many points, first and last, extremes and mean."""
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from epochal.series.trend import Goal
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What a series amounts to.
 
     `first` and `last` are the points as they are, nan and infinity included; `min`, `max` and
@@ -21,11 +20,11 @@ class Summary:
     nonfinite: int
     first: float | None
     last: float | None
-    last_step: float | None
+    last_step: int | float | None
     min: float | None
-    min_step: float | None
+    min_step: int | float | None
     max: float | None
-    max_step: float | None
+    max_step: int | float | None
     mean: float | None
 
     def best(self, goal: Goal) -> tuple[float, float] | None:

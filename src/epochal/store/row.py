@@ -22,7 +22,7 @@ class RowDetails(msgspec.Struct, array_like=True, gc=False):
     """The series of a run, those of their summaries that were asked for, and its last records."""
 
     metrics: list[Metric] = []
-    summaries: dict[str, list[Any]] = {}
+    summaries: dict[str, Summary] = {}
     end: dict[str, Position] = {}
 
 
@@ -108,7 +108,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
         return self.details.end
 
     @property
-    def summaries(self) -> dict[str, list[Any]]:
+    def summaries(self) -> dict[str, Summary]:
         """Summaries that were asked for, by axis, rank and name."""
         return self.details.summaries
 
@@ -198,8 +198,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def summary(self, name: str, axis: Axis, rank: int) -> Summary | None:
         """A summary that was asked for before."""
-        values = self.summaries.get(_key(name, axis, rank))
-        return None if values is None else Summary(*values)
+        return self.summaries.get(_key(name, axis, rank))
 
     @property
     def is_small(self) -> bool:
@@ -213,18 +212,7 @@ class Row(msgspec.Struct, array_like=True, kw_only=True, gc=False):
 
     def keep(self, name: str, axis: Axis, rank: int, summary: Summary) -> None:
         """Keep a summary for the next time."""
-        self.summaries[_key(name, axis, rank)] = [
-            summary.count,
-            summary.nonfinite,
-            summary.first,
-            summary.last,
-            summary.last_step,
-            summary.min,
-            summary.min_step,
-            summary.max,
-            summary.max_step,
-            summary.mean,
-        ]
+        self.summaries[_key(name, axis, rank)] = summary
 
 
 _DETAILS = msgspec.msgpack.Decoder(RowDetails)

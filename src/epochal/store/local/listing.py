@@ -65,7 +65,8 @@ class Listing:
     """What lies in a run's folder; two equal signatures mean that nothing has changed.
 
     This is made for every run whenever a list is looked at: names are taken apart only when
-    something has changed. ``refused`` are names in the folder that are links out of the folders
+    something has changed. ``may_have_labels``: there was a labels.json, readable or not.
+    ``refused`` are names in the folder that are links out of the folders
     that may be read.
     """
 
@@ -73,7 +74,6 @@ class Listing:
         "_aside",
         "_asides",
         "_bounds",
-        "_has_labels",
         "_journal",
         "_parts",
         "_place",
@@ -81,6 +81,7 @@ class Listing:
         "has_links",
         "identity",
         "labels",
+        "may_have_labels",
         "problem",
         "refused",
         "signature",
@@ -97,9 +98,11 @@ class Listing:
         self.refused: Set[str] = _NOTHING
         self.has_links = False
         names = _names(place)
-        self._has_labels = "labels.json" in names
+        self.may_have_labels = (
+            "labels.json" in names if names else os.path.lexists(f"{place}/labels.json")
+        )
         self.identity = self._stat("run.json", names)
-        self.labels = self._stat("labels.json", names) if self._has_labels or not names else None
+        self.labels = self._stat("labels.json", names) if self.may_have_labels else None
         self._journal: _Files = ()
         self._aside: Sequence[_Files] = ()
         self._sealed: _Files = ()
@@ -123,15 +126,9 @@ class Listing:
         self.has_links |= has_links
         return found
 
-    @property
-    def may_have_labels(self) -> bool:
-        """Whether there was a labels.json, readable or not."""
-        return self._has_labels or os.path.lexists(f"{self._place}/labels.json")
-
     def _is_refused(self, name: str, path: str, names: Mapping[str, bool]) -> bool:
         """Whether a name in the folder is a link that is not followed."""
-        is_link = names.get(name)
-        if not (os.path.islink(path) if is_link is None else is_link):
+        if not (names.get(name, False) if names else os.path.islink(path)):
             return False
         self.has_links = True
         if self._bounds.leads_out(path):

@@ -57,7 +57,7 @@ def outline_row(
     if created is None or main is None or ends is None:
         return None
     header, newest = ends
-    values = _last_values(newest)
+    values, reached = _last_values(newest), _reached(newest)
     loss = values.get("loss")
     names = names_of(run_json.get, labels, place)
     totals, config, origin = run_json.get("totals"), run_json.get("config"), run_json.get("source")
@@ -72,8 +72,8 @@ def outline_row(
         created=created,
         updated=max(times, default=None),
         attempts=main.attempt,
-        step=_furthest(newest, "step"),
-        epoch=_furthest(newest, "epoch"),
+        step=reached["step"],
+        epoch=reached["epoch"],
         total_steps=whole_number(totals.get("steps")),
         num_epochs=whole_number(totals.get("epochs")),
         records=0,
@@ -161,10 +161,16 @@ def read_ends(path: str) -> Ends | None:
     return Ends(header, newest) if newest else None
 
 
-def _furthest(records: list[Record], field: str) -> int | None:
-    """The highest step or epoch of the records on that axis."""
-    found = (whole_number(record.get(field)) for record in records if axis_of(record) == field)
-    return max((at for at in found if at is not None), default=None)
+def _reached(records: list[Record]) -> dict[str, int | None]:
+    """The highest step and epoch of the records on these axes."""
+    found: dict[str, int | None] = {"step": None, "epoch": None}
+    for record in records:
+        axis = axis_of(record)
+        at = whole_number(record.get(axis)) if axis in found else None
+        if at is not None:
+            before = found[axis]
+            found[axis] = at if before is None else max(at, before)
+    return found
 
 
 def _last_values(records: list[Record]) -> dict[str, float | None]:

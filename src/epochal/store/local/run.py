@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.records import Axis, Position, Record
@@ -67,7 +68,7 @@ class LocalRun(ListedRun):
         if len(summaries.row.summaries) > num_kept:
             self._tell_news()
         if value is not None:
-            return replace(found or NOTHING_LOGGED, last=value, last_step=None)
+            return msgspec.structs.replace(found or NOTHING_LOGGED, last=value, last_step=None)
         assert found is not None
         return found
 
