@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,7 @@ def test_the_value_of_a_member_is_the_last_the_best_or_that_at_a_step(root: Path
 def test_hidden_runs_are_in_no_group_and_a_query_selects(root: Path) -> None:
     with reading.open(root) as runs:
         hidden = runs.run("lr0.001-s0").view
-        hidden.relabel(type(hidden.labels)(hidden=True))
+        hidden.relabel(lambda labels: replace(labels, hidden=True))
         assert [len(group.members) for group in runs.groups(by=["lr"])] == [2, 3]
         (group,) = runs.groups("config.lr < 2e-3", by=["lr"])
         assert len(group.members) == 2

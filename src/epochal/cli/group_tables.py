@@ -209,7 +209,7 @@ def _importance_blocks(found: Importance) -> list[str]:
     blocks = [found.sentence]
     if found.parameters:
         has_forest = found.forest_score is not None
-        header = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
+        header: tuple[str, ...] = ("KEY", "EXPLAINS", "SPEARMAN", "P", "BEST AT", "VERDICT")
         rows = [
             (
                 " = ".join((one.key, *one.same_as)),
