@@ -60,13 +60,13 @@ def curves(trial: Trial, *, steps: int) -> dict[str, np.ndarray]:
     luck = np.random.default_rng(seed).normal(scale=0.03)
     distance = math.log10(lr / 1e-3)
     floor = 1.8 + 0.35 * distance**2 - 0.2 * (model == "large") + luck
-    smooth = floor + 3.0 * np.exp(-at / (60 + 240 / (1 + 1000 * lr)))
+    smooth = floor + 3.0 * np.exp(-at / (0.02 + 0.08 / (1 + 1000 * lr)) / steps)
     loss = smooth + source.normal(scale=0.04, size=steps) + source.normal(scale=0.01)
     eval_loss = smooth + 0.05 + source.normal(scale=0.01, size=steps) + source.normal(scale=0.01)
-    norm = 1.0 + 2.0 * np.exp(-at / 200) + np.abs(source.normal(scale=0.2, size=steps))
+    norm = 1.0 + 2.0 * np.exp(-15 * at / steps) + np.abs(source.normal(scale=0.2, size=steps))
     if trial.fate in ("nan", "diverged"):
         since = steps // 3 + (seed * steps) // 10
-        grown = np.minimum(np.exp((at[since:] - since) / 60), 1e3)
+        grown = np.minimum(np.exp(50 * (at[since:] - since) / steps), 1e3)
         loss[since:] *= grown
         eval_loss[since:] *= grown
         norm[since:] *= grown

@@ -418,6 +418,158 @@ export interface Health {
   faults: number;
 }
 
+/** Groups of runs by `keys`; `repeats` are the keys that repeat an experiment (seeds). `varying` are the keys that differ between the runs. `absent` are metrics that no run has. */
+export interface GroupTables {
+  keys: string[];
+  varying: string[];
+  repeats: string[];
+  runs: number;
+  tables: GroupTable[];
+  absent: string[];
+}
+
+/** One metric of groups of runs; `best` is the place of the group with the best mean. `differences` are those of the best group; the test is corrected over all pairs of groups. */
+export interface GroupTable {
+  metric: string;
+  goal: "max" | "min" | null;
+  rows: GroupRow[];
+  best: number | null;
+  verdict: string;
+  differences: GroupDifference[];
+}
+
+/** What one group came to; numbers are null where too few members count. */
+export interface GroupRow {
+  label: string;
+  values: unknown[];
+  n: number;
+  nonfinite: number;
+  unfinished: number;
+  missing: number;
+  mean: number | null;
+  median: number | null;
+  std: number | null;
+  se: number | null;
+  low: number | null;
+  high: number | null;
+  min: number | null;
+  max: number | null;
+  q25: number | null;
+  q75: number | null;
+  members: GroupMember[];
+}
+
+/** The value of one run; only values of counted runs are in the numbers of its group. */
+export interface GroupMember {
+  run: string;
+  name: string;
+  value: number | null;
+  standing: "counted" | "missing" | "nonfinite" | "unfinished";
+}
+
+/** The best group (`left`) minus another, as places in `rows`, with a 95 % interval. `winner` is null where no group is shown to be better. */
+export interface GroupDifference {
+  left: number;
+  right: number;
+  difference: number;
+  low: number | null;
+  high: number | null;
+  p: number | null;
+  units: number;
+  paired: boolean;
+  winner: number | null;
+  sentence: string;
+}
+
+/** One metric of groups of runs; `lowest` and `highest` bound what the metric can be. */
+export interface GroupCurves {
+  metric: string;
+  x: string;
+  keys: string[];
+  lowest: number | null;
+  highest: number | null;
+  curves: GroupCurve[];
+}
+
+/** One group along an axis: columns of equal length. `n` of `members` have a finite value at each position, `nonfinite` have nan or infinity, `ended` ended before; `missing` never logged the metric. `columns` has the requested numbers by name, null where too few members have a value. */
+export interface GroupCurve {
+  label: string;
+  values: unknown[];
+  members: number;
+  missing: number;
+  at: number[];
+  n: number[];
+  nonfinite: number[];
+  ended: number[];
+  columns: Record<string, (number | null)[]>;
+  dropouts: GroupDropOut[];
+  runs: string[];
+}
+
+/** Where a member leaves the numbers of its group: its end, or where it turned nan. */
+export interface GroupDropOut {
+  run: string;
+  name: string;
+  at: number;
+  why: "ended" | "nonfinite";
+  state: StateName;
+}
+
+/** Which keys matter for a metric, the most important first. `forest_score` is the out-of-bag R² of the forest; `has_forest`: one can be requested. */
+export interface ImportanceTable {
+  metric: string;
+  goal: "max" | "min" | null;
+  runs: number;
+  nonfinite: number;
+  left_out: number;
+  sentence: string;
+  rows: ImportanceRow[];
+  pair: ImportancePair | null;
+  forest_score: number | null;
+  has_forest: boolean;
+}
+
+/** One key of the config: `score` is the share of the order of the runs that it explains. */
+export interface ImportanceRow {
+  key: string;
+  same_as: string[];
+  numeric: boolean;
+  score: number | null;
+  share: number | null;
+  spearman: number | null;
+  p: number | null;
+  forest: number | null;
+  verdict: "matters" | "no effect seen" | "too few runs";
+  best: string | null;
+  levels: ImportanceLevel[];
+}
+
+/** Runs with one value of a key, or in a range of values. */
+export interface ImportanceLevel {
+  label: string;
+  value: unknown;
+  runs: number;
+  n: number;
+  nonfinite: number;
+  mean: number | null;
+  median: number | null;
+  std: number | null;
+  low: number | null;
+  high: number | null;
+  min: number | null;
+  max: number | null;
+}
+
+/** The mean of the metric for each pair of levels, row by row; null where there is no run. */
+export interface ImportancePair {
+  keys: string[];
+  rows: string[];
+  columns: string[];
+  mean: ((number | null)[])[];
+  n: number[][];
+  nonfinite: number[][];
+}
+
 /** The data of each event of /api/events, by the event's name. */
 export interface Events {
   ready: ReadyEvent;
@@ -468,6 +620,9 @@ export const PATHS = {
   runs: "api/runs",
   projects: "api/projects",
   series: "api/series",
+  groups: "api/groups",
+  group_curves: "api/group_curves",
+  importance: "api/importance",
   events: "api/events",
   run: "api/runs/{run}",
   many_labels: "api/labels",

@@ -1,4 +1,4 @@
-"""The goal of a metric without a declared one, by the words in its name."""
+"""The goal of a metric without a declared one and its possible values, by the words in its name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ _MORE = frozenset(
     " rouge rouge1 rouge2 rougel r2 psnr ssim reward".split()
 )
 _LESS = frozenset("loss perplexity ppl wer cer fid mse rmse mae".split())
+_SHARES = frozenset(
+    "accuracy acc top1 top5 precision recall f1 auc auroc auprc map miou iou dice wer cer".split()
+)
 _BETWEEN_WORDS = re.compile(r"[/._\s@-]+")
 
 
@@ -22,3 +25,19 @@ def guess_goal(name: str) -> Goal | None:
     if last in _MORE:
         return "max"
     return "min" if last in _LESS else None
+
+
+def possible_range(
+    name: str, smallest: float | None, largest: float | None
+) -> tuple[float | None, float | None]:
+    """The bounds of what a metric can be, given its smallest and largest value; None for no bound.
+
+    Shares such as an accuracy lie between 0 and 1, losses and errors above 0. Values outside say
+    that the metric is something else.
+    """
+    last = _BETWEEN_WORDS.split(name.lower())[-1]
+    if smallest is None or largest is None or smallest < 0:
+        return None, None
+    if last in _SHARES and largest <= 1:
+        return 0.0, 1.0
+    return (0.0, None) if last in _LESS else (None, None)

@@ -21,6 +21,8 @@ from epochal.server import (
     downloads,
     entries,
     epochs,
+    group_rows,
+    groups,
     handlers,
     marks,
     projects,
@@ -145,6 +147,39 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         (
             *(series.NAMES, series.RUNS, series.RANKS, series.X, series.AXIS),
             *(series.LO, series.HI, series.PIXELS, series.IS_LOG, series.SMOOTH),
+        ),
+    ),
+    Endpoint(
+        "groups",
+        "/api/groups",
+        group_rows.GroupTables,
+        groups.groups,
+        "what groups of runs came to, and whether the best is shown to be better",
+        (
+            *(groups.METRICS, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
+            *(groups.VALUE, groups.AT),
+        ),
+    ),
+    Endpoint(
+        "group_curves",
+        "/api/group_curves",
+        group_rows.GroupCurves,
+        groups.group_curves,
+        "a metric of groups of runs along an axis",
+        (
+            *(groups.METRIC, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
+            *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.COLUMNS),
+        ),
+    ),
+    Endpoint(
+        "importance",
+        "/api/importance",
+        group_rows.ImportanceTable,
+        groups.importance,
+        "which keys of the config a metric depends on",
+        (
+            *(groups.METRIC, groups.RUNS, groups.QUERY),
+            *(groups.VALUE, groups.AT, groups.PAIR, groups.FOREST),
         ),
     ),
     Endpoint(

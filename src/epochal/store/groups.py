@@ -141,14 +141,17 @@ class GroupValue:
         return sum(one.standing == standing for one in self.members)
 
 
-def members_of(runs: Iterable[RunView], *, hidden: bool = False) -> list[Member]:
+def members_of(runs: Iterable[RunView]) -> list[Member]:
     """Runs with their rows; hidden ones and those that cannot be read are left out."""
-    found = ((run, run.info) for run in runs)
-    return [
-        Member(run, info, dict(flat_config(info.config)))
-        for run, info in found
-        if (hidden or not info.hidden) and info.status.state != "unreadable"
-    ]
+    return [member for run in runs if (member := member_of(run)) is not None]
+
+
+def member_of(run: RunView) -> Member | None:
+    """A run with its row; None for one that is hidden or cannot be read."""
+    info = run.info
+    if info.hidden or info.status.state == "unreadable":
+        return None
+    return Member(run, info, dict(flat_config(info.config)))
 
 
 def group_members(
@@ -314,7 +317,7 @@ def group_values(
     """
     if value not in CHOICES:
         raise UsageError(f"value={value!r} is not known: use one of {', '.join(CHOICES)}.")
-    read = [[read_value(one, name, value, at) for one in group.members] for group in groups]
+    read = [[read_value(one.run, name, value, at) for one in group.members] for group in groups]
     return values_of_groups(groups, read, name, at=at)
 
 
@@ -360,9 +363,8 @@ class MemberRead:
     last_step: float | None = None
 
 
-def read_value(member: Member, name: str, value: Choice, at: float | None) -> MemberRead:
+def read_value(run: RunView, name: str, value: Choice, at: float | None) -> MemberRead:
     """Read the value of a member."""
-    run = member.run
     metric = run.metric(name)
     if metric is None or not metric.ranks:
         return MemberRead()

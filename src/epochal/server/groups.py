@@ -1,0 +1,179 @@
+"""``/api/groups``, ``/api/group_curves`` and ``/api/importance``: numbers of many runs at once.
+
+The numbers are those of ``epochal.store.groups``, ``difference`` and ``importance``. Runs are read
+one by one, so that a slow one delays no other request, and put together afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from epochal.errors import EpochalError, RunNotFoundError, UsageError
+from epochal.series.aggregate import STATISTICS
+from epochal.server.group_rows import (
+    GroupCurves,
+    GroupTables,
+    ImportanceTable,
+    curves_row,
+    importance_row,
+    tables_row,
+)
+from epochal.server.params import (
+    bool_param,
+    choice_param,
+    float_param,
+    int_param,
+    required_param,
+    str_param,
+    str_params,
+)
+from epochal.server.responses import json_response
+from epochal.server.state import server_state
+from epochal.store.groups import (
+    CHOICES,
+    Choice,
+    Group,
+    Member,
+    MemberRead,
+    grid,
+    group_members,
+    group_series,
+    member_of,
+    read_series,
+    read_value,
+    values_of_groups,
+)
+from epochal.store.importance import importance_of
+from epochal.store.store import RunView
+
+T = TypeVar("T")
+
+MAX_RUNS = 4000
+
+METRIC = required_param("metric", most=1)
+METRICS = required_param("metric", most=16)
+RUNS = str_params("run", most=MAX_RUNS, note="default: all")
+QUERY = str_param("query")
+BY = str_params("by", most=16, note="keys")
+ALL_BUT = str_params("all_but", most=16, note="keys")
+X = str_param("x", note="`step`")
+LO = float_param("lo")
+HI = float_param("hi")
+POINTS = int_param("points", default=300, most=20_000, note="300; 0: every step")
+IS_LOG = bool_param("log", note="1: spread over a log axis")
+COLUMNS = str_params("column", most=16, note="default: all")
+VALUE = choice_param("value", CHOICES, typescript='"last" | "best" | "min" | "max" | "mean"')
+AT = float_param("at")
+PAIR = str_params("pair", most=2, note="two keys")
+FOREST = bool_param("forest", note="1: also a forest")
+
+
+async def group_curves(request: Request) -> Response:
+    """``/api/group_curves``: one metric of groups of runs at positions along an axis."""
+    (metric,) = METRIC(request)
+    x, lo, hi, points, is_log = X(request) or "step", *_range(request), IS_LOG(request)
+    columns = COLUMNS(request) or STATISTICS
+    if unknown := [one for one in columns if one not in STATISTICS]:
+        raise UsageError(f"column={unknown[0]!r} is not known: use {', '.join(STATISTICS)}.")
+    keys = _keys(request)
+    read = await _read(request, lambda run: read_series(run, metric, x))
+
+    def put_together() -> GroupCurves:
+        grouping = group_members([member for member, _ in read], **keys)
+        series = {member.run.id: one for member, one in read}
+        found = []
+        for group in grouping.groups:
+            inside = [series[member.run.id] for member in group.members]
+            at = grid(inside, x=x, most=points or None, lo=lo, hi=hi, is_log=is_log)
+            found.append(group_series(group, inside, at=at, metric=metric, x=x))
+        return curves_row(metric, x, grouping, found, columns)
+
+    reader = server_state(request).reader
+    return await json_response(request, await reader.call(put_together))
+
+
+async def groups(request: Request) -> Response:
+    """``/api/groups``: what groups of runs came to, and whether the best is shown to be better."""
+    metrics, value, at = METRICS(request), VALUE(request) or "last", AT(request)
+    keys = _keys(request)
+    read = await _read_values(request, metrics, value, at)
+
+    def put_together() -> GroupTables:
+        grouping = group_members([member for member, _ in read], **keys)
+        return tables_row(grouping, read, metrics, at=at)
+
+    reader = server_state(request).reader
+    return await json_response(request, await reader.call(put_together))
+
+
+async def importance(request: Request) -> Response:
+    """``/api/importance``: which keys of the config a metric depends on."""
+    (metric,) = METRIC(request)
+    value, at, pair, forest = VALUE(request) or "last", AT(request), PAIR(request), FOREST(request)
+    read = await _read_values(request, [metric], value, at)
+
+    def put_together() -> ImportanceTable:
+        everything = Group((), (), tuple(member for member, _ in read))
+        inside = [one[metric] for _, one in read]
+        (values,) = values_of_groups([everything], [inside], metric, at=at)
+        return importance_row(importance_of(values, pair=pair or None, forest=forest))
+
+    reader = server_state(request).reader
+    return await json_response(request, await reader.call(put_together))
+
+
+async def _read_values(
+    request: Request, metrics: Sequence[str], value: Choice, at: float | None
+) -> list[tuple[Member, dict[str, MemberRead]]]:
+    return await _read(
+        request, lambda run: {name: read_value(run, name, value, at) for name in metrics}
+    )
+
+
+async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[Member, T]]:
+    """Each requested run with its row and the result of a query; without those that are hidden."""
+    run_ids, text = RUNS(request), QUERY(request)
+    reader = server_state(request).reader
+
+    def chosen() -> list[str]:
+        reader.catalog.refresh()
+        found = [run.id for run in reader.catalog.runs(text or None)]
+        return found if len(found) <= MAX_RUNS else found[:MAX_RUNS]
+
+    ids = list(run_ids) if run_ids and not text else await reader.query(chosen)
+    if run_ids and text:
+        ids = [one for one in ids if one in set(run_ids)]
+
+    def read_one(run: RunView) -> tuple[Member, T] | None:
+        member = member_of(run)
+        return None if member is None else (member, query(run))
+
+    async def one(run_id: str) -> tuple[Member, T] | None:
+        try:
+            return await reader.query_run(run_id, read_one)
+        except UsageError:
+            raise
+        except EpochalError:  # gone or unreadable: the others are fine
+            return None
+
+    found = [each for each in await asyncio.gather(*map(one, ids)) if each is not None]
+    if not found:
+        raise RunNotFoundError("there is no run to group.")
+    return found
+
+
+def _keys(request: Request) -> dict[str, Sequence[str] | None]:
+    by, all_but = BY(request), ALL_BUT(request)
+    return {"by": by or None, "all_but": all_but or None} if by or all_but else {"by": ()}
+
+
+def _range(request: Request) -> tuple[float | None, float | None, int]:
+    lo, hi = LO(request), HI(request)
+    if lo is not None and hi is not None and lo > hi:
+        raise UsageError(f"lo={lo} must not be above hi={hi}.")
+    return lo, hi, POINTS(request)
