@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -69,6 +70,11 @@ def _is_fast(config: pytest.Config) -> bool:
     return bool(config.option.markexpr == "not slow")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Half as many workers again as cores: quick tests wait for threads and sockets at times."""
+    return (3 * (os.cpu_count() or 1) + 1) // 2 if _is_fast(config) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Try fewer values of each property in `make test-fast`."""
     if _is_fast(config):
@@ -99,16 +105,22 @@ def no_companions() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names of folders that do not exist yet; ``mktemp`` would list all others each time."""
+    folder = tmp_path_factory.mktemp("environments")
+    return (folder / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def own_environment(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def own_environment(monkeypatch: pytest.MonkeyPatch, environments: Iterator[Path]) -> None:
     for name in list(os.environ):
         if name.startswith(_LAUNCHERS) or name in _RANKS:
             monkeypatch.delenv(name)
     monkeypatch.setenv("EPOCHAL_COMPANION", "0")
-    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+    folder = next(environments)
+    monkeypatch.setenv("EPOCHAL_CACHE_DIR", str(folder / "cache"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
 
 
 @pytest.fixture(autouse=True)

@@ -137,6 +137,7 @@ def test_a_value_whose_text_raises_is_named_by_its_type() -> None:
     }
 
 
+@pytest.mark.slow  # loads torch
 def test_only_a_tensor_on_an_accelerator_would_be_waited_for() -> None:
     torch = pytest.importorskip("torch")
     assert not is_device_tensor(torch.tensor(1.0))

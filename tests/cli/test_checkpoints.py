@@ -70,6 +70,7 @@ def test_a_run_without_checkpoints_says_how_to_make_them(tmp_path: Path, capsys:
     assert "epochal.Checkpoints(run, state) saves them" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_listing_needs_no_torch() -> None:
     import subprocess
     import sys

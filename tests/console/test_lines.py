@@ -1,5 +1,6 @@
 import math
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,6 +207,7 @@ def test_more_metrics_than_a_line_holds_are_counted() -> None:
 
 
 @given(name=st.text(), value=st.floats())
+@pytest.mark.slow
 def test_any_metric_stays_one_printable_line(name: str, value: float) -> None:
     line = epoch_line(0, total=1, metrics={name: value}, duration_s=1)
     assert line.isprintable()

@@ -156,12 +156,14 @@ def test_a_long_series_is_cut_to_the_budget(long_run: Path) -> None:
     assert series_of(body_of(text), "short")[0]["raw"]
 
 
+@pytest.mark.slow
 def test_a_long_series_that_fits_is_whole(long_run: Path) -> None:
     head, columns = series_of(body_of(saved(long_run, "x")), "x")
     assert head["raw"]
     assert len(columns[1]) == 60_000
 
 
+@pytest.mark.slow
 def test_slices_lose_no_extreme_and_are_single_points_where_it_matters(long_run: Path) -> None:
     body = body_of(saved(long_run, "x", budget_bytes=tight()))
     _, columns = series_of(body, "x")

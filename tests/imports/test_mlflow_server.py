@@ -130,7 +130,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
         recorded.address = f"http://127.0.0.1:{http.server_port}"
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield recorded
         http.shutdown()

@@ -159,6 +159,7 @@ def _row(values: Any) -> list[float]:
     return [float(number) for number in np.ravel(values)]
 
 
+@pytest.mark.slow  # loads torch
 def test_tensors_of_the_host_become_histograms_and_single_ones_numbers(run: Run) -> None:
     torch = pytest.importorskip("torch")
     weights = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3).requires_grad_()
@@ -169,6 +170,7 @@ def test_tensors_of_the_host_become_histograms_and_single_ones_numbers(run: Run)
     assert found == {"w": (6, 0.0, 5.0), "losses": (2, 1.0, 3.0), "t": (6, 0.0, 5.0)}
 
 
+@pytest.mark.slow  # loads torch
 def test_tensors_that_hold_no_numbers_are_left_out(run: Run) -> None:
     torch = pytest.importorskip("torch")
     run.log({"m": torch.empty(3, device="meta"), "s": torch.eye(2).to_sparse(), "ok": 1.0})
@@ -194,6 +196,7 @@ def test_of_more_than_a_million_values_some_are_counted_evenly(
     assert event["sampled_from"] == values.size
 
 
+@pytest.mark.slow  # loads torch
 def test_a_tensor_of_more_than_a_million_values_is_sampled_too(start_run: StartRun) -> None:
     torch = pytest.importorskip("torch")
     run = start_run()
@@ -265,6 +268,7 @@ def test_a_step_that_cannot_be_read_is_said_once(
     assert capsys.readouterr().err.count("'step='") == 1
 
 
+@pytest.mark.slow  # loads torch
 def test_a_tensor_may_be_a_step(run: Run) -> None:
     torch = pytest.importorskip("torch")
     run.log({"a": 1}, step=torch.tensor(7))

@@ -89,6 +89,7 @@ def test_numbers_of_every_library_are_stored_as_numbers(run: Run, value: Any) ->
     assert isinstance(last_metrics(run)["a"], float)
 
 
+@pytest.mark.slow  # loads torch
 def test_torch_numbers_are_stored_as_numbers(run: Run) -> None:
     torch = pytest.importorskip("torch")
     run.log({"a": torch.tensor(0.25), "b": torch.tensor([3]), "c": torch.tensor(True)})

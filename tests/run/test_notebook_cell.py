@@ -34,6 +34,7 @@ def open_runs(kernel: Kernel) -> str:
 
 
 @pytest.mark.parametrize("cell_id", [None, "cell-1"])
+@pytest.mark.slow
 def test_running_a_cell_again_finishes_the_run_it_opened(
     kernel: Kernel, tmp_path: Path, cell_id: str | None
 ) -> None:

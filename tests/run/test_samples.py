@@ -56,6 +56,7 @@ def test_values_that_hardly_or_hugely_differ_are_binned(run: Run, values: list[f
     assert record["lo"] <= min(values) <= max(values) <= record["hi"]
 
 
+@pytest.mark.slow  # loads torch
 def test_tensors_of_any_kind_make_histograms(run: Run) -> None:
     torch = pytest.importorskip("torch")
     for kind in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.bool):

@@ -44,6 +44,7 @@ def test_a_generator_has_no_length_until_it_is_given() -> None:
     assert list(epochal.track(i for i in range(3))) == [0, 1, 2]
 
 
+@pytest.mark.slow  # loads torch
 def test_a_data_loader_keeps_its_batches() -> None:
     torch = pytest.importorskip("torch")
     loader = torch.utils.data.DataLoader(list(range(10)), batch_size=4)

@@ -92,6 +92,7 @@ def test_a_thousand_metrics_stay_below_the_limit_of_columns(tmp_path: Path) -> N
     assert [segment.series(name).values[1] for name in many] == list(many.values())
 
 
+@pytest.mark.slow
 def test_metrics_that_come_and_go_are_found_again(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     names = [f"task/{number}" for number in range(300)]

@@ -42,6 +42,7 @@ def test_a_regression_falls_however_fast_it_does(per_step: float, floor: float, 
     assert opened(NeverFell, steps(losses)) == []
 
 
+@pytest.mark.slow
 def test_its_figures_never_contradict_it() -> None:
     for seed in range(20):
         spiked = [2.0 * math.exp(share) for share in noise(900, 0.3, seed)]

@@ -89,6 +89,7 @@ def summarise_all(root: Path) -> None:
 
 
 @pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.slow
 def test_the_work_for_all_metrics_grows_with_their_number(tmp_path: Path, is_sealed: bool) -> None:
     lines = {}
     for count in (600, 2400):

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from epochal.journal.layout import PartName
 from epochal.segments.seal import seal_part
 from epochal.store.local.cache import HeldSeries, LoadedRuns, MemoryBudget
@@ -74,6 +76,7 @@ def test_a_run_that_vanishes_while_it_is_read_is_no_longer_listed(tmp_path: Path
             assert store.find("id-gone") is None
 
 
+@pytest.mark.slow
 def test_many_threads_get_the_same_answers_with_little_memory(tmp_path: Path) -> None:
     """Runs give way to each other, are sealed and read again, all at the same time."""
     journals = [Journal(tmp_path, name=f"r{number}") for number in range(6)]
