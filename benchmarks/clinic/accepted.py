@@ -238,10 +238,10 @@ ACCEPTED: dict[str, Accepted] = {
 FACTUAL_NOTES = frozenset(
     {"loss-spike", "gradient-explosion", "always-clipped", "advice-rate-room"}
 )
-# Notes that say that nothing gets better: they mislead if the loss falls further afterwards, by
-# more than this share of what it had fallen before.
-STANDSTILL_NOTES = frozenset(
-    {"advice-cuts", "advice-fading", "advice-stuck", "eval-flat", "never-fell", "plateau"}
-)
+# Notes that say that nothing gets better any more. They mislead if the loss falls further
+# afterwards, by more than this share of what it had fallen before. One of them is a fact about a
+# training that has converged; more of them repeat it, and are counted apart.
+STANDSTILL_NOTES = frozenset({"advice-stuck", "eval-flat", "plateau"})
 STANDSTILL_FALL = 0.05
-# Any other note about a healthy training misleads. Every warning and every error does.
+# Any other note about a healthy training misleads, and so does every warning and every error. That
+# includes notes that look for a fault in a training that has converged, such as `advice-fading`.

@@ -21,8 +21,11 @@ from epochal.store.local.load import load_run
 
 SUFFIX = ".jsonl.xz"
 _DIGITS = 7
-# Kinds that no rule looks at, and that take room.
-_LEFT_OUT = frozenset({"histogram", "graph", "blob", "text", "message", "finding"})
+# Kinds that no rule looks at, and that take room; GPUs of the machine, which these trainings do not
+# use and other machines do not have.
+_LEFT_OUT = frozenset(
+    {"histogram", "graph", "blob", "text", "message", "finding", "gpu", "gpu-model"}
+)
 # What is in a run only if a model or its data is watched, or its parts are timed.
 _WATCHED_KINDS = frozenset({"moe", "experts", "phases", "span", "timeline", "data", "allocator"})
 _WATCHED_SERIES = ("params/", "grads/", "update_ratio/", "activations/")

@@ -52,7 +52,6 @@ class Bench:
     syncs: bool = True  # gradients between ranks
     multiplier: Callable[[int], float] | None = None  # of the rate, instead of the kind's schedule
     change_batch: list[ChangeBatch] = field(default_factory=list)
-    change_outputs: list[Callable[[Any], Any]] = field(default_factory=list)
     change_loss: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
     change_gradients: list[Callable[[], object]] = field(default_factory=list)
     in_data: list[Callable[[int], object]] = field(default_factory=list)  # while loading
@@ -190,8 +189,6 @@ def _backward(bench: Bench, batch: Batch, step: int) -> float:
         inputs, targets = change(inputs, targets, step)
     with _exchange(bench):
         outputs = bench.task.outputs(inputs)
-        for reshape in bench.change_outputs:
-            outputs = reshape(outputs)
         loss = bench.task.loss(outputs, targets)
         for wrong in bench.change_loss:
             loss = wrong(loss)

@@ -52,6 +52,9 @@ def _summary(verdict: Verdict) -> str:
         "misleading notes per 20,000 healthy steps": lambda view: (
             f"{verdict.per_20k(view, 'info'):.2f}"
         ),
+        "repeated notes per 20,000 healthy steps": lambda view: (
+            f"{verdict.repeated_per_20k(view):.2f}"
+        ),
     }
     for title, value in rows.items():
         lines.append(f"| {title} | " + " | ".join(value(view) for view in VIEWS) + " |")

@@ -93,6 +93,14 @@ class Verdict:
         count = sum(self.false(view, severity).values())
         return 20_000 * count / self.healthy_steps if self.healthy_steps else 0.0
 
+    def repeated_per_20k(self, view: View) -> float:
+        """Notes beyond the first that say of a healthy training that it stands still."""
+        count = 0
+        for case in self.healthy:
+            notes = [s for s in case.said[view] if s.severity == "info" and not s.misleads]
+            count += max(0, sum(s.rule in accepted.STANDSTILL_NOTES for s in notes) - 1)
+        return 20_000 * count / self.healthy_steps if self.healthy_steps else 0.0
+
     def contradicted(self) -> list[tuple[str, Said]]:
         """Findings whose sentence is not what the figures say."""
         cases = [*self.healthy, *(one.case for one in self.faults), *self.harmless, *self.unproved]

@@ -17,6 +17,8 @@ from benchmarks.clinic.faults import FAULTS
 from benchmarks.clinic.harness import prepare, train
 from benchmarks.clinic.kinds import KINDS
 
+pytestmark = pytest.mark.slow
+
 
 def trained(folder: Path, kind: str, optimizer: str, fault: str | None, *, steps: int) -> Evidence:
     threads = torch.get_num_threads()

@@ -11,7 +11,7 @@ from benchmarks.clinic.harness import Bench
 def no_warmup(bench: Bench) -> None:
     """A large rate that only a warm-up makes possible, and none."""
     bench.warmup = 0
-    bench.rate *= 5
+    bench.rate *= 8
     bench.clip = None
 
 
@@ -45,7 +45,15 @@ FAULTS = (
         "rate_x30",
         "the learning rate is thirty times too high",
         lambda bench: setattr(bench, "rate", 30 * bench.rate),
-        ("mlp/adamw", "vae/adam", "tabular/adam", "gru/adam", "resnet/momentum", "dqn/adam"),
+        (
+            "mlp/adamw",
+            "vae/adam",
+            "tabular/adam",
+            "gru/adam",
+            "resnet/momentum",
+            "dqn/adam",
+            "gpt2/adamw",
+        ),
     ),
     Fault(
         "rate_too_small",

@@ -108,7 +108,7 @@ KINDS = (
         "char_transformer",
         "tuning",
         CharTransformer,
-        (OptimizerChoice("adamw", 2e-3), OptimizerChoice("momentum", 0.1)),
+        (OptimizerChoice("adamw", 4e-3), OptimizerChoice("momentum", 0.2)),
         batch_size=16,
         warmup=80,
         decay="cosine",
@@ -119,7 +119,7 @@ KINDS = (
         "unseen",
         Gpt2,
         (
-            OptimizerChoice("adamw", 3e-3, {"betas": (0.9, 0.95), "weight_decay": 0.1}),
+            OptimizerChoice("adamw", 8e-3, {"betas": (0.9, 0.95), "weight_decay": 0.1}),
             OptimizerChoice("momentum", 0.1),
         ),
         batch_size=16,
