@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from epochal.cli.amounts import size
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import read_settings
@@ -18,6 +19,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)"
     )
     parser.add_argument(
+        "--max-size", metavar="SIZE", type=size, help="store at most so much, such as 500GB"
+    )
+    parser.add_argument(
+        "--quota", metavar="SIZE", type=size, help="store at most so much of each token's runs"
+    )
+    parser.add_argument(
         "--allow-host",
         metavar="NAME",
         action="append",
@@ -28,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
+    from epochal.hub.budget import Budget
     from epochal.hub.ledger import Ledger
     from epochal.hub.serving import serve_hub
     from epochal.serving import find_address
@@ -41,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     )
     if server.listening is None:
         raise UsageError(f"a server of this folder is already running at {server.url}.")
+    budget = Budget(root, ledger, most=args.max_size, most_per_writer=args.quota)
     first = None if ledger.tokens() else ledger.add_token("admin", "admin")
 
     def greet() -> None:
@@ -53,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         remark(f"A token for a machine: epochal token add NAME --role write --hub {root}")
 
     try:
-        serve_hub(root, ledger, server, on_ready=greet)
+        serve_hub(root, ledger, server, budget, on_ready=greet)
     except KeyboardInterrupt:
         remark("Stopped.")
     finally:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from epochal.health.rule_settings import reader_rules
+from epochal.hub.budget import Budget
 from epochal.hub.by_principal import ByPrincipal
 from epochal.hub.endpoints import Receiving
 from epochal.hub.inbox import Inbox
@@ -21,9 +23,9 @@ from epochal.settings import cache_folder
 from epochal.store.local.store import LocalStore
 
 
-def create_hub(root: Path, ledger: Ledger, server: ServerAddress) -> App:
+def create_hub(root: Path, ledger: Ledger, server: ServerAddress, budget: Budget) -> App:
     """The application of a hub over one folder."""
-    inbox = Inbox(root, charge=lambda run_id, _project, size: ledger.add_bytes(run_id, size))
+    inbox = Inbox(root, charge=budget.charge)
     links, rules = Links(root), reader_rules()
 
     def create(folders: Sequence[Path]) -> App:
@@ -53,10 +55,15 @@ def create_hub(root: Path, ledger: Ledger, server: ServerAddress) -> App:
 
 
 def serve_hub(
-    root: Path, ledger: Ledger, server: ServerAddress, *, on_ready: Callable[[], None]
+    root: Path,
+    ledger: Ledger,
+    server: ServerAddress,
+    budget: Budget,
+    *,
+    on_ready: Callable[[], None],
 ) -> None:
     """Serve until stopped."""
     assert server.listening is not None
-    app = create_hub(root, ledger, server)
-    with server.listening:
+    app = create_hub(root, ledger, server, budget)
+    with server.listening, contextlib.closing(budget):
         run_server(app, server.listening, on_ready=on_ready)

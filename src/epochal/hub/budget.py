@@ -1,0 +1,111 @@
+"""How much a hub stores: in all, of each writer, and never the last of its disk.
+
+What does not fit is refused with a sentence, and stays where it was recorded. Nothing is deleted
+here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from epochal.format import format_bytes
+from epochal.hub.inbox import FullError
+from epochal.hub.ledger import Ledger
+
+# Kept free for what else the machine does, and for the hub's own files.
+RESERVE_BYTES = 256 << 20
+_MEASURE_EVERY_S = 600.0
+_STORE_EVERY_S = 5.0
+
+
+class Budget:
+    """The limits of one hub in bytes; None for no limit."""
+
+    def __init__(
+        self,
+        root: Path,
+        ledger: Ledger,
+        *,
+        most: float | None = None,
+        most_per_writer: float | None = None,
+        reserve: int = RESERVE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+        free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+    ) -> None:
+        self._root = root
+        self._ledger = ledger
+        self._most = most
+        self._most_per_writer = most_per_writer
+        self._reserve = reserve
+        self._clock = clock
+        self._free = free
+        self._lock = threading.Lock()
+        self._measured_s = -_MEASURE_EVERY_S
+        self._stored_s = clock()
+        self._used = 0
+        self._by_writer = ledger.bytes_by_writer()
+        self._unstored: dict[str, int] = {}
+        self._writers: dict[str, str] = {}
+
+    def charge(self, run_id: str, project: str, num_bytes: int) -> None:
+        """Count bytes that are about to be stored; raises ``FullError`` when they do not fit."""
+        with self._lock:
+            self._check_disk(num_bytes)
+            writer = self._writer_of(run_id)
+            had = self._by_writer.get(writer, 0)
+            if self._most_per_writer is not None and had + num_bytes > self._most_per_writer:
+                raise FullError(
+                    f"{writer!r} has sent {format_bytes(had)} of its"
+                    f" {format_bytes(self._most_per_writer)}: delete runs, or ask for more."
+                )
+            self._by_writer[writer] = had + num_bytes
+            self._used += num_bytes
+            self._unstored[run_id] = self._unstored.get(run_id, 0) + num_bytes
+            if self._clock() - self._stored_s >= _STORE_EVERY_S:
+                self._store()
+
+    def close(self) -> None:
+        """Store what was counted."""
+        with self._lock:
+            self._store()
+
+    def _check_disk(self, num_bytes: int) -> None:
+        if self._free(self._root) - num_bytes < self._reserve:
+            raise FullError("the disk of the hub is full: delete runs there, then empty the trash.")
+        if self._most is None:
+            return
+        if self._clock() - self._measured_s >= _MEASURE_EVERY_S:
+            # Runs are deleted and sealed meanwhile: what is there is measured again now and then.
+            self._used, self._measured_s = _size_of(self._root), self._clock()
+        if self._used + num_bytes > self._most:
+            raise FullError(
+                f"the hub stores {format_bytes(self._used)} of its {format_bytes(self._most)}:"
+                " delete runs there, then empty the trash."
+            )
+
+    def _writer_of(self, run_id: str) -> str:
+        if run_id not in self._writers:
+            self._writers[run_id] = self._ledger.writer_of(run_id) or "unknown"
+        return self._writers[run_id]
+
+    def _store(self) -> None:
+        for run_id, num_bytes in self._unstored.items():
+            self._ledger.add_bytes(run_id, num_bytes)
+        self._unstored.clear()
+        self._stored_s = self._clock()
+
+
+def _size_of(root: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(root):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(folder, name)).st_size
+            except OSError:
+                continue  # sealed or removed meanwhile
+    return total
