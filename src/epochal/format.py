@@ -15,6 +15,7 @@ UNKNOWN = "—"
 _LONGEST_S = 1e12  # about 30,000 years: an estimate beyond it says nothing
 _SMALLEST_FIXED = 1e-3
 _FOUR_DECIMALS_BELOW = 100.0
+_PLAINLY_FIXED = (2e-3, 99.0)  # no rounding leaves the range of four decimals
 _TWO_DECIMALS_BELOW = 1e8  # beyond it four digits say more than a row of them
 _BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _COUNT_UNITS = ("", "k", "M", "B", "T")
@@ -32,6 +33,8 @@ def format_number(value: float) -> str:
         return "inf" if value > 0 else "-inf"
     if value == 0:
         return "0"
+    if _PLAINLY_FIXED[0] < abs(value) < _PLAINLY_FIXED[1]:
+        return f"{value:.4f}"
     small, large = f"{value:.2e}", f"{value:.3e}"
     if abs(float(small)) < _SMALLEST_FIXED:
         return small

@@ -131,12 +131,13 @@ class RunData:
 
     def frame(self, *names: str, rank: int = 0) -> Any:
         """A data frame of some step series, or of all: one row per step, one column per series."""
-        wanted = [self._metric(name, "step").name for name in names] or [
-            metric.name
-            for metric in self._view.metrics()
-            if metric.axis == "step" and rank in metric.ranks
-        ]
-        columns = [self._view.series(name, rank=rank, axis="step") for name in wanted]
+        view = self._view
+        wanted = [self._metric(name, "step").name for name in names]
+        columns: Sequence[Series] = (
+            [view.series(name, rank=rank, axis="step") for name in wanted]
+            if wanted
+            else view.all_series("step", rank=rank)
+        )
         nothing = np.empty(0, dtype=np.int64)
         steps = np.unique(np.concatenate([nothing, *(series.steps for series in columns)]))
         table: dict[str, NDArray[Any]] = {"step": steps}

@@ -26,7 +26,17 @@ _DECLARED_WRITERS: Mapping[str, Callable[[float], str]] = {
 
 def format_figure(name: str, value: float | None, *, unit: str | None = None) -> str:
     """A value of the series ``name``; ``unit`` is what the run has defined for it."""
-    if value is None:
-        return UNKNOWN
+    return format_figures(name, value, unit=unit)[0]
+
+
+def format_figures(name: str, *values: float | None, unit: str | None = None) -> list[str]:
+    """Several values of one series."""
     write = _WRITERS.get(unit or "") or _DECLARED_WRITERS.get(unit_of(name))
-    return format_number(value) if write is None or not math.isfinite(value) else write(value)
+    return [
+        UNKNOWN
+        if value is None
+        else format_number(value)
+        if write is None or not math.isfinite(value)
+        else write(value)
+        for value in values
+    ]

@@ -45,6 +45,8 @@ def visible(text: str) -> str:
 
 def one_line(text: str) -> str:
     """The same without ends of lines, which could pass for further lines of ours."""
+    if text.isascii() and text.isprintable():
+        return text
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

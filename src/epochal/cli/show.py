@@ -8,17 +8,18 @@ from datetime import datetime
 from typing import Any
 
 from epochal.cli.command import add_json, add_run, run_of
-from epochal.cli.figures import format_figure
+from epochal.cli.figures import format_figures
 from epochal.cli.output import one_line, say, say_json
 from epochal.cli.table import table
 from epochal.cli.words import epochs_text, findings_text, progress_text
-from epochal.errors import MetricNotFoundError
+from epochal.series.reduce import Summary
 from epochal.series.series import Series
-from epochal.store.answers import Entry, RunInfo
-from epochal.store.metrics import in_order, set_number
+from epochal.store.answers import Entry, Metric, RunInfo
+from epochal.store.metrics import in_order
 from epochal.store.store import RunView
 
 _LONGEST_NAME = 48
+_OWN_COST = "system/epochal_cpu_pct"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,15 +35,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show a run; 1 when something about it could not be read."""
     view = run_of(args)
-    info, series = view.info, list(_series(view))
+    info = view.info
     if args.json:
-        say_json(_as_data(view, info, series))
+        say_json(_as_data(view, info, list(_series(view))))
     else:
         say("\n".join([*_heading(info), *_beside(view)]))
         for title, lines in (
             ("config", _config(info.config)),
             ("summary", _config(info.summary)),
-            ("metrics", _metrics(series, info.summary)),
+            ("metrics", _metrics(view)),
         ):
             if lines:
                 say(f"\n{title}\n{lines}")
@@ -108,10 +109,9 @@ def _events(view: RunView, name: str) -> list[Entry]:
 
 
 def _own_cost(view: RunView) -> float | None:
-    try:
-        return view.series("system/epochal_cpu_pct").summary.mean
-    except MetricNotFoundError:
+    if view.metric(_OWN_COST) is None:
         return None
+    return view.summary(_OWN_COST).mean
 
 
 def _config(config: Mapping[str, Any]) -> str:
@@ -128,27 +128,29 @@ def _flat(config: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _metrics(series: list[Series], said: Mapping[str, Any]) -> str:
-    if not series:
-        return ""
+def _metrics(view: RunView) -> str:
+    """A line for each series; summaries say all of it, so no series is read where they are kept."""
     rows = [
-        (
-            f"  {_short(one.name)}" + (f" (rank {one.rank})" if one.rank else ""),
-            one.axis,
-            str(len(one)),
-            *(_figure(one, x) for x in (_last(one, said), one.summary.min, one.summary.max)),
-            "" if one.best is None else f"{_figure(one, one.best[1])} at {one.best[0]:.0f}",
-        )
-        for one in series
+        _metric_row(metric, rank, view.summary(metric.name, rank=rank, axis=metric.axis))
+        for metric in in_order(view.metrics())
+        for rank in metric.ranks
     ]
+    if not rows:
+        return ""
     header = ("  NAME", "AXIS", "POINTS", "LAST", "MIN", "MAX", "BEST")
     return table(header, rows, right=(2, 3, 4, 5))
 
 
-def _last(series: Series, said: Mapping[str, Any]) -> float | None:
-    """The last value; what the program set in its place wins."""
-    value = set_number(said, series.name) if series.rank == 0 else None
-    return series.summary.last if value is None else value
+def _metric_row(metric: Metric, rank: int, summary: Summary) -> tuple[str, ...]:
+    figures = format_figures(metric.name, summary.last, summary.min, summary.max, unit=metric.unit)
+    best = None if metric.goal is None else summary.best(metric.goal)
+    return (
+        f"  {_short(metric.name)}" + (f" (rank {rank})" if rank else ""),
+        metric.axis,
+        str(summary.count),
+        *figures,
+        "" if best is None else f"{figures[1 if metric.goal == 'min' else 2]} at {best[0]:.0f}",
+    )
 
 
 def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, Any]:
@@ -173,10 +175,6 @@ def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, An
 
 def _short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-
-
-def _figure(series: Series, value: float | None) -> str:
-    return format_figure(series.name, value, unit=series.unit)
 
 
 def _moment(t: float | None) -> str | None:

@@ -27,18 +27,17 @@ def table(
     With ``width``, columns in ``shrink`` are cut, the widest first, until a line fits.
     """
     cells = [[one_line(cell) for cell in row] for row in (header, *rows)]
-    widths = [max(_cells(row[index]) for row in cells) for index in range(len(header))]
+    sizes = [[_cells(cell) for cell in row] for row in cells]
+    widths = [max(column) for column in zip(*sizes, strict=True)]
     while width is not None and sum(widths) + _GAP * (len(widths) - 1) > width:
         widest = max(shrink, key=lambda index: widths[index], default=None)
         if widest is None or widths[widest] <= _NARROWEST:
             break
         widths[widest] -= 1
+    is_right = [index in right for index in range(len(header))]
     lines = (
-        (" " * _GAP).join(
-            _fit(cell, columns, right=index in right)
-            for index, (cell, columns) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
+        (" " * _GAP).join(map(_fit, row, of_row, widths, is_right))
+        for row, of_row in zip(cells, sizes, strict=True)
     )
     return "\n".join(line.rstrip() for line in lines)
 
@@ -60,10 +59,11 @@ def _cells(text: str) -> int:
     )
 
 
-def _fit(text: str, columns: int, *, right: bool) -> str:
-    if _cells(text) > columns:
-        while _cells(text) > columns - 1:
+def _fit(text: str, size: int, columns: int, right: bool) -> str:
+    if size > columns:
+        while size > columns - 1:
             text = text[:-1]
-        text += "…"
-    space = " " * (columns - _cells(text))
+            size = _cells(text)
+        text, size = f"{text}…", size + 1
+    space = " " * (columns - size)
     return space + text if right else text + space

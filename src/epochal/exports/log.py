@@ -48,11 +48,7 @@ def _epoch_lines(rows: Iterable[EpochRow]) -> Iterator[str]:
 
 
 def _step_lines(run: RunView) -> Iterator[str]:
-    columns = [
-        run.series(metric.name, axis="step")
-        for metric in run.metrics()
-        if metric.axis == "step" and 0 in metric.ranks
-    ]
+    columns = run.all_series("step")
     first, last = np.inf, -np.inf
     for step, figures in _figures_by_step(columns):
         yield f"step {step:>7}{_figures(figures)}"

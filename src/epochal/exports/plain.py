@@ -29,10 +29,10 @@ def write(runs: Sequence[RunView], out: TextIO, *, rows: Rows | None = None) -> 
         if len(runs) > 1:
             out.write(f"# run {plain_word(f'{run.info.project}/{run.info.name}')}\n")
         axis = rows or ("step" if _has_steps(run) else rows_of(run, None))
+        roles = {metric.name: metric.role for metric in run.metrics() if metric.axis == axis}
         columns = [
-            (plain_kind(metric.name, role=metric.role), run.series(metric.name, axis=axis))
-            for metric in run.metrics()
-            if metric.axis == axis and 0 in metric.ranks
+            (plain_kind(series.name, role=roles[series.name]), series)
+            for series in run.all_series(axis)
         ]
         out.writelines(_lines(columns))
 

@@ -67,7 +67,7 @@ def _write_epochs(
 
 
 def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
-    columns = {id(run): _step_series(run) for run in runs}
+    columns = {id(run): run.all_series("step") for run in runs}
     metrics = in_order(metric for run in runs for metric in run.metrics())
     exported = {series.name for found in columns.values() for series in found}
     names = [name for name in dict.fromkeys(m.name for m in metrics) if name in exported]
@@ -78,31 +78,31 @@ def _write_steps(table: Any, runs: Sequence[RunView], *, named: bool) -> None:
             table.writerow([*first, *row])
 
 
-def _step_series(run: RunView) -> list[Series]:
-    return [
-        run.series(metric.name, axis="step")
-        for metric in run.metrics()
-        if metric.axis == "step" and 0 in metric.ranks
-    ]
-
-
 def _step_rows(columns: Sequence[Series], names: Sequence[str]) -> Iterator[list[str]]:
     """Rows in blocks of steps: columns of numbers become text only as they are written."""
     if not columns:
         return
-    steps = np.unique(np.concatenate([series.steps for series in columns]))
+    # Series that were logged together share their steps and times: these are looked at once.
+    together = {(id(series.steps), id(series.times)): series for series in columns}
+    steps = np.unique(np.concatenate([series.steps for series in together.values()]))
     for start in range(0, steps.size, _BLOCK_STEPS):
         block = steps[start : start + _BLOCK_STEPS]
         # The time of a step is the latest at which anything was logged for it.
         times = np.full(block.size, -np.inf)
-        cells: dict[str, list[str]] = {}
-        for series in columns:
-            low, high = np.searchsorted(series.steps, [block[0], block[-1] + 1])
+        places: dict[int, tuple[int, int, list[int]]] = {}
+        for series in together.values():
+            low, high = np.searchsorted(series.steps, [block[0], block[-1] + 1]).tolist()
             rows = np.searchsorted(block, series.steps[low:high])
             np.fmax.at(times, rows, series.times[low:high])
-            texts = cells[series.name] = [""] * block.size
-            for row, value in zip(rows.tolist(), series.values[low:high].tolist(), strict=True):
-                texts[row] = _cell(value)
+            places[id(series.steps)] = (low, high, rows.tolist())
+        cells: dict[str, list[str]] = {}
+        for series in columns:
+            low, high, at = places[id(series.steps)]
+            texts = list(map(_cell, series.values[low:high].tolist()))
+            if len(at) < block.size:
+                spread = dict(zip(at, texts, strict=True))
+                texts = [spread.get(row, "") for row in range(block.size)]
+            cells[series.name] = texts
         blank = [""] * block.size
         filled = [cells.get(name, blank) for name in names]
         for row, (step, t) in enumerate(zip(block.tolist(), times.tolist(), strict=True)):

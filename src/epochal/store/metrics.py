@@ -12,6 +12,7 @@ from epochal.store.answers import Metric
 _ROLES = ("loss", "eval_loss", "lr", "norm", "throughput")
 # Hundreds of series, one for each layer: what follows them would not be seen.
 _LAYERS = ("params/", "grads/", "activations/", "update_ratio/", "abs_max/")
+_MOST_COMPARED = 2000
 _NONFINITE = ("nan", "inf", "-inf")
 _MACHINE = ("system/", "gpu/", "memory/", "phase/", "resources/", "epoch/")
 
@@ -35,7 +36,8 @@ def no_metric(
     name: str, metrics: Sequence[Metric], *, run: str, rank: int, axis: Axis | None
 ) -> str:
     """The error sentence for a name that no metric of a run has."""
-    known = list(dict.fromkeys(metric.name for metric in metrics))
+    # Comparing with each of a hundred thousand names would take seconds.
+    known = list(dict.fromkeys(metric.name for metric in metrics[:_MOST_COMPARED]))
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
     where = f" on rank {rank}" + (f" and the {axis} axis" if axis else "")
     hint = f" Near: {', '.join(near)}." if near else ""

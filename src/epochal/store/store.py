@@ -120,6 +120,12 @@ class RunView(Protocol):
         Raises ``MetricNotFoundError``, and ``FormatError`` where the points cannot be read.
         """
 
+    def all_series(self, axis: Axis, *, rank: int = 0) -> Sequence[Series]:
+        """Every series of a rank on an axis, in order of first appearance; read together.
+
+        Raises ``FormatError`` where the points cannot be read.
+        """
+
     def summary(self, name: str, *, rank: int = 0, axis: Axis | None = None) -> Summary:
         """Last, extremes and mean of a series; cheap, also for many runs.
 

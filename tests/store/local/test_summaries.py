@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
+from epochal.cli.main import main
 from epochal.series.reduce import Summary
+from epochal.series.series import Series
 from epochal.store.local.run import LocalRun
+from epochal.store.local.state import AXES
 from epochal.store.local.store import LocalStore
 from epochal.store.local.summaries import whole_tables
 from tests.store.journals import Journal
@@ -46,6 +49,32 @@ def test_all_at_once_are_the_same_as_one_at_a_time(tmp_path: Path, is_sealed: bo
     expected = one_at_a_time(run)
     found = {(m.name, m.axis): run.summary(m.name, axis=m.axis) for m in run.metrics()}
     assert str(found) == str(expected)  # nan is not equal to itself
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_all_series_together_are_the_same_as_one_at_a_time(tmp_path: Path, is_sealed: bool) -> None:
+    journal = written(tmp_path).metrics(9, large=2**53 + 1).metrics(10, large=3)
+    journal.add({"log": "resume", "step": 5}, attempt=2).metrics(6, acc=2.0, attempt=2)
+    journal.metrics(1, acc=3.0, alone=1.0, writer="rank-0001")
+    journal.add({"log": "define", "name": "acc", "unit": "%", "goal": "max"})
+    if is_sealed:
+        seal_all(tmp_path)
+    run = LocalStore(tmp_path).run("x")
+    for axis in AXES:
+        for rank in (0, 1):
+            one_by_one = [
+                run.series(metric.name, rank=rank, axis=axis)
+                for metric in run.metrics()
+                if metric.axis == axis and rank in metric.ranks
+            ]
+            together = run.all_series(axis, rank=rank)
+            assert list(map(content, together)) == list(map(content, one_by_one))
+
+
+def content(series: Series) -> tuple[object, ...]:
+    columns = (series.steps, series.times, series.values)
+    texts = [(str(column.dtype), repr(column.tolist())) for column in columns]
+    return (series.name, series.axis, series.rank, *texts, series.goal, series.unit)
 
 
 def test_a_newer_attempt_hides_points_of_an_older_one(tmp_path: Path) -> None:
@@ -103,3 +132,26 @@ def test_the_work_for_all_metrics_grows_with_their_number(tmp_path: Path, is_sea
         summarise_all(root)  # imports and caches of the first time
         lines[count] = lines_run(partial(summarise_all, root))
     assert lines[2400] < 5 * lines[600]
+
+
+def wide_run(root: Path, num_metrics: int) -> None:
+    journal = Journal(root)
+    for step in range(3):
+        journal.metrics(step, **{f"m{number}": number / 7 for number in range(num_metrics)})
+    journal.finish()
+
+
+@pytest.mark.parametrize("command", [("show", "x"), ("export", "x", "--format", "csv"), ("ls",)])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_the_work_of_a_wide_run_grows_with_its_metrics(
+    tmp_path: Path, command: tuple[str, ...], is_sealed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {}
+    for count in (20, 1000, 4000):  # the first one imports modules
+        root = tmp_path / str(count)
+        wide_run(root, count)
+        if is_sealed:
+            seal_all(root)
+        lines[count] = lines_run(partial(main, ["--dir", str(root), *command]))
+    capsys.readouterr()
+    assert lines[4000] < 4.2 * lines[1000]

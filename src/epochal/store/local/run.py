@@ -17,7 +17,7 @@ from epochal.store.local.entries import entries_of, met_errors, recorded_errors
 from epochal.store.local.findings import RECORDS_A_LOOK, count_entries
 from epochal.store.local.listed_run import ListedRun
 from epochal.store.local.state import locked
-from epochal.store.local.summaries import RowSummaries
+from epochal.store.local.summaries import RowSummaries, all_series
 from epochal.store.metrics import no_metric, set_number
 
 
@@ -48,6 +48,14 @@ class LocalRun(ListedRun):
             series = self._ask(lambda state: state.series(key, rank))
             self._held.series.put(series, self._key, key, rank)
         return series
+
+    @locked
+    def all_series(self, axis: Axis, *, rank: int = 0) -> list[Series]:
+        """Every series of a rank on an axis, in order of first appearance; raises ``FormatError``.
+
+        They are not kept for the next query.
+        """
+        return self._ask(lambda state: all_series(state, axis, rank))
 
     @locked
     def metric(self, name: str) -> Metric | None:

@@ -32,7 +32,7 @@ from epochal.store.local.source import RunSource
 
 # By attempt: from this step on a newer attempt logged again.
 Cuts = Mapping[int, int]
-_EXACT_UP_TO = 2.0**53
+EXACT_UP_TO = 2.0**53
 # Where a name is on several axes, the first of these is meant.
 AXES: tuple[Axis, ...] = ("step", "epoch", "time")
 # A query is repeated each time that another part was sealed meanwhile.
@@ -494,7 +494,7 @@ def _sorted(series: Series) -> Series:
 def may_be_rounded(series: Series) -> bool:
     """Whether some of the values may have been whole numbers that a float cannot hold."""
     floats = series.floats
-    return bool(len(series)) and bool(max(floats.max(), -floats.min()) >= _EXACT_UP_TO)
+    return bool(len(series)) and bool(max(floats.max(), -floats.min()) >= EXACT_UP_TO)
 
 
 def exact_values(

@@ -1,4 +1,6 @@
-"""Summarises every series of a run at once, table by table: the work grows with the points alone.
+"""Reads or summarises every series of a run at once, table by table.
+
+The work grows with the points alone.
 
 A table holds series that were logged together, so their steps are looked at once. A series that is
 spread over several tables or parts, or whose steps repeat or go back, is left to
@@ -20,7 +22,7 @@ from epochal.series.reduce import Summary, summarise_rows
 from epochal.series.series import Series
 from epochal.store.answers import Metric
 from epochal.store.local.columns import SeriesKey, SeriesTable
-from epochal.store.local.state import AXES, RunState
+from epochal.store.local.state import AXES, EXACT_UP_TO, RunState
 from epochal.store.metrics import resolve, set_number
 from epochal.store.row import Row
 
@@ -139,6 +141,44 @@ def _of_table(table: SeriesTable, cut: int | None) -> Iterator[tuple[str, Summar
     if _is_plain(along, is_time=table.axis == "time", cut=cut):
         for names, values in _chunks(table):
             yield from zip(names, summarise_rows(along, values), strict=True)
+
+
+def all_series(state: RunState, axis: Axis, rank: int) -> list[Series]:
+    """Every series of a rank on an axis, as ``RunState.series`` has each."""
+    keys = [key for key, ranks in state.ranks.items() if key.axis == axis and rank in ranks]
+    parts = state.parts_of(rank)
+    owners = Counter(key for part in parts for key in part.series_keys())
+    meanings = {(metric.name, metric.axis): metric for metric in state.metrics}
+    found: dict[SeriesKey, Series] = {}
+    for part in parts:
+        if all(owners[key] > 1 for key in part.series_keys()):
+            continue
+        cut = {} if axis == "time" else state.cuts(axis)
+        for table in part.tables():
+            if table.axis != axis:
+                continue
+            along = table.times if axis == "time" else table.steps
+            if not _is_plain(along, is_time=axis == "time", cut=cut.get(part.name.attempt)):
+                continue
+            values = np.ascontiguousarray(table.values.T)
+            for column in (table.steps, table.times, values):
+                column.flags.writeable = False
+            is_exact = ~(np.abs(values).max(axis=1) >= EXACT_UP_TO)
+            for name, row, exact in zip(table.names, values, is_exact.tolist(), strict=True):
+                key = SeriesKey(name, axis)
+                if exact and owners[key] == 1:
+                    meaning = meanings[key]
+                    found[key] = Series(
+                        name,
+                        axis,
+                        rank,
+                        table.steps,
+                        table.times,
+                        row,
+                        goal=meaning.goal,
+                        unit=meaning.unit,
+                    )
+    return [found[key] if key in found else state.series(key, rank) for key in keys]
 
 
 def _is_plain(along: NDArray[Any], *, is_time: bool, cut: int | None) -> bool:
