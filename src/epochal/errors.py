@@ -19,7 +19,13 @@ from __future__ import annotations
 from epochal.version import __version__
 
 # Packages whose name for pip is not the name of their module.
-_PACKAGES = {"pynvml": "nvidia-ml-py", "re2": "google-re2", "yaml": "PyYAML"}
+_PACKAGES = {
+    "pynvml": "nvidia-ml-py",
+    "ray": "ray[tune]",
+    "re2": "google-re2",
+    "stable_baselines3": "stable-baselines3",
+    "yaml": "PyYAML",
+}
 
 
 class EpochalError(Exception):

@@ -48,6 +48,34 @@ def test_each_trial_is_a_run(runs: Path, tmp_path: Path) -> None:
     assert (status(folders[1]), status(folders[2])) == ("finished", "failed")
 
 
+def test_a_trial_that_is_restored_continues_its_run(runs: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def fails_once(settings: dict[str, Any]) -> None:
+        saved = tune.get_checkpoint()
+        first = 0 if saved is None else int(Path(saved.path, "step").read_text()) + 1
+        for step in range(first, 4):
+            if step == 2 and broken.exists():
+                raise RuntimeError("no power")
+            folder = tmp_path / f"checkpoint-{step}"
+            folder.mkdir(exist_ok=True)
+            (folder / "step").write_text(str(step))
+            tune.report({"loss": 1.0 / (step + 1)}, checkpoint=tune.Checkpoint(str(folder)))
+
+    config_of_run = tune.RunConfig(
+        name="again", storage_path=str(tmp_path / "ray"), callbacks=[EpochalCallback()]
+    )
+    tune.Tuner(fails_once, run_config=config_of_run).fit()
+    (folder,) = run_folders(runs)
+    assert status(folder) == "failed"
+    broken.unlink()
+    tune.Tuner.restore(str(tmp_path / "ray" / "again"), fails_once, resume_errored=True).fit()
+    (folder,) = run_folders(runs)
+    assert status(folder) == "finished"
+    assert points(folder, "loss") == {1: 1.0, 2: 0.5, 3: 1 / 3, 4: 0.25}
+
+
 def test_a_training_function_of_ray_train_logs_itself(runs: Path, tmp_path: Path) -> None:
     from ray.train import RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer

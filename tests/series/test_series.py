@@ -106,3 +106,10 @@ def test_series_one_after_the_other_keep_the_name_of_the_first(journal: Journal)
     run = load_run(journal.folder.path)
     both = concatenated([run.series("train/loss"), run.series("note")])
     assert (both.name, both.values.tolist()) == ("train/loss", [0.0, 1.0, 2.0, 3.0, 7.0])
+
+
+def test_a_metric_called_tokens_is_an_axis_of_a_run_that_counts_none(tmp_path: Path) -> None:
+    journal = Journal(tmp_path).metrics(0, acc=0.1, tokens=0).metrics(1, acc=0.2, tokens=512)
+    run = load_run(journal.folder.path)
+    moved = run.series("acc").reindex("tokens", run)
+    assert (moved.x, moved.at.tolist()) == ("tokens", [0.0, 512.0])

@@ -27,10 +27,13 @@ def require(package: str, what: str, *, tested: str) -> None:
     the package is missing.
     """
     try:
-        import_module(package)
+        module = import_module(package)
     except ModuleNotFoundError as missing:
         raise MissingPackageError(what, missing) from missing
-    version = metadata.version(package)
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:  # a source tree that was not installed
+        version = str(getattr(module, "__version__", "an unknown version"))
     if not version.startswith(tested) and package not in _warned:
         _warned.add(package)
         error(

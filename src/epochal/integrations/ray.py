@@ -38,6 +38,14 @@ class EpochalCallback(LoggerCallback):  # type: ignore[misc]
         """Without the runs that are open: Tune writes its callbacks to disk."""
         return {**self.__dict__, "_runs": {}}
 
+    def get_state(self) -> dict[str, Any]:
+        """Where the runs of the trials are; Tune keeps it with the experiment."""
+        return {"places": self._places}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take what :meth:`get_state` gave, in an experiment that is restored."""
+        self._places = dict(state["places"])
+
     def log_trial_start(self, trial: Any) -> None:
         """Open the run of a trial."""
         if trial.trial_id not in self._runs:

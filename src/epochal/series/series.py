@@ -153,8 +153,9 @@ class Series:
         """The points along another axis, in its order; points without a position are left out.
 
         ``x`` is one of ``X_KINDS``, or the name of a metric: a point is then where that metric was
-        last, at the point's step or before. A series that cannot be converted keeps its own axis:
-        ``x`` of the result says which it is.
+        last, at the point's step or before. A run that does not count epochs or tokens itself may
+        have a metric of that name. A series that cannot be converted keeps its own axis: ``x`` of
+        the result says which it is.
         """
         moved = self._moved(x, run)
         at = moved.at
@@ -178,7 +179,7 @@ class Series:
                 steps, values = mapping
                 along = values if x == "epoch" else values.cumsum()
                 return replace(self, reindexed=(x, np.interp(self.steps, steps, along)))
-        if x in ("step", "tokens", self.x):
+        if x in ("step", self.x):
             return self
         places = self._along_metric(x, run)
         return self if places is None else replace(self, reindexed=(x, places))
