@@ -7,13 +7,12 @@ in `epochal.torch`; messages and verbosity are in `epochal.console`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from epochal.torch_hooks import TorchHooks, register_torch_hooks
 
-from epochal.torch_hooks import TorchHooks, torch_hooks
-from epochal.version import __version__
-
+TYPE_CHECKING = False  # as in typing, which takes longer to load than all that is loaded here
 if TYPE_CHECKING:
+    from typing import Any
+
     from epochal import console as console
     from epochal import health as health
     from epochal import torch as torch
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from epochal.torch.moe import watch_moe
     from epochal.torch.watching import watch
     from epochal.training_log import TrainingRunLogger
+    from epochal.version import __version__
 
 # Where each name is defined. `tests/test_surface.py` holds the same list: a new name is a decision.
 _HOMES = {
@@ -60,6 +60,7 @@ _HOMES = {
     "Trend": "epochal.series.trend",
     "TrendGroup": "epochal.series.trend",
     "UsageError": "epochal.errors",
+    "__version__": "epochal.version",
     "current_run": "epochal.run.current",
     "explain_phases": "epochal.series.lost_time",
     "finish": "epochal.run.current",
@@ -115,6 +116,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
     if name in _PACKAGES:
         return import_module(f"epochal.{name}")
     if name not in _HOMES:
@@ -140,4 +143,4 @@ def _load_torch_hooks() -> TorchHooks:
     return HOOKS
 
 
-torch_hooks.register(_load_torch_hooks)
+register_torch_hooks(_load_torch_hooks)
