@@ -104,7 +104,7 @@ def _folders(args: argparse.Namespace) -> list[Path]:
         if not folder.is_dir():
             remark(f"There is no folder {str(folder)!r} yet; its runs will appear when it exists.")
         return [folder]
-    from epochal.store.local.store import check_place
+    from epochal.store.local.load import check_place
 
     for folder in args.folders:
         check_place(folder)

@@ -30,12 +30,14 @@ REFRESH_EVERY_S = 1.0
 RUN_THREADS = 16
 LIST_THREADS = 4
 # A list of runs is made of what is known after this time; the rest follows in the background.
-LIST_BUDGET_S = 0.3
+LIST_BUDGET_S = 0.15
 _READ_ON_S = 0.1
 _READ_SMALL_S = 0.05
 _TELL_EVERY_S = 2.0
 _REST_S = 0.02
 _IDLE_S = 2.0
+# The first list of a page is made before its runs are read in the background.
+_FIRST_REST_S = 1.0
 # Searching for runs takes at most a tenth of the time, however many there are.
 _REFRESH_SHARE = 0.1
 # A thread waits this long for a locked run, then serves other runs before it retries.
@@ -92,6 +94,7 @@ class Reader:
 
     async def read_on_forever(self) -> None:
         """Read in the background what lists did not wait for."""
+        await asyncio.sleep(_FIRST_REST_S)
         while True:
             left = await self.query(self.catalog.read_on)
             await asyncio.sleep(_REST_S if left else _IDLE_S)

@@ -97,9 +97,10 @@ def test_a_list_is_made_of_what_is_known_when_its_time_is_up(tmp_path: Path) -> 
     many(tmp_path)
     store = LocalStore(tmp_path)
     first = store.known_runs(budget_s=0)
-    assert len(first.runs) < 150
-    assert first.pending == 150
-    left = 150
+    # The first page of a list is there whatever the clock says.
+    assert len(first.runs) == 100
+    left = first.pending
+    assert left == 50
     while left:
         _, left = store.read_on(0.01)
     whole = store.known_runs(budget_s=0)

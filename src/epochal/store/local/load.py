@@ -67,3 +67,14 @@ def load_foreign(
     # A folder that is a run itself belongs to the one around it, as a list of that has it.
     project = path.parent.name if run.key == "." and path.is_dir() else None
     return LocalRun(ForeignSource(source, run, cache=cache, project=project), held=held)
+
+
+def check_place(path: str | Path) -> None:
+    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
+    place = Path(path).expanduser()
+    if place.is_dir():
+        return
+    if not place.exists():
+        raise UsageError(f"there is no folder {str(path)!r}.")
+    if not runs_at(place.absolute()):
+        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")

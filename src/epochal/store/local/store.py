@@ -24,11 +24,11 @@ from epochal.store.answers import Metric, Status, TrashedRun
 from epochal.store.finding_counts import FindingCounts
 from epochal.store.local.cache import CachedSegments, MemoryBudget
 from epochal.store.local.folder import FolderSource
-from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of, runs_at
+from epochal.store.local.foreign import ForeignPlaces, ForeignSource, place_of
 from epochal.store.local.index import Index, IndexEntry
 from epochal.store.local.indexed import IndexedFolders
 from epochal.store.local.listing import asides_below, orphans_below, survey
-from epochal.store.local.load import load_foreign, load_run
+from epochal.store.local.load import check_place, load_foreign, load_run
 from epochal.store.local.run import LocalRun
 from epochal.store.local.source import RunSource
 from epochal.store.local.trash import FolderTrash, move_to_trash
@@ -76,6 +76,8 @@ class LocalStore:
         # By place, the id and version of each run that ``refresh`` has told of.
         self._told: dict[str, tuple[str, int]] = {}
         self._looked = False
+        # By place, when it is the turn of runs that are not listed yet.
+        self._turns: dict[str, float] = {}
         self._index = Index(cache)
         # Places of runs whose rows the index does not have, and when it was written last.
         self._news: dict[str, None] = {}
@@ -234,6 +236,10 @@ class LocalStore:
         """
         until = time.monotonic() + budget_s
         with self._lock:
+            if not self._looked and budget_s < math.inf:
+                # Ids are left to the list that follows, which has a budget of its own.
+                self._look_unless_done()
+                return set()
             known = [run for run in self._runs.values() if run.was_looked_at]
             self._look()
         for run in known:  # of the others nothing has been read yet
@@ -373,14 +379,24 @@ class LocalStore:
         known = set(map(id, by_id.values()))
         others = [run for run in self._runs.values() if id(run) not in known]
         is_short = until < math.inf and len(others) > _MANY
-        for run in sorted(others, key=_changed_first if is_short else _place):
-            if is_short and time.monotonic() > until:
+        for number, run in enumerate(sorted(others, key=self._turn if is_short else _place)):
+            # A few are listed whatever the clock says: a list has to have a beginning.
+            if is_short and number >= _MANY and time.monotonic() > until and not run.is_outlined:
                 break
             run.copy = 1
             while run.id in by_id:
                 run.copy += 1
             by_id[run.id] = run
         self._by_id = by_id
+
+    def _turn(self, run: LocalRun) -> float:
+        """When it is a run's turn to be listed: known ones first, then by the folder's time."""
+        if run.is_outlined:
+            return -math.inf
+        turn = self._turns.get(run.place)
+        if turn is None:
+            turn = self._turns[run.place] = _changed_first(run)
+        return turn
 
     def _note_news(self, place: str) -> None:
         """Have the index learn a row; what others learnt before is written, some at a time.
@@ -524,17 +540,6 @@ def open_store(
     return LocalStore(
         *paths, cache=cache_folder(), build=build, follow_links=follow_links, rules=rules
     )
-
-
-def check_place(path: str | Path) -> None:
-    """Raise ``UsageError`` unless a path is a folder, or a file with runs of another tracker."""
-    place = Path(path).expanduser()
-    if place.is_dir():
-        return
-    if not place.exists():
-        raise UsageError(f"there is no folder {str(path)!r}.")
-    if not runs_at(place.absolute()):
-        raise UsageError(f"{str(path)!r} is not a folder, nor a file with runs of any tracker.")
 
 
 def _reads(source: RunSource, run: ForeignRun) -> bool:
