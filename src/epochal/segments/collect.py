@@ -16,7 +16,7 @@ from epochal.journal.line_columns import Lines
 from epochal.journal.reader import check_version
 from epochal.journal.regular_file import read_regular
 from epochal.records import Axis, Record, axis_of, scalars_of
-from epochal.segments.long import NO_NUMBER, LongForm, LongKey
+from epochal.segments.long import NO_NUMBER, Along, LongForm, LongKey
 from epochal.segments.shape import (
     VALUED,
     Path,
@@ -183,14 +183,13 @@ class Collected:
         if axis == "none" or (step is None and axis != "time"):
             return
         milliseconds = milliseconds_of(record)
+        along = Along.of(
+            (ordinal,),
+            (NO_NUMBER if step is None else step,),
+            (NO_NUMBER if milliseconds is None else milliseconds,),
+        )
         for name, value in _scalars(record):
-            self.long.add(
-                LongKey(name, axis, ""),
-                ordinals=(ordinal,),
-                steps=(NO_NUMBER if step is None else step,),
-                milliseconds=(NO_NUMBER if milliseconds is None else milliseconds,),
-                values=(value,),
-            )
+            self.long.add(LongKey(name, axis, ""), along, (value,))
 
     def dissolve(self, bucket: Bucket) -> None:
         """Keep a bucket's records as JSON after all."""

@@ -28,6 +28,20 @@ class LongKey(NamedTuple):
     field: str
 
 
+class Along(NamedTuple):
+    """Ordinals, steps and times of records as bytes: many series are of the same records."""
+
+    ordinals: bytes
+    steps: bytes
+    milliseconds: bytes
+
+    @classmethod
+    def of(cls, ordinals: ArrayLike, steps: ArrayLike, milliseconds: ArrayLike) -> Along:
+        """From whole numbers; ``NO_NUMBER`` where a record has none."""
+        columns = (ordinals, steps, milliseconds)
+        return cls(*(np.asarray(column, dtype=np.int64).tobytes() for column in columns))
+
+
 @dataclass(slots=True)
 class LongSeries:
     """The points of one series, in the order they were added."""
@@ -55,11 +69,9 @@ class LongForm:
     def add(
         self,
         key: LongKey,
-        *,
-        ordinals: ArrayLike,
-        steps: ArrayLike,
-        milliseconds: ArrayLike,
+        along: Along,
         values: ArrayLike,
+        *,
         place: int = NO_PLACE,
         code: str = "f",
     ) -> None:
@@ -67,10 +79,10 @@ class LongForm:
         series = self._series.get(key)
         if series is None:
             series = self._series[key] = LongSeries()
-        records = np.asarray(ordinals, dtype=np.int64)
-        series.ordinals.frombytes(records.tobytes())
-        series.steps.frombytes(np.asarray(steps, dtype=np.int64).tobytes())
-        series.milliseconds.frombytes(np.asarray(milliseconds, dtype=np.int64).tobytes())
+        series.ordinals.frombytes(along.ordinals)
+        series.steps.frombytes(along.steps)
+        series.milliseconds.frombytes(along.milliseconds)
         series.values.frombytes(np.asarray(values, dtype=np.float64).tobytes())
-        series.places.extend([place] * records.size)
-        series.codes.extend(code.encode() * records.size)
+        count = len(along.ordinals) // 8
+        series.places.extend([place] * count)
+        series.codes.extend(code.encode() * count)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from epochal.records import Axis, axis_of
 from epochal.segments.collect import Bucket, Collected, milliseconds_of
-from epochal.segments.long import LONG_CODES, NO_NUMBER, LongForm, LongKey
+from epochal.segments.long import LONG_CODES, NO_NUMBER, Along, LongForm, LongKey
 from epochal.segments.shape import NUMBERS, VALUED, Path, Shape, is_flat
 
 MAX_COLUMNS = 500
@@ -177,16 +177,9 @@ def _cut(bucket: Bucket, wide: set[Path], long: LongForm) -> Piece | None:
             cells.append(values)
     steps, milliseconds = _along(reduced, cells, bucket.size, axis)
     ordinals = _ordinals(bucket)
+    along = Along.of(ordinals, steps, milliseconds)
     for key, place, code, values in moved:
-        long.add(
-            key,
-            ordinals=ordinals,
-            steps=steps,
-            milliseconds=milliseconds,
-            values=values,
-            place=place,
-            code=code,
-        )
+        long.add(key, along, values, place=place, code=code)
     return Piece(reduced, ordinals, cells, bucket)
 
 

@@ -52,10 +52,8 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
             f"{journal} may still be written, or is not there: only finished parts can be sealed."
         )
     covered = _covers(target, journal, name) if target.exists() else False
-    if not covered:
-        _write(journal, name, target)
+    report = _report(target, name) if covered else _write(journal, name, target)
     size = journal.stat().st_size
-    report = _report(target, name)
     if size != report.journal_bytes:
         if into is None and not covered:
             target.unlink()
@@ -67,7 +65,7 @@ def seal_part(folder: RunFolder, name: PartName, *, into: Path | None = None) ->
     return report
 
 
-def _write(journal: Path, name: PartName, target: Path) -> None:
+def _write(journal: Path, name: PartName, target: Path) -> SealReport:
     """Make a segment appear under its name, whole and checked."""
     is_first = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -80,6 +78,15 @@ def _write(journal: Path, name: PartName, target: Path) -> None:
     sync_folder(target.parent)
     if is_first:
         sync_folder(target.parent.parent)
+    return SealReport(
+        name=name,
+        path=target,
+        num_records=found.num_records,
+        num_damaged=found.num_damaged,
+        kept_bytes=sum(len(damage.text) for damage in found.damage),
+        journal_bytes=found.journal_bytes,
+        segment_bytes=target.stat().st_size,
+    )
 
 
 def _sweep(target: Path) -> None:

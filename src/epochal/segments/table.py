@@ -249,31 +249,27 @@ def _trailing_columns(found: Collected) -> Iterator[dict[str, pa.Array]]:
 
 
 def _long_columns(batch: list[tuple[LongKey, LongSeries]]) -> dict[str, pa.Array]:
-    orders = [np.argsort(np.array(series.ordinals), kind="stable") for _, series in batch]
-    counts = [len(order) for order in orders]
+    counts = [len(series.values) for _, series in batch]
+
+    def in_a_row(field: str, kind: type[Any]) -> NDArray[Any]:
+        return np.frombuffer(b"".join([getattr(series, field) for _, series in batch]), dtype=kind)
+
+    ordinals = in_a_row("ordinals", np.int64)
+    # By series, and those of one series by ordinal.
+    order = np.lexsort((ordinals, np.repeat(np.arange(len(batch)), counts)))
 
     def joined(field: str, kind: type[Any]) -> NDArray[Any]:
-        return np.concatenate(
-            [
-                np.array(getattr(series, field), dtype=kind)[order]
-                for (_, series), order in zip(batch, orders, strict=True)
-            ]
-        )
+        return in_a_row(field, kind)[order]
 
     def repeated(texts: list[str]) -> pa.Array:
         return pa.array(texts, pa.string()).take(pa.array(np.repeat(np.arange(len(texts)), counts)))
 
     places = joined("places", np.int64).astype(np.int32)
     steps, milliseconds = joined("steps", np.int64), joined("milliseconds", np.int64)
-    codes = np.concatenate(
-        [
-            np.frombuffer(series.codes, dtype=np.uint8)[order]
-            for (_, series), order in zip(batch, orders, strict=True)
-        ]
-    )
+    codes = joined("codes", np.uint8)
     letters, letter_numbers = np.unique(codes, return_inverse=True)
     return {
-        c.ORDINAL: pa.array(joined("ordinals", np.int64)),
+        c.ORDINAL: pa.array(ordinals[order]),
         c.STEP: pa.array(steps, mask=steps == NO_NUMBER),
         c.TIME: pa.array(milliseconds, mask=milliseconds == NO_NUMBER),
         c.LONG_NAME: repeated([key.name for key, _ in batch]),

@@ -137,7 +137,8 @@ def test_the_work_for_all_metrics_grows_with_their_number(tmp_path: Path, is_sea
 def wide_run(root: Path, num_metrics: int) -> None:
     journal = Journal(root)
     for step in range(3):
-        journal.metrics(step, **{f"m{number}": number / 7 for number in range(num_metrics)})
+        numbers = {f"m{number}": number / 7 for number in range(num_metrics)}
+        journal.add({"log": "metrics", "step": step, "m": numbers})
     journal.finish()
 
 
