@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -103,6 +105,40 @@ def test_labels_are_changed_through_the_api(three_runs: list[str]) -> None:
     assert (again.name, again.notes, again.tags) == ("renamed", "noted", ["x", "z"])
 
 
+def test_rows_of_the_history_have_their_texts(here: Path) -> None:
+    with wandb.init(project="said") as run:
+        run.log({"loss": 0.5, "word": "cat"})
+        run.log({"loss": 0.25})
+    (read,) = wandb.Api().runs("said")
+    rows = [{k: row[k] for k in row if k[0] != "_"} for row in read.scan_history()]
+    assert rows == [{"loss": 0.5, "word": "cat"}, {"loss": 0.25}]
+    assert [row["word"] for row in read.scan_history(keys=["loss", "word"])] == ["cat"]
+
+
+def test_a_run_of_the_store_waits_and_lists_its_artifacts(here: Path) -> None:
+    (here / "weights.bin").write_bytes(b"123")
+    with wandb.init(project="kept", config={"lr": 0.1}) as run:
+        run.log_artifact("weights.bin", name="model", type="weights")
+    (read,) = wandb.Api().runs("kept")
+    read.wait_until_finished()
+    assert read.state == "finished"
+    assert [(one.name, one.type) for one in read.logged_artifacts()] == [("model", "weights")]
+    assert json.loads(read.json_config) == {"lr": {"value": 0.1}}
+
+
+@pytest.mark.parametrize("member", ["automations", "create_project", "reports"])
+def test_a_member_that_is_missing_is_one_sentence(member: str) -> None:
+    sentence = f"epochal.wandb has no Api.{member}: docs/migrate/wandb.md lists what it has."
+    with pytest.raises(AttributeError, match=re.escape(sentence)):
+        getattr(wandb.Api(), member)
+    with pytest.raises(AttributeError, match=r"has no Table\.set_pk"):
+        wandb.Table().set_pk("a")
+
+
+def test_names_of_variables() -> None:
+    assert (wandb.env.API_KEY, wandb.env.PROJECT) == ("WANDB_API_KEY", "WANDB_PROJECT")
+
+
 # -- sweeps ---------------------------------------------------------------------------------------
 
 
@@ -133,6 +169,8 @@ def test_a_grid_tries_every_combination_once() -> None:
     assert best is not None
     assert best.summary["loss"] == 3.0
     assert {run.project for run in found.runs} == {"swept"}
+    assert best.sweep is not None
+    assert best.sweep.id == sweep_id
 
 
 def test_random_draws_within_its_bounds_and_stops_at_the_count() -> None:

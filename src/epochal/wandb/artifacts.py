@@ -21,7 +21,7 @@ from epochal.journal.layout import read_json, write_json
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import not_supported
+from epochal.wandb.notices import SaysWhatIsMissing, not_supported
 
 _ABOUT = "artifact.json"
 # What W&B accepts; a name is a folder.
@@ -34,7 +34,7 @@ class ArtifactTTL(Enum):
     INHERIT = 0
 
 
-class Artifact:
+class Artifact(SaysWhatIsMissing):
     """Files under one name, with a type, a description and metadata."""
 
     def __init__(
@@ -274,9 +274,18 @@ def find_artifact(root: Path, name: str, kind: str | None = None) -> Artifact:
     found = list(root.glob(f"*/*/files/artifacts/{plain}/{_ABOUT}"))
     if not found:
         raise CommError(f"no run below {root} has logged an artifact {plain!r}.")
-    newest = max(found, key=lambda path: path.stat().st_mtime)
-    about = read_json(newest)
-    artifact = Artifact(plain, str(about.get("type") or kind), metadata=about.get("metadata"))
-    artifact.add_dir(newest.parent)
+    return _read_artifact(max(found, key=lambda path: path.stat().st_mtime), kind)
+
+
+def artifacts_below(folder: Path) -> list[Artifact]:
+    """The artifacts that the run of a folder logged."""
+    return [_read_artifact(path) for path in sorted(folder.glob(f"files/artifacts/*/{_ABOUT}"))]
+
+
+def _read_artifact(path: Path, kind: str | None = None) -> Artifact:
+    about = read_json(path)
+    kind = str(about.get("type") or kind)
+    artifact = Artifact(path.parent.name, kind, metadata=about.get("metadata"))
+    artifact.add_dir(path.parent)
     artifact.files_by_name.pop(_ABOUT, None)
     return artifact

@@ -28,3 +28,16 @@ def term(sentence: Any, *, is_shown: bool = True) -> None:
     """Print what a script prints through ``wandb.termlog`` and the like."""
     if is_shown and not is_silent():
         error("wandb: %s", str(sentence).rstrip(os.linesep))
+
+
+class SaysWhatIsMissing:
+    """A class of W&B's that has not every member here: asking for such a one is one sentence."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        kind = type(self).__name__
+        kind = kind.removeprefix("Api") or kind
+        raise AttributeError(
+            f"epochal.wandb has no {kind}.{name}: docs/migrate/wandb.md lists what it has."
+        )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -17,7 +19,7 @@ from epochal.reading import open as open_runs
 from epochal.settings import read_settings
 from epochal.wandb.environment import read_environment
 from epochal.wandb.errors import CommError
-from epochal.wandb.notices import not_supported
+from epochal.wandb.notices import SaysWhatIsMissing, not_supported
 from epochal.wandb.run_filters import matches, ordered
 from epochal.wandb.summary_values import with_aggregates
 
@@ -35,7 +37,7 @@ _STATES = {
 }
 
 
-class Api:
+class Api(SaysWhatIsMissing):
     """The runs of a folder, by default the one that runs are recorded in.
 
     ``overrides`` may name another: ``Api(overrides={"dir": "runs"})``.
@@ -117,10 +119,10 @@ class Api:
             return []
         runs: Runs = open_runs(self._folder)
         with runs:
-            return [ApiRun(run) for run in runs]
+            return [ApiRun(run, self) for run in runs]
 
 
-class ApiRuns(Sequence["ApiRun"]):
+class ApiRuns(SaysWhatIsMissing, Sequence["ApiRun"]):
     """Runs in order; iterating, indexing and ``len`` work as for W&B's."""
 
     def __init__(self, runs: list[ApiRun]) -> None:
@@ -144,11 +146,11 @@ class ApiRuns(Sequence["ApiRun"]):
         return [run.history(*args, **options) for run in self._runs]
 
 
-class ApiRun:
+class ApiRun(SaysWhatIsMissing):
     """One run of the store, with the members of W&B's public ``Run``."""
 
-    def __init__(self, data: RunData) -> None:
-        self._data = data
+    def __init__(self, data: RunData, api: Api) -> None:
+        self._data, self._api = data, api
         info = data.info
         self.id, self.project, self.state = info.id, info.project, _STATES[info.status.state]
         self.entity, self.group, self.job_type = info.owner or "", info.group, info.job_type
@@ -223,6 +225,43 @@ class ApiRun:
         return str(found[-1].get("sweep_id")) if found else None
 
     @property
+    def sweep(self) -> ApiSweep | None:
+        """The sweep that the run belongs to, with its runs."""
+        name = self.sweep_name
+        return None if name is None else self._api.sweep(name)
+
+    @property
+    def username(self) -> str:
+        """Who the run belongs to."""
+        return self.entity
+
+    @property
+    def json_config(self) -> str:
+        """The configuration as W&B writes it."""
+        return json.dumps({key: {"value": value} for key, value in self.config.items()})
+
+    def load(self, force: bool = False) -> None:
+        """Read what was recorded since."""
+        self._data.refresh()
+        self.state = _STATES[self._data.info.status.state]
+        self.__dict__.pop("summary", None)
+
+    load_full_data = load
+
+    def wait_until_finished(self) -> None:
+        """Return when the run has ended, however."""
+        self.load()
+        while self.state == "running":
+            time.sleep(1.0)
+            self.load()
+
+    def logged_artifacts(self, per_page: int = 100) -> list[Any]:
+        """The artifacts that the run logged."""
+        from epochal.wandb.artifacts import artifacts_below
+
+        return artifacts_below(Path(self._data.info.folder))
+
+    @property
     def metadata(self) -> dict[str, Any]:
         """Where the run came from: command, machine, Python, code."""
         return dict(self._data.view.facts)
@@ -262,10 +301,17 @@ class ApiRun:
         """Every row by step; with ``keys``, only rows that have all of them."""
         found = {m.name for m in self._data.metrics() if m.axis == "step" and 0 in m.ranks}
         own = {"_step", "_timestamp", "_runtime"}
+        texts = [entry.record for entry in self._data.view.texts()]
+        texts = [one for one in texts if keys is None or one["name"] in keys]
         wanted = found if keys is None else {key for key in keys if key in found}
-        if keys is not None and not wanted | own >= set(keys):
+        if keys is not None and not wanted | own | {one["name"] for one in texts} >= set(keys):
             return
         rows: dict[int, dict[str, Any]] = {}
+        for one in texts:
+            if isinstance(one.get("step"), int):
+                row = rows.setdefault(one["step"], {"_step": one["step"], "_timestamp": one["t"]})
+                row["_runtime"] = one["t"] - (self.created or one["t"])
+                row[one["name"]] = one.get("text")
         for name in sorted(wanted):
             series = self._data.series(name, axis="step")
             times = series.times.tolist()
@@ -279,6 +325,8 @@ class ApiRun:
             is_inside = step >= min_step and (max_step is None or step < max_step)
             if is_inside and (keys is None or all(key in rows[step] for key in keys)):
                 yield rows[step]
+
+    beta_scan_history = scan_history
 
     def files(
         self, names: list[str] | None = None, pattern: str | None = None, per_page: int = 50
@@ -316,7 +364,7 @@ class ApiRun:
         not_supported("Run.delete()", "nothing is deleted; 'epochal rm' does that")
 
 
-class ApiFile:
+class ApiFile(SaysWhatIsMissing):
     """One file of a run."""
 
     def __init__(self, name: str, path: Path) -> None:
@@ -337,7 +385,7 @@ class ApiFile:
         return target.open(encoding="utf-8", errors="replace")
 
 
-class ApiProject:
+class ApiProject(SaysWhatIsMissing):
     """A project by its name."""
 
     def __init__(self, name: str) -> None:
@@ -347,7 +395,7 @@ class ApiProject:
         return f"<Project {self.name}>"
 
 
-class ApiSweep:
+class ApiSweep(SaysWhatIsMissing):
     """A sweep with its runs."""
 
     def __init__(self, id: str, config: dict[str, Any], runs: list[ApiRun]) -> None:  # noqa: A002

@@ -115,6 +115,8 @@ class _Made(ModuleType):
         if place is not None:
             module, _, found = place.rpartition(".")
             return getattr(import_module(f"{_HERE}.{module}"), found)
+        if self._name == "env" and attribute.isupper():
+            return f"WANDB_{attribute}"  # the names of variables
         inner = f"{self._name}.{attribute}"
         if has_submodule(inner):
             return submodule(inner)
