@@ -15,8 +15,9 @@ from epochal.shipping.client import HubClient
 class HubProcess:
     """``epochal hub`` over a folder; it can be killed and started again on the same port."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *options: str) -> None:
         self.root = root
+        self._options = options
         root.mkdir(parents=True, exist_ok=True)
         ledger = Ledger(root)
         self.token = ledger.add_token("machine", "write")
@@ -28,7 +29,8 @@ class HubProcess:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        scheme = "https" if "--tls-cert" in self._options else "http"
+        return f"{scheme}://127.0.0.1:{self.port}"
 
     def client(self, token: str | None = None) -> HubClient:
         client = HubClient(self.url, self.token if token is None else token, timeout_s=20)
@@ -37,14 +39,17 @@ class HubProcess:
 
     def start(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "epochal", "hub", str(self.root), "--port", str(self.port)],
+            [
+                *(sys.executable, "-m", "epochal", "hub", str(self.root)),
+                *("--port", str(self.port), *self._options),
+            ],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("http://"):
+            if line.startswith(("http://", "https://")):
                 self.port = int(line.strip().rstrip("/").rpartition(":")[2])
                 return
         raise AssertionError("the hub did not start")

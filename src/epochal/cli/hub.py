@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epochal.cli.amounts import size
 from epochal.cli.output import remark, say
 from epochal.errors import UsageError
 from epochal.settings import read_settings
+
+if TYPE_CHECKING:
+    from epochal.server.access import TrustedProxy
+    from epochal.server.process import TlsFiles
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +29,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--quota", metavar="SIZE", type=size, help="store at most so much of each token's runs"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="serve over TLS with this certificate")
+    parser.add_argument("--tls-key", metavar="FILE", help="the key of that certificate")
+    parser.add_argument(
+        "--user-header",
+        metavar="NAME",
+        help="header in which a trusted proxy names the person it signed in",
+    )
+    parser.add_argument(
+        "--trust",
+        metavar="ADDRESS",
+        action="append",
+        default=[],
+        help="address or network of that proxy, such as 10.0.0.1 or 10.0.0.0/24",
+    )
+    parser.add_argument(
+        "--user-role",
+        choices=("read", "write", "admin"),
+        default="read",
+        help="what people of that proxy may do (default: read)",
     )
     parser.add_argument(
         "--allow-host",
@@ -40,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     from epochal.hub.serving import serve_hub
     from epochal.serving import find_address
 
+    tls, proxy = _tls(args), _proxy(args)
     root = Path(args.folder).expanduser()
     root.mkdir(parents=True, exist_ok=True)
     ledger = Ledger(root)
@@ -54,6 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
     def greet() -> None:
         url = server.url.partition("?")[0]
+        url = url if tls is None else url.replace("http://", "https://", 1)
         remark(f"The hub keeps runs in {root} (Ctrl-C stops)")
         say(url, flush=True)
         if first is not None:
@@ -62,9 +90,36 @@ def run(args: argparse.Namespace) -> int:
         remark(f"A token for a machine: epochal token add NAME --role write --hub {root}")
 
     try:
-        serve_hub(root, ledger, server, budget, on_ready=greet)
+        serve_hub(root, ledger, server, budget, proxy=proxy, tls=tls, on_ready=greet)
     except KeyboardInterrupt:
         remark("Stopped.")
     finally:
         ledger.close()
     return 0
+
+
+def _tls(args: argparse.Namespace) -> TlsFiles | None:
+    from epochal.server.process import TlsFiles
+
+    if args.tls_cert is None and args.tls_key is None:
+        return None
+    if args.tls_cert is None or args.tls_key is None:
+        raise UsageError("--tls-cert and --tls-key belong together.")
+    for option, path in (("--tls-cert", args.tls_cert), ("--tls-key", args.tls_key)):
+        if not Path(path).is_file():
+            raise UsageError(f"{option}: there is no file {path}.")
+    return TlsFiles(args.tls_cert, args.tls_key)
+
+
+def _proxy(args: argparse.Namespace) -> TrustedProxy | None:
+    from epochal.server.access import TrustedProxy
+
+    if args.user_header is None and not args.trust:
+        return None
+    if args.user_header is None or not args.trust:
+        raise UsageError("--user-header and --trust belong together.")
+    try:
+        networks = tuple(ipaddress.ip_network(one, strict=False) for one in args.trust)
+    except ValueError as error:
+        raise UsageError(f"--trust: {error}.") from error
+    return TrustedProxy(args.user_header, networks, args.user_role)

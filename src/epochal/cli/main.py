@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, str] = {
     "hub": "receive runs from other machines, and show them live in a browser",
     "push": "send runs to a hub",
     "pull": "fetch runs from a hub",
+    "audit": "print who changed what on a hub",
     "share": "make a link that shows some runs of a hub, read-only",
     "token": "make, list and revoke the tokens of a hub",
     "watch": "follow runs live in the terminal",

@@ -8,22 +8,31 @@ from dataclasses import replace
 from pathlib import Path
 
 from epochal.health.rule_settings import reader_rules
+from epochal.hub.audit import AuditMiddleware
 from epochal.hub.budget import Budget
 from epochal.hub.by_principal import ByPrincipal
 from epochal.hub.endpoints import Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
+from epochal.hub.limits import LimitMiddleware
 from epochal.hub.links import Links
-from epochal.server.access import Access, Principal
+from epochal.server.access import Access, Principal, TrustedProxy
 from epochal.server.address import folders_digest
 from epochal.server.app import App, create_inner_app, with_access
-from epochal.server.process import run_server
+from epochal.server.process import TlsFiles, run_server
 from epochal.serving import ServerAddress, export_formats
 from epochal.settings import cache_folder
 from epochal.store.local.store import LocalStore
 
 
-def create_hub(root: Path, ledger: Ledger, server: ServerAddress, budget: Budget) -> App:
+def create_hub(
+    root: Path,
+    ledger: Ledger,
+    server: ServerAddress,
+    budget: Budget,
+    *,
+    proxy: TrustedProxy | None = None,
+) -> App:
     """The application of a hub over one folder."""
     inbox = Inbox(root, charge=budget.charge)
     links, rules = Links(root), reader_rules()
@@ -50,8 +59,10 @@ def create_hub(root: Path, ledger: Ledger, server: ServerAddress, budget: Budget
 
     whole = create([root])
     parts = ByPrincipal(whole, folders_of=folders_of, create=create)
-    app = replace(whole, asgi=parts, close_streams=parts.close_streams)
-    return with_access(app, Access(hosts=server.names, port=server.port, find=find))
+    app = replace(whole, asgi=AuditMiddleware(parts, ledger), close_streams=parts.close_streams)
+    access = Access(hosts=server.names, port=server.port, find=find, proxy=proxy)
+    guarded = with_access(app, access)
+    return replace(guarded, asgi=LimitMiddleware(guarded.asgi))
 
 
 def serve_hub(
@@ -60,10 +71,12 @@ def serve_hub(
     server: ServerAddress,
     budget: Budget,
     *,
+    proxy: TrustedProxy | None = None,
+    tls: TlsFiles | None = None,
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until stopped."""
     assert server.listening is not None
-    app = create_hub(root, ledger, server, budget)
+    app = create_hub(root, ledger, server, budget, proxy=proxy)
     with server.listening, contextlib.closing(budget):
-        run_server(app, server.listening, on_ready=on_ready)
+        run_server(app, server.listening, on_ready=on_ready, tls=tls)

@@ -30,6 +30,7 @@ from epochal.server.responses import error_response
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 # Hosts that a policy can name; it cannot express an IPv6 address.
 _FRAMING_HOST = re.compile(r"[a-z0-9_.-]+")
+_MAX_USER = 100
 _PUBLIC_PATHS = frozenset({"/healthz"})
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _ASK_FOR_TOKEN = (
@@ -69,6 +70,32 @@ OWNER = Principal("owner")
 
 
 @dataclass(frozen=True, slots=True)
+class TrustedProxy:
+    """A proxy that signs people in, and names them in a header of each request.
+
+    The header counts only in requests from ``networks``: from anywhere else it is anybody's claim.
+    """
+
+    header: str
+    networks: tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+    role: Role = "read"
+
+    def user(self, scope: Scope, headers: Headers) -> Principal | None:
+        """Who the proxy says it is; None without the header, or from another address."""
+        name = headers.get(self.header, "").strip()
+        client = scope.get("client")
+        if not name or client is None or len(headers.getlist(self.header)) != 1:
+            return None
+        try:
+            address = ipaddress.ip_address(client[0])
+        except ValueError:
+            return None
+        if not any(address in network for network in self.networks):
+            return None
+        return Principal(name[:_MAX_USER], self.role)
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """The rules of one server: allowed host names without ports, and the token if any.
 
@@ -79,6 +106,7 @@ class Access:
     token: str | None = None
     port: int = 0
     find: Callable[[str], Principal | None] | None = None
+    proxy: TrustedProxy | None = None
 
     @property
     def is_open(self) -> bool:
@@ -148,8 +176,10 @@ class AccessMiddleware:
                 return self._redirect_with_cookie(scope["path"], query, given[-1])
         bearer = headers.get("authorization", "")
         sent = bearer[7:].strip() if bearer.lower().startswith("bearer ") else None
-        for token in (sent, _cookie(headers, self._access.cookie)):
-            principal = None if token is None else find(token)
+        proxy = self._access.proxy
+        user = None if proxy is None else proxy.user(scope, headers)
+        for token in (sent, _cookie(headers, self._access.cookie), None):
+            principal = user if token is None else find(token)
             if principal is not None:
                 scope["state"]["principal"] = principal
                 if scope["method"] not in _SAFE_METHODS and not principal.may("write"):

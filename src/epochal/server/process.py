@@ -12,7 +12,7 @@ import gc
 import socket
 import time
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import h11
 import uvicorn
@@ -120,10 +120,18 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+class TlsFiles(NamedTuple):
+    """The files of a certificate, with its chain, and of its key."""
+
+    certificate: str
+    key: str
+
+
 def run_server(
     app: App,
     listening: socket.socket,
     *,
+    tls: TlsFiles | None = None,
     on_ready: Callable[[], None] = lambda: None,
     parent: int | None = None,
     linger_s: float = 60.0,
@@ -145,6 +153,8 @@ def run_server(
         timeout_keep_alive=30,
         timeout_graceful_shutdown=_SHUTDOWN_S,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        ssl_certfile=None if tls is None else tls.certificate,
+        ssl_keyfile=None if tls is None else tls.key,
     )
     server = _Server(config, app=app, on_ready=on_ready)
     # Lists of runs are many long-lived objects without cycles. At the default rate the garbage

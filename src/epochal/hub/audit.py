@@ -1,0 +1,49 @@
+"""Writes every change that a person or a program makes on a hub into its audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from epochal.hub.ledger import Ledger
+
+_SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# What machines send all the time is in the runs themselves.
+_SHIPPED = re.compile(r"/api/hub/runs/[^/]+(/(parts|segments|blobs|live)/.*|/labels)?")
+_RUN = re.compile(r"/api/(?:hub/)?runs/([^/]+)")
+
+
+class AuditMiddleware:
+    """Notes who changed what, and how it was answered."""
+
+    def __init__(self, app: ASGIApp, ledger: Ledger) -> None:
+        self._app = app
+        self._ledger = ledger
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand over, then note a change."""
+        is_change = scope["type"] == "http" and scope["method"] not in _SAFE_METHODS
+        if not is_change or _SHIPPED.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        status = 500
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            found = _RUN.match(scope["path"])
+            await asyncio.to_thread(
+                self._ledger.note,
+                scope["state"]["principal"].name,
+                f"{scope['method']} {scope['path']}",
+                run=found[1] if found else None,
+                details=f"answered {status}",
+            )

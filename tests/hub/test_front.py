@@ -1,0 +1,122 @@
+"""The front of a hub: TLS, people whom a proxy signed in, limits, and the audit log."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from epochal.cli.main import main
+from epochal.hub.ledger import Ledger
+from epochal.hub.limits import TokenBuckets
+from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.worker import ship_now
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_shipping import record
+
+
+def test_a_hub_serves_over_tls_to_who_trusts_its_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl to make a certificate")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"),
+            *("-keyout", str(key), "-out", str(cert)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    hub = HubProcess(tmp_path / "hub", "--tls-cert", str(cert), "--tls-key", str(key))
+    try:
+        with pytest.raises(HubError, match=r"certificate is not trusted .* set SSL_CERT_FILE"):
+            hub.client().get_json("/api/runs")
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+        ship_now(record(tmp_path / "runs"), hub.client())
+        assert hub.client().get_json("/api/runs")["total"] == 1
+    finally:
+        hub.stop()
+
+
+def test_a_proxy_names_people_from_its_address_only(tmp_path: Path) -> None:
+    said = {"x-user": "alice"}
+    hub = HubProcess(tmp_path / "a", "--user-header", "X-User", "--trust", "127.0.0.0/8")
+    other = HubProcess(tmp_path / "b", "--user-header", "X-User", "--trust", "10.1.2.3")
+    try:
+        client = hub.client("")
+        assert b'"rows"' in client.request("GET", "/api/runs", headers=said)
+        with pytest.raises(HubError) as error:
+            client.request("PUT", "/api/hub/runs/x", body=b"{}", headers=said)
+        assert error.value.status == 403  # people of the proxy may read
+        with pytest.raises(HubError) as error:
+            other.client("").request("GET", "/api/runs", headers=said)
+        assert error.value.status == 401
+    finally:
+        hub.stop()
+        other.stop()
+
+
+def test_guessing_tokens_is_slowed_down(hub: HubProcess) -> None:
+    statuses = []
+    for guess in range(25):
+        with pytest.raises(HubError) as error:
+            hub.client(f"ep_{guess}").request("GET", "/api/runs")
+        statuses.append(error.value.status)
+    assert statuses[:15] == [401] * 15
+    assert statuses[-1] == 429
+    assert error.value.retry_after_s >= 1
+
+
+def test_changes_are_in_the_audit_log(
+    hub: HubProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = hub.client()
+    ship_now(record(tmp_path / "runs"), client)
+    run = client.get_json("/api/runs")["rows"][0]["id"]
+    sent = {"content-type": "application/json"}
+    client.request("PATCH", f"/api/runs/{run}/labels", body=b'{"notes":"seen"}', headers=sent)
+    ledger = Ledger(hub.root)
+    noted = [(row["who"], row["what"], row["run"]) for row in ledger.audit()]
+    ledger.close()
+    assert ("machine", f"PATCH /api/runs/{run}/labels", run) in noted
+    assert ("machine", "register", run) in noted
+    assert main(["audit", "--hub", str(hub.root)]) == 0
+    assert "PATCH" in capsys.readouterr().out
+
+
+def test_a_bucket_refills() -> None:
+    now = 0.0
+    buckets = TokenBuckets(2.0, 3, clock=lambda: now)
+    for _ in range(3):
+        assert buckets.wait_s("a") == 0
+        buckets.spend("a")
+    assert buckets.wait_s("a") == pytest.approx(0.5)
+    assert buckets.wait_s("b") == 0
+    now = 0.5
+    assert buckets.wait_s("a") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--tls-cert", "x"], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "x", "--tls-key", "y"], "--tls-cert: there is no file x"),
+        (["--user-header", "X-User"], "--user-header and --trust belong together"),
+        (["--user-header", "X-User", "--trust", "nonsense"], "--trust: 'nonsense'"),
+    ],
+)
+def test_mistakes_are_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], sentence: str
+) -> None:
+    assert main(["hub", str(tmp_path / "hub"), *options]) == 1
+    assert sentence in capsys.readouterr().err
+
+
+def test_an_address_with_a_password_is_refused() -> None:
+    with pytest.raises(ValueError, match="EPOCHAL_HUB_TOKEN"):
+        HubClient("https://user:password@host")
