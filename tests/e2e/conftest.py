@@ -68,7 +68,7 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         # A page that a run keeps is shown in a frame where its scripts cannot run.
         is_meant = is_meant or message.text.startswith("Blocked script execution")
         if message.type == "error" and not is_meant:
-            faults.append(message.text)
+            faults.append(message.text + " " + message.location["url"])
 
     def note_dialog(dialog: Any) -> None:
         faults.append(f"a dialog: {dialog.message}")

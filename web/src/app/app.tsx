@@ -11,6 +11,7 @@ import { ShortcutSheet, useShortcuts } from "../ui/shortcuts.tsx";
 import { Splitter } from "../ui/splitter.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import { ToastList } from "../ui/toast.tsx";
+import type { TrashedRun } from "../wire.ts";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
@@ -22,7 +23,7 @@ export interface AppProps {
   readonly theme: Signal<Theme>;
 }
 
-const SIDE = { min: 190, start: 272, max: 520 };
+const SIDE = { min: 190, start: 296, max: 640 };
 const PANEL_ID = "panel";
 const FIRST_LINES = `import epochal
 
@@ -56,7 +57,8 @@ export function App({ page, theme }: AppProps): JSX.Element {
         </div>
         <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={panel.title}>
           <Problem page={page} />
-          {page.runs.isLoaded.value && page.runs.all.value.length === 0 ? <NoRuns page={page} /> : <Content key={panel.id} page={page} />}
+          <MissingRun page={page} />
+          {page.runs.isLoaded.value && page.runs.numAll.value === 0 ? <NoRuns page={page} /> : <Content key={panel.id} page={page} />}
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
@@ -77,6 +79,25 @@ function NoRuns({ page }: { readonly page: Page }): JSX.Element | null {
 function Problem({ page }: { readonly page: Page }): JSX.Element | null {
   const problem = page.runs.problem.value;
   return problem === null ? null : <p class="problem" role="alert">{problem} The page retries when the server responds.</p>;
+}
+
+/** The address names a run that is not here: deleted, or misspelt; one that lies in the trash can be restored. */
+function MissingRun({ page }: { readonly page: Page }): JSX.Element | null {
+  const missing = page.runs.missing.value;
+  const name = missing?.kind === "run" ? missing.name : null;
+  const [trashed, setTrashed] = useState<TrashedRun | null>(null);
+  useEffect(() => {
+    setTrashed(null);
+    if (name !== null) page.source.changes?.trash().then(({ runs }) => setTrashed(runs.find(({ id }) => id === name) ?? null), () => undefined);
+  }, [name]);
+  if (name === null) return null;
+  return (
+    <p class="problem" role="alert">
+      {trashed === null ? <>There is no run “{name}” here: it was deleted, or the link is misspelt.</> : <>The run “{trashed.name}” is in the trash.</>}{" "}
+      {trashed !== null && <button type="button" class="button" onClick={() => void page.selection.actions?.restore([trashed.key])}>Restore it</button>}{" "}
+      <button type="button" class="button" onClick={() => (page.view.focus.value = null)}>Show another</button>
+    </p>
+  );
 }
 
 /** The window's title says how the run in focus is doing, for tabs in the background. */

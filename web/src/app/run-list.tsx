@@ -1,133 +1,159 @@
 /** The runs at the left: filter, groups, and which of them are in the charts. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useCallback, useState } from "preact/hooks";
 
+import { formatWhole } from "../chart/index.ts";
+import { groupName } from "../state/group-keys.ts";
 import type { Page } from "../state/page.ts";
 import { HEADLINES } from "../state/runs.ts";
+import type { RunLine } from "../state/runs.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Menu } from "../ui/menu.tsx";
-import { SearchBox } from "../ui/search-box.tsx";
+import type { MenuItem } from "../ui/menu.tsx";
 import { VirtualList } from "../ui/virtual-list.tsx";
 import type { RunRow as Row } from "../wire.ts";
+import { BulkBar, showInCharts, TrashDialog } from "./run-bulk.tsx";
+import { RunFilter } from "./run-filter.tsx";
 import { updateLabels, RunRow } from "./run-row.tsx";
 
 const ROW_HEIGHT = 30;
 const MOST_KEYS = 200;
 
-type Line = { readonly kind: "run"; readonly row: Row } | { readonly kind: "group"; readonly title: string; readonly rows: readonly Row[] };
-
 export function RunList({ page }: { readonly page: Page }): JSX.Element {
-  const { runs } = page;
+  const { runs, view } = page;
   const [renaming, setRenaming] = useState<Row | null>(null);
-  const lines = linesOf(page);
-  const active = lines.findIndex((line) => line.kind === "run" && line.row.id === page.view.focus.value);
+  const [isTrashOpen, setTrashOpen] = useState(false);
+  const count = runs.numLines.value;
+  const active = activeLine(page, count);
+  const onWindow = useCallback((start: number, stop: number) => runs.wantLines(start, stop), [runs]);
+  void view.focus.value;
   return (
     <div class="runs">
       <RunFilter page={page} />
-      <RunTools page={page} />
+      <RunTools page={page} onTrash={() => setTrashOpen(true)} />
+      <BulkBar page={page} />
       <div class="runs-list">
-        {runs.isLoaded.value && lines.length === 0
-          ? <p class="runs-empty">{runs.all.value.length === 0 ? "No runs yet." : "No run matches this filter."}</p>
+        {count === 0
+          ? <NoLines page={page} />
           : (
-            <VirtualList count={lines.length} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={active} keyOf={(index) => keyOf(lines[index]!)}
-              row={(index) => <LineOf page={page} line={lines[index]!} onRename={setRenaming} />} />
+            <VirtualList count={count} rowHeight={ROW_HEIGHT} label="Runs" activeIndex={active} keyOf={(index) => keyOf(runs.lineAt(index), index)} onWindow={onWindow}
+              row={(index) => <LineOf page={page} line={runs.lineAt(index)} onRename={setRenaming} />} />
           )}
       </div>
       <Rename key={renaming?.id ?? ""} page={page} row={renaming} onClose={() => setRenaming(null)} />
+      <TrashDialog page={page} isOpen={isTrashOpen} onClose={() => setTrashOpen(false)} />
     </div>
   );
 }
 
-function linesOf({ runs }: Page): readonly Line[] {
-  return runs.groups.value.flatMap(({ title, rows }): Line[] => [
-    ...(title === null ? [] : [{ kind: "group", title, rows } as const]),
-    ...rows.map((row): Line => ({ kind: "run", row })),
-  ]);
+/** The line of the run in focus; -1 where it is not among the rows that are here. */
+function activeLine({ runs, view }: Page, count: number): number {
+  const focus = view.focus.value;
+  if (focus === null) return -1;
+  for (let index = 0; index < Math.min(count, MOST_LOOKED_AT); index++) {
+    const line = runs.lineAt(index);
+    if (line?.kind === "run" && line.row?.id === focus) return index;
+  }
+  return -1;
 }
 
-function keyOf(line: Line): string {
-  return line.kind === "run" ? line.row.id : `group ${line.title}`;
+const MOST_LOOKED_AT = 3000;
+
+/** Why the list has no lines: what is true of it at this moment. */
+function NoLines({ page }: { readonly page: Page }): JSX.Element {
+  const { runs, view } = page;
+  if (runs.problem.value !== null && runs.numAll.value === 0) return <p class="runs-empty">The list could not be loaded.</p>;
+  if (!runs.isLoaded.value) return <p class="runs-empty" aria-busy="true">Loading runs…</p>;
+  if (runs.numAll.value === 0) return <p class="runs-empty">No runs yet.</p>;
+  const missing = runs.missing.value;
+  if (missing?.kind === "project") return <p class="runs-empty">There is no project “{missing.name}”. <button type="button" class="link" onClick={() => (view.project.value = null)}>All projects</button></p>;
+  if (runs.filterProblem.value !== null) return <p class="runs-empty">The filter is not complete.</p>;
+  if (!runs.isSettled.value) return <p class="runs-empty" aria-busy="true">Searching…</p>;
+  if (view.filter.value.trim() !== "") {
+    return <p class="runs-empty">No run matches this filter. <button type="button" class="link" onClick={() => (view.filter.value = "")}>Clear it</button></p>;
+  }
+  if (runs.numHidden.value > 0) {
+    return <p class="runs-empty">All {formatWhole(runs.numHidden.value)} runs are hidden. <button type="button" class="link" onClick={() => (view.text("hidden").value = "1")}>Show them</button></p>;
+  }
+  return <p class="runs-empty">This project has no runs.</p>;
+}
+
+function keyOf(line: RunLine | undefined, index: number): string {
+  if (line === undefined) return `line ${index}`;
+  return line.kind === "run" ? (line.row?.id ?? `row ${line.index}`) : `group ${line.title}`;
 }
 
 interface LineProps {
   readonly page: Page;
-  readonly line: Line;
+  readonly line: RunLine | undefined;
   readonly onRename: (row: Row) => void;
 }
 
 function LineOf({ page, line, onRename }: LineProps): JSX.Element {
-  if (line.kind === "run") return <RunRow page={page} row={line.row} onRename={onRename} />;
+  if (line?.kind === "run" && line.row !== undefined) return <RunRow page={page} row={line.row} onRename={onRename} />;
+  if (line === undefined || line.kind === "run") return <div class="run is-coming" aria-busy="true"><i /></div>;
+  const { groupKeys } = page.runs;
   return (
     <div class="run-group">
-      <span class="run-group-key">{page.view.groupBy.value} =</span>
+      {groupKeys.value.length === 1 && <span class="run-group-key">{groupKeys.value[0]} =</span>}
       <b title={line.title}>{line.title}</b>
-      <span class="card-note">{line.rows.length}</span>
-      <button type="button" class="button is-quiet" title="Show only this group" onClick={() => page.runs.showOnly(line.rows.map(({ id }) => id))}>only</button>
+      <span class="card-note">{formatWhole(line.count)}</span>
+      {line.rows !== null && <button type="button" class="button is-quiet" title="Show only this group" onClick={() => showInCharts(page, line.rows!.map(({ id }) => id))}>only</button>}
     </div>
   );
 }
 
-function RunFilter({ page }: { readonly page: Page }): JSX.Element {
-  const { view, runs, source } = page;
-  const isQuery = view.filterMode.value === "query";
-  const count = `${runs.fitting.value.length}`;
-  const canQuery = source.connection.value !== "archive";
-  return (
-    <div class="runs-filter" id="run-filter">
-      {isQuery ? <QueryBox page={page} count={count} /> : (
-        <SearchBox label="Filter runs" query={view.filter.value} isRegex={view.filterMode.value === "regex"} count={count}
-          onChange={(query, isRegex) => {
-            view.filter.value = query;
-            view.filterMode.value = isRegex ? "regex" : "words";
-          }} />
-      )}
-      <button type="button" class="button is-quiet runs-query" aria-pressed={isQuery} disabled={!canQuery && !isQuery}
-        title={canQuery ? 'Query, such as: config.lr < 3e-4 and status == "running"' : "Queries need the server; an archive supports words and regular expressions."}
-        onClick={() => (view.filterMode.value = isQuery ? "words" : "query")}>where</button>
-    </div>
-  );
-}
-
-function QueryBox({ page, count }: { readonly page: Page; readonly count: string }): JSX.Element {
-  const { view, runs } = page;
-  const problem = runs.filterProblem.value;
-  return (
-    <div class={`search${problem === null ? "" : " is-wrong"}`}>
-      <input type="search" class="runs-query-text" aria-label="Query runs" placeholder="config.lr < 3e-4" value={view.filter.value} spellcheck={false} autocomplete="off"
-        aria-invalid={problem !== null} onInput={(event) => (view.filter.value = event.currentTarget.value)} />
-      <span class="search-count">{count}</span>
-      {problem !== null && <pre class="search-error" role="status">{problem}</pre>}
-    </div>
-  );
-}
-
-function RunTools({ page }: { readonly page: Page }): JSX.Element {
-  const { view, runs } = page;
+function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: () => void }): JSX.Element {
+  const { view, runs, selection } = page;
   const order = view.order.value;
-  const orders = [["-created", "Newest first"], ["created", "Oldest first"], ["name", "By name"], ...HEADLINES.flatMap((role) => {
+  const hidden = view.text("hidden");
+  const orders = [["-created", "Newest first"], ["created", "Oldest first"], ["-updated", "Written last first"], ["name", "By name"], ...HEADLINES.flatMap((role) => {
     const name = role.replace("role:", "").replace("_", " ");
     return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as [string, string][];
   })] as [string, string][];
-  const keys = runs.configKeys.value.slice(0, MOST_KEYS);
+  const { actions } = selection;
+  const more: (MenuItem | "divider")[] = [
+    { label: "Show all that fit", run: () => showInCharts(page, runs.fitting.value.map(({ id }) => id), runs.numFitting.value) },
+    { label: "Show none", run: () => runs.showOnly([]) },
+    { label: "Show the newest", run: () => (view.shown.value = null) },
+    "divider",
+    { label: "List hidden runs", isOn: hidden.value === "1", ...(runs.numHidden.value > 0 ? { hint: formatWhole(runs.numHidden.value) } : {}), run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
+  ];
+  if (actions !== null) {
+    more.push({ label: "Select runs", isOn: selection.isOn.value, hint: "a", run: () => (selection.isOn.value = !selection.isOn.value) }, { label: "Trash…", run: onTrash });
+  }
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.shown.value.length} of {runs.fitting.value.length} shown</span>
+      <span class="runs-count">{runs.isLoaded.value ? `${runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
       <span class="card-space" />
       {view.shown.value !== null && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={() => (view.shown.value = null)}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>
-      <Menu label="Group runs" items={[
-        { label: "No groups", isOn: view.groupBy.value === null, run: () => (view.groupBy.value = null) },
-        "divider",
-        ...keys.map((key) => ({ label: key, isOn: view.groupBy.value === key, run: () => (view.groupBy.value = key) })),
-      ]}>{view.groupBy.value === null ? "group" : `by ${view.groupBy.value}`} ▾</Menu>
-      <Menu label="Which runs are shown" items={[
-        { label: "Show all that fit", run: () => runs.showOnly(runs.fitting.value.map(({ id }) => id)) },
-        { label: "Show none", run: () => runs.showOnly([]) },
-        { label: "Show the newest", run: () => (view.shown.value = null) },
-      ]}>⋯</Menu>
+      <Menu label="Group runs" items={groupItems(page)}>{view.groupBy.value === null ? "group" : `by ${groupName(view.groupBy.value)}`} ▾</Menu>
+      <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>
     </div>
   );
+}
+
+/** No groups, everything but the seed, and each key: a second key is added to the first. */
+function groupItems({ view, runs }: Page): readonly (MenuItem | "divider")[] {
+  const choice = view.groupBy.value;
+  const keys = runs.configKeys.value.slice(0, MOST_KEYS);
+  const isBut = choice?.startsWith("-") ?? false;
+  const chosen = choice === null ? [] : choice.replace(/^-/, "").split(",");
+  const set = (next: readonly string[], but: boolean): void => {
+    view.groupBy.value = next.length === 0 ? null : `${but ? "-" : ""}${next.join(",")}`;
+  };
+  const toggled = (key: string): readonly string[] => (chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key]);
+  const seeds = keys.filter((key) => /(^|[._])seed$/.test(key));
+  return [
+    { label: "No groups", isOn: choice === null, run: () => set([], false) },
+    ...seeds.map((key) => ({ label: `Everything but ${key}`, isOn: isBut && chosen.includes(key), run: () => set(isBut ? toggled(key) : [key], true) })),
+    "divider",
+    ...keys.map((key) => ({
+      label: isBut ? `… and but ${key}` : key, isOn: chosen.includes(key), run: () => set(toggled(key), isBut),
+    })),
+  ];
 }
 
 interface RenameProps {

@@ -4,9 +4,11 @@ import type { JSX } from "preact";
 
 import { formatDelta, formatNumber, slotCss } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
-import { headline } from "../state/runs.ts";
+import { headline, isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
+import { MiddleText } from "../ui/middle-text.tsx";
+import { phaseTone } from "../panels/parts/phases.ts";
 import type { RunRow as Row, Summary } from "../wire.ts";
 import { StatusDot } from "./status.tsx";
 
@@ -27,13 +29,18 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
   return (
     <div class={`run${isFocus ? " is-focus" : ""}${isShown ? " is-shown" : ""}`} data-run={row.id}
       onPointerEnter={() => (page.hovered.value = isDrawn ? row.id : null)} onPointerLeave={() => (page.hovered.value = null)}>
+      {page.selection.isOn.value && (
+        <input type="checkbox" class="run-select" checked={page.selection.isSelected(row.id)} aria-label={`Select ${label}`}
+          onClick={(event) => page.selection.toggle(row.id, event.shiftKey)} />
+      )}
       <button type="button" role="checkbox" class="run-mark" aria-checked={isShown} aria-label={`Show ${label} in the charts`} title={isShown ? "Hide from the charts" : "Show in the charts"}
         onClick={(event) => (event.altKey || event.shiftKey ? runs.soloOn(row.id) : runs.toggle(row.id))}>
         <i style={isShown ? { background: color } : isDrawn ? { boxShadow: `inset 0 0 0 2.5px ${color}` } : {}} />
       </button>
       <button type="button" class="run-name" aria-current={isFocus} title={titleOf(row)} onClick={() => (view.focus.value = row.id)} onDblClick={() => runs.soloOn(row.id)}>
         <StatusDot row={row} />
-        <span>{label}</span>
+        <MiddleText text={label} numShared={runs.numShared.value} />
+        {row.phase != null && <em class={`run-note run-phase is-${phaseTone(row.phase)}`} title={`${row.phase}${row.host == null ? "" : ` on ${row.host}`}`}>{row.phase}</em>}
         {row.partial ? <em class="run-note" title="Read in part; findings follow">…</em> : <Trouble row={row} />}
         {isBaseline && <em class="run-note">baseline</em>}
         {view.solo.value === row.id && <em class="run-note">solo</em>}
@@ -48,11 +55,23 @@ export function RunRow({ page, row, onRename }: RunRowProps): JSX.Element {
 function Trouble({ row }: { readonly row: Row }): JSX.Element | null {
   const [errors, warnings] = [row.errors ?? 0, row.warnings ?? 0];
   const found = [counted(errors, "error"), counted(warnings, "warning")].filter((text) => text !== "").join(", ");
-  const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite"].filter(Boolean).join("; ");
+  const hasRisen = row.errors === null && isFarAboveLowest(row);
+  const label = [found && `${found} still open`, row.nonfinite && "the last loss is not finite", hasRisen && "the last loss is far above its lowest"].filter(Boolean).join("; ");
   if (label === "") return null;
+  if (hasRisen && !row.nonfinite && errors + warnings === 0) return <em class="run-note is-warning" role="img" aria-label={label} title={label}>↗</em>;
   const isBad = errors > 0 || row.nonfinite;
   return <em class={`run-note is-${isBad ? "critical" : "warning"}`} role="img" aria-label={label} title={label}>{isBad ? `✕${errors || ""}` : `▲${warnings}`}</em>;
 }
+
+/** Whether a loss ended as high as it ever was, after it had been far lower: it diverged, and is still a number. */
+export function isFarAboveLowest(row: Row): boolean {
+  const summary = headline(row)?.summary;
+  if (summary === undefined || summary.count < LEAST_POINTS) return false;
+  const { last, min, max } = summary;
+  return last !== null && min !== null && max !== null && min > 0 && max > 3 * min && last >= 0.5 * max;
+}
+
+const LEAST_POINTS = 20;
 
 function counted(count: number, noun: string): string {
   return count === 0 ? "" : `${count} ${noun}${count === 1 ? "" : "s"}`;
@@ -64,7 +83,7 @@ function Value({ row, baseline }: { readonly row: Row; readonly baseline: Row | 
   if (found === null) return <span class="run-value" />;
   const isComparable = reference !== null && reference.role === found.role && found.summary.last !== null && reference.summary.last !== null;
   return (
-    <span class={`run-value${found.summary.last === null && found.summary.last_nonfinite !== null ? " is-critical" : ""}`} title={`${found.role}, latest`}>
+    <span class={`run-value${found.summary.last === null && found.summary.last_nonfinite !== null ? " is-critical" : ""}`} title={`${found.role}, latest${found.summary.last === null ? "" : `: ${found.summary.last}`}`}>
       {valueText(found.summary)}
       {isComparable && <span class="run-delta">{formatDelta(found.summary.last!, reference.summary.last!)}</span>}
     </span>
@@ -78,7 +97,9 @@ function valueText({ last, last_nonfinite }: Summary): string {
 
 function titleOf(row: Row): string {
   const tags = row.tags.length === 0 ? "" : `\n${row.tags.join(", ")}`;
-  return `${row.name} (${row.id})\n${row.status.text}${row.problem === null ? "" : `\n${row.problem}`}${tags}`;
+  const where = row.host == null ? "" : ` on ${row.host}${row.phase == null ? "" : `, ${row.phase}`}`;
+  const owner = row.owner === null ? "" : `\n${row.owner}`;
+  return `${row.name} (${row.id})\n${row.status.text}${where}${owner}${row.problem === null ? "" : `\n${row.problem}`}${tags}`;
 }
 
 function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "divider")[] {
@@ -91,7 +112,15 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
   ];
   if (source.updateLabels !== null) {
     items.push("divider", { label: "Rename…", run: () => onRename(row) });
-    items.push({ label: row.hidden ? "Bring back" : "Hide at first", run: () => void updateLabels(page, row, { hidden: !row.hidden }) });
+  }
+  const { actions } = page.selection;
+  if (actions !== null) {
+    items.push({ label: row.hidden ? "Show in the list again" : "Hide from the list", run: () => void actions.hideOne(row.id, !row.hidden) });
+    items.push({ label: "Select", isOn: page.selection.isSelected(row.id), run: () => {
+      page.selection.isOn.value = true;
+      page.selection.toggle(row.id);
+    } });
+    items.push("divider", { label: "Delete", ...(isEnded(row) ? {} : { hint: "live" }), isDisabled: row.status.state === "running", run: () => void actions.removeOne(row.id) });
   }
   return items;
 }

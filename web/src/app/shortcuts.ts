@@ -30,7 +30,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     view.smoothness.value = Math.round(Math.max(0, Math.min(SMOOTHEST, view.smoothness.value + by)) * 100) / 100;
   };
   const moveFocus = (by: number): void => {
-    const rows = runs.groups.value.flatMap((group) => group.rows);
+    const rows = runs.fitting.value;
     const at = rows.findIndex(({ id }) => id === runs.focus.value?.id);
     const next = rows[Math.max(0, Math.min(rows.length - 1, at + by))];
     if (next !== undefined) view.focus.value = next.id;
@@ -51,6 +51,7 @@ export function shortcutsOf({ page, theme, showSheet, openDrawer }: ShortcutHost
     { key: "j", text: "Next run", group: "Runs", run: () => moveFocus(1) },
     { key: "k", text: "Previous run", group: "Runs", run: () => moveFocus(-1) },
     { key: "e", text: "Show or hide in the charts", group: "Runs", run: withFocus(runs.toggle) },
+    { key: "a", text: "Select several runs", group: "Runs", run: () => (page.selection.isOn.value = page.selection.actions !== null && !page.selection.isOn.value) },
     { key: "s", text: "Show alone", group: "Runs", run: withFocus(runs.soloOn) },
     { key: "b", text: "Baseline", group: "Runs", run: withFocus((id) => (view.baseline.value = view.baseline.value === id ? null : id)) },
     { key: "x", text: "Next x axis", group: "Charts", run: () => setX(page, X_KINDS[(X_KINDS.indexOf(view.x.value) + 1) % X_KINDS.length]!) },

@@ -61,6 +61,8 @@ export function formatPercent(share: number): string {
 export function formatDelta(value: number, baseline: number): string {
   if (!Number.isFinite(value) || !Number.isFinite(baseline) || baseline === 0) return UNKNOWN;
   const percent = ((value - baseline) / Math.abs(baseline)) * 100;
+  // Beyond that a percentage is only a long number.
+  if (Math.abs(percent) >= 1000 && value / baseline > 0) return `×${formatCount(Math.round(value / baseline))}`;
   const text = Math.abs(percent) < 10 ? fixed(percent, 2) : fixed(percent, Math.abs(percent) < 1000 ? 1 : 0);
   if (Number(text) === 0) return "±0%";
   return `${percent > 0 ? "+" : "−"}${text.replace("-", "")}%`;

@@ -18,6 +18,7 @@ import type { Panel, PanelProps } from "./panel.ts";
 import { ChartCard, ChartMenu, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
+import { NoMetrics } from "./parts/no-metrics.tsx";
 
 const CHART_HEIGHT = 230;
 
@@ -107,7 +108,7 @@ function Group({ page, group, isPinned = false, isFiltered }: GroupProps): JSX.E
 function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly isFiltered: boolean; readonly numRuns: number }): JSX.Element {
   if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see all {page.metrics.value.length} metrics.</Empty>;
   if (numRuns === 0) return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
-  return <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>Charts appear with the first value.</Empty>;
+  return <NoMetrics page={page} />;
 }
 
 /** One chart that fills the window; the address keeps it. */

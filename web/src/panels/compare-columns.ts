@@ -1,7 +1,8 @@
 /** The columns in which runs are compared: facts, configuration keys and what metrics amount to. */
 
 import { formatDuration, formatNumber, formatWallClock, formatWhole } from "../chart/index.ts";
-import { configValue, valueText } from "../state/config.ts";
+import { configValue, shortNumber, valueText } from "../state/config.ts";
+import { fieldOf } from "../state/run-pages.ts";
 import type { RunRow, Summary } from "../wire.ts";
 
 export type Statistic = "last" | "best" | "min" | "max" | "mean";
@@ -17,6 +18,8 @@ export interface Column {
   readonly kind: "fact" | "config" | "metric";
   valueOf(row: RunRow): Value;
   textOf(row: RunRow): string;
+  /** Every digit, for the pointer. */
+  fullOf?(row: RunRow): string;
 }
 
 const FACTS: Readonly<Record<string, { readonly title: string; readonly isNumeric: boolean; readonly valueOf: (row: RunRow) => Value; readonly write?: (value: number) => string }>> = {
@@ -53,13 +56,13 @@ export function columnOf(id: string, { summaries, statistic }: { readonly summar
   }
   if (kind === "config") {
     const valueOf = (row: RunRow): Value => plainValue(configValue(row.config, name));
-    return { id, title: name, isNumeric: false, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), plainNumber) };
+    return { id, title: name, isNumeric: false, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), shortNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
   }
   if (kind === "last") return { ...columnOf(`metric:${name}`, { summaries, statistic: "last" })!, id };
   if (kind !== "metric") return null;
   const valueOf = (row: RunRow): Value => statisticOf(summaries.get(row.id)?.[name], statistic);
   const title = `${name.replace(/^role:/, "").replace(/^eval_loss$/, "eval loss")} ${statistic}`;
-  return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber) };
+  return { id, title, isNumeric: true, kind, valueOf, textOf: (row) => valueAsText(valueOf(row), formatNumber), fullOf: (row) => valueAsText(valueOf(row), String) };
 }
 
 /** Columns with what each metric ended with in front of its best; once where no run knows what is better. */
@@ -120,11 +123,39 @@ function plainValue(value: unknown): Value {
   return typeof value === "number" ? value : valueText(value);
 }
 
-function plainNumber(value: number): string {
-  return String(value);
-}
-
 function valueAsText(value: Value, write: ((value: number) => string) | undefined): string {
   if (value === null) return "";
-  return typeof value === "number" ? (write ?? plainNumber)(value) : value;
+  return typeof value === "number" ? (write ?? String)(value) : value;
+}
+
+/** What a column's filter keeps: `< 3e-4`, `0.1..0.5`, `= 12`, a text that occurs, `!text` that does not. */
+export function columnFilter(text: string): (value: Value, shown: string) => boolean {
+  const asked = text.trim();
+  const compared = /^(<=|>=|!=|<|>|=)\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked);
+  if (compared !== null) {
+    const [, operator = "", digits] = compared;
+    const limit = Number(digits);
+    return (value) => typeof value === "number" && COMPARISONS[operator]!(value, limit);
+  }
+  const range = /^(-?[\d.]+(?:e[-+]?\d+)?)\s*\.\.\s*(-?[\d.]+(?:e[-+]?\d+)?)$/i.exec(asked);
+  if (range !== null) return (value) => typeof value === "number" && value >= Number(range[1]) && value <= Number(range[2]);
+  const isNot = asked.startsWith("!");
+  const words = asked.replace(/^!\s*/, "").toLowerCase();
+  return (_, shown) => shown.toLowerCase().includes(words) !== isNot;
+}
+
+const COMPARISONS: Readonly<Record<string, (value: number, limit: number) => boolean>> = {
+  "<": (value, limit) => value < limit, "<=": (value, limit) => value <= limit, ">": (value, limit) => value > limit,
+  ">=": (value, limit) => value >= limit, "=": (value, limit) => value === limit, "!=": (value, limit) => value !== limit,
+};
+
+/** The server's word for sorting by a column; null for one that it cannot sort by. */
+export function serverField(id: string, statistic: Statistic): string | null {
+  const colon = id.indexOf(":");
+  const [kind, name] = [id.slice(0, colon), id.slice(colon + 1).replace(/^role:/, "")];
+  if (id === "name") return "name";
+  if (kind === "config") return fieldOf("config", name);
+  if (kind === "fact") return name === "duration" ? null : name;
+  if (kind === "last") return fieldOf("summary", name, "last");
+  return statistic === "best" ? fieldOf("best", name) : fieldOf("summary", name, statistic);
 }

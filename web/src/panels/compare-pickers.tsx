@@ -24,17 +24,30 @@ export function ColumnDialog(props: { readonly groups: readonly ColumnGroup[]; r
   const [isOpen, setOpen] = useState(false);
   const [{ query, isRegex }, setSearch] = useState({ query: "", isRegex: false });
   const filter = compileFilter(query, isRegex);
+  const all = groups.flatMap(({ choices }) => choices);
+  const titles = new Map(all.map(({ id, title }) => [id, title]));
+  const fitting = all.filter(({ title }) => filter.matches(title)).map(({ id }) => id);
+  const shownGroups = query === "" ? [{ title: "Chosen", choices: chosen.map((id) => ({ id, title: titles.get(id) ?? id.slice(id.indexOf(":") + 1) })) }, ...withoutChosen(groups, chosen)] : groups;
   return (
     <>
       <button type="button" class="button" onClick={() => setOpen(true)}>Columns {chosen.length}</button>
       <Dialog title="Columns" isOpen={isOpen} onClose={() => setOpen(false)}>
         <SearchBox label="Find a column" query={query} isRegex={isRegex} onChange={(text, asRegex) => setSearch({ query: text, isRegex: asRegex })} />
+        {query !== "" && (
+          <div class="columns-tools">
+            <span class="card-note">{fitting.length} match</span>
+            <button type="button" class="button" disabled={fitting.length === 0} onClick={() => onChange([...new Set([...chosen, ...fitting])])}>Add all</button>
+            <button type="button" class="button" disabled={fitting.length === 0} onClick={() => onChange(chosen.filter((id) => !fitting.includes(id)))}>Remove all</button>
+          </div>
+        )}
         <div class="columns">
-          {groups.map(({ title, choices }) => {
-            const fits = choices.filter((choice) => filter.matches(choice.title)).slice(0, MOST_SHOWN);
+          {query !== "" && fitting.length === 0 && <p class="card-note">No column matches.</p>}
+          {shownGroups.map(({ title, choices }) => {
+            const matching = choices.filter((choice) => filter.matches(choice.title));
+            const fits = matching.slice(0, MOST_SHOWN);
             return fits.length === 0 ? null : (
               <fieldset key={title}>
-                <legend>{title}</legend>
+                <legend>{title}{matching.length > fits.length ? ` (the first ${fits.length} of ${matching.length}; search for the others)` : ""}</legend>
                 {fits.map((choice) => (
                   <label key={choice.id} class="columns-choice">
                     <input type="checkbox" checked={chosen.includes(choice.id)}
@@ -49,6 +62,10 @@ export function ColumnDialog(props: { readonly groups: readonly ColumnGroup[]; r
       </Dialog>
     </>
   );
+}
+
+function withoutChosen(groups: readonly ColumnGroup[], chosen: readonly string[]): readonly ColumnGroup[] {
+  return groups.map(({ title, choices }) => ({ title, choices: choices.filter(({ id }) => !chosen.includes(id)) }));
 }
 
 export function ColumnSelect(props: { readonly label: string; readonly groups: readonly ColumnGroup[]; readonly value: string; readonly onChange: (id: string) => void }): JSX.Element {

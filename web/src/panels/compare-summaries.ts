@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 import type { Page } from "../state/page.ts";
-import { isEnded } from "../state/runs.ts";
+import { isEnded, MOST_ROWS } from "../state/runs.ts";
 import type { Summary } from "../wire.ts";
 import type { Summaries } from "./compare-columns.ts";
 
@@ -11,10 +11,12 @@ const AGAIN_MS = 5000;
 const PAGE_ROWS = 1000;
 const NOTHING: Summaries = new Map();
 
-export function useSummaries(page: Page, names: readonly string[]): Summaries {
+/** Summaries of metrics; of so many last points where `tail` is not 0. */
+export function useSummaries(page: Page, names: readonly string[], tail: number): Summaries {
   const [found, setFound] = useState<Summaries>(NOTHING);
-  const key = JSON.stringify(names);
-  const numRuns = page.runs.all.value.length;
+  const list = page.runs.bigList.value;
+  const key = JSON.stringify([names, tail, list]);
+  const numRuns = list === null ? page.runs.all.value.length : 0;
   const areLive = page.runs.all.value.some((row) => !isEnded(row));
   useEffect(() => {
     if (names.length === 0) return undefined;
@@ -22,10 +24,10 @@ export function useSummaries(page: Page, names: readonly string[]): Summaries {
     const ask = async (): Promise<void> => {
       const all = new Map<string, Readonly<Record<string, Summary>>>();
       for (let total = 1; all.size < total; ) {
-        const list = await page.source.runs({ offset: all.size, limit: PAGE_ROWS, summaries: names });
+        const found = await page.source.runs({ ...list, offset: all.size, limit: PAGE_ROWS, summaries: names, tail });
         if (isOver) return;
-        for (const { id, summary } of list.rows) all.set(id, summary);
-        total = list.rows.length === 0 ? 0 : list.total;
+        for (const { id, summary } of found.rows) all.set(id, summary);
+        total = found.rows.length === 0 ? 0 : list === null ? found.total : Math.min(found.total, MOST_ROWS);
       }
       setFound(all);
     };

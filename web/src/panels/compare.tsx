@@ -2,16 +2,17 @@
 
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { formatWhole } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
 import type { Page } from "../state/page.ts";
+import { MOST_ROWS } from "../state/runs.ts";
 import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
-import { columnOf, differingKeys, FACT_IDS, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
+import { columnFilter, columnOf, differingKeys, FACT_IDS, serverField, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
 import { GroupTable, ParallelView, ScatterView } from "./compare-pictures.tsx";
 import { ColumnDialog } from "./compare-pickers.tsx";
@@ -20,6 +21,7 @@ import { useSummaries } from "./compare-summaries.ts";
 import { CompareTable } from "./compare-table.tsx";
 import { ConfigDiff } from "./config-diff.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
+import { NoRun } from "./parts/no-run.tsx";
 import "./parts/section.css";
 import "./compare.css";
 
@@ -33,7 +35,7 @@ const MODES = [
 const BOTH = "both";
 const MOST_CONFIG_COLUMNS = 8;
 /** Whatever each run calls them. */
-const ROLES = [{ id: "metric:role:loss", title: "loss" }, { id: "metric:role:eval_loss", title: "eval loss" }];
+const ROLES = [{ id: "metric:role:loss", title: "loss of each run" }, { id: "metric:role:eval_loss", title: "eval loss of each run" }];
 
 function Compare({ page }: PanelProps): JSX.Element {
   const { runs, view } = page;
@@ -45,7 +47,10 @@ function Compare({ page }: PanelProps): JSX.Element {
   const rows = scope.value === "shown" ? runs.shown.value : runs.fitting.value;
   const groups = useColumnGroups(page, rows);
   const ids = useChosen(chosen, groups, rows);
-  const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)));
+  const tail = view.text("compare-tail");
+  const numTail = Math.max(0, Math.floor(Number(tail.value)) || 0);
+  const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
+  useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
   const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
@@ -56,13 +61,13 @@ function Compare({ page }: PanelProps): JSX.Element {
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };
-  if (runs.isLoaded.value && rows.length === 0) return <Empty title="No run matches the filter">Change the filter of the run list.</Empty>;
+  if (rows.length === 0) return scope.value === "shown" && runs.fitting.value.length > 0 ? <NoneShown onAll={() => (scope.value = "all")} /> : <NoRun page={page} />;
   return (
     <div class="pane">
       <div class="pane-bar">
         <Segmented label="Shown as" value={mode.value} onChange={(next) => (mode.value = next)} choices={MODES} />
         <Segmented label="Which runs" value={scope.value} onChange={(next) => (scope.value = next)} choices={[
-          { value: "all", label: `All ${runs.fitting.value.length}` }, { value: "shown", label: `In charts ${runs.shown.value.length}` },
+          { value: "all", label: `All ${formatWhole(runs.numFitting.value)}` }, { value: "shown", label: `In charts ${runs.shown.value.length}` },
         ]} />
         {mode.value !== "config" && (
           <>
@@ -70,6 +75,14 @@ function Compare({ page }: PanelProps): JSX.Element {
               {mode.value === "table" && <option value={BOTH}>Last and best</option>}
               {STATISTICS.map((one) => <option key={one} value={one}>{STATISTIC_NAMES[one]}</option>)}
             </select>
+            {page.source.supportsQueries && (
+              <label class="column-select" title="Statistics of the last points only; empty for all points">
+                <span class="slider-label">of the last</span>
+                <input class="tail" type="number" min={0} step={1} placeholder="all" aria-label="Of how many last points" value={numTail === 0 ? "" : numTail}
+                  onChange={(event) => (tail.value = event.currentTarget.value)} />
+                <span class="slider-label">points</span>
+              </label>
+            )}
             <ColumnDialog groups={groups} chosen={ids} onChange={setIds} />
             {chosen.value !== "" && <button type="button" class="button is-quiet" onClick={() => (chosen.value = "")}>Reset</button>}
           </>
@@ -81,10 +94,22 @@ function Compare({ page }: PanelProps): JSX.Element {
           </span>
         )}
       </div>
-      <Shown {...{ page, mode: mode.value, rows: mode.value === "parallel" ? rows : remaining, columns, groups, find, ids, setIds }}
+      {scope.value === "all" && runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
+      <Shown {...{ page, statistic: value, mode: mode.value, rows: mode.value === "parallel" ? rows : remaining, columns, groups, find, ids, setIds }}
         onKept={(keptIds) => setKept(keptIds === null ? null : new Set(keptIds))} />
     </div>
   );
+}
+
+/** There are more runs than this page holds: says which of them are compared. */
+function TooMany({ page }: { readonly page: Page }): JSX.Element {
+  const { fitting, numFitting } = page.runs;
+  const [num, all] = [fitting.value.length, numFitting.value];
+  return <p class="card-note" role="status">{num < Math.min(MOST_ROWS, all) ? `Loading… ${formatWhole(num)} of ${formatWhole(all)} runs` : `The first ${formatWhole(num)} of ${formatWhole(all)} runs, in the order of the list. Sorting sorts all of them; a filter narrows them.`}</p>;
+}
+
+function NoneShown({ onAll }: { readonly onAll: () => void }): JSX.Element {
+  return <Empty title="No run is in the charts">Tick runs in the list, or <button type="button" class="link" onClick={onAll}>compare all that fit</button>.</Empty>;
 }
 
 const STATISTIC_NAMES: Readonly<Record<Statistic, string>> = { last: "Last value", best: "Best value", min: "Smallest value", max: "Largest value", mean: "Mean value" };
@@ -96,24 +121,43 @@ interface ShownProps {
   readonly columns: readonly Column[];
   readonly groups: readonly ColumnGroup[];
   readonly find: (id: string) => Column | null;
+  readonly statistic: Statistic;
   readonly ids: readonly string[];
   readonly setIds: (ids: readonly string[]) => void;
   readonly onKept: (ids: readonly string[] | null) => void;
 }
 
-function Shown({ page, mode, rows, columns, groups, find, ids, setIds, onKept }: ShownProps): JSX.Element {
+function Shown({ page, mode, rows, columns, groups, find, statistic, ids, setIds, onKept }: ShownProps): JSX.Element {
   if (mode === "parallel") return <ParallelView page={page} rows={rows} columns={columns} onKept={onKept} />;
   if (mode === "scatter") return <ScatterView page={page} rows={rows} columns={columns} groups={groups} find={find} ids={ids} setIds={setIds} />;
   if (mode === "groups") return <GroupTable page={page} rows={rows} columns={columns} />;
-  if (mode === "config") return <ConfigDiff page={page} rows={rows.slice(0, 50)} isDiffOnly matches={() => true} />;
-  return <TableView page={page} rows={rows} columns={columns} find={find} ids={ids} setIds={setIds} />;
+  if (mode === "config") return <ConfigDiff page={page} rows={rows} isDiffOnly matches={() => true} />;
+  return <TableView page={page} rows={rows} columns={columns} find={find} statistic={statistic} ids={ids} setIds={setIds} />;
 }
 
-function TableView({ page, rows, columns, find, ids, setIds }: Pick<ShownProps, "page" | "rows" | "columns" | "find" | "ids" | "setIds">): JSX.Element {
-  const order = page.view.text("compare-order");
-  const diffOnly = page.view.text("compare-diff");
-  const sorted = order.value === "" ? rows : sortedBy(rows, order.value, find);
+function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<ShownProps, "page" | "rows" | "columns" | "find" | "statistic" | "ids" | "setIds">): JSX.Element {
+  const { view, runs, selection } = page;
+  const order = view.text("compare-order");
+  const diffOnly = view.text("compare-diff");
+  const filters = view.text("compare-filters");
+  const [isFiltering, setFiltering] = useState(filters.value !== "");
+  const asked = useMemo(() => parseFilters(filters.value), [filters.value]);
+  const kept = Object.keys(asked).length === 0 ? rows : rows.filter((row) => Object.entries(asked).every(([id, text]) => {
+    const column = find(id);
+    return column === null || columnFilter(text)(column.valueOf(row), column.textOf(row));
+  }));
+  const isBig = runs.fitting.value.length < runs.numFitting.value;
+  const sorted = order.value === "" || isBig ? kept : sortedBy(kept, order.value, find);
   const shown = diffOnly.value === "1" ? columns.filter((column) => new Set(rows.map((row) => column.textOf(row))).size > 1) : columns;
+  const sort = (next: string): void => {
+    order.value = next;
+    const field = isBig ? serverField(next.replace(/^-/, ""), statistic) : null;
+    if (field !== null) view.order.value = next.startsWith("-") ? `-${field}` : field;
+  };
+  const setFilter = (id: string, text: string): void => {
+    const next = Object.fromEntries(Object.entries({ ...asked, [id]: text }).filter(([, one]) => one.trim() !== ""));
+    filters.value = Object.keys(next).length === 0 ? "" : JSON.stringify(next);
+  };
   const save = (): void => {
     const lines = [["run", "id", ...shown.map(({ title }) => title)], ...sorted.map((row) => [row.name, row.id, ...shown.map((column) => String(column.valueOf(row) ?? ""))])];
     download("runs.csv", lines.map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n", "text/csv;charset=utf-8");
@@ -122,11 +166,28 @@ function TableView({ page, rows, columns, find, ids, setIds }: Pick<ShownProps, 
     <>
       <div class="pane-bar">
         <label class="check"><input type="checkbox" checked={diffOnly.value === "1"} onChange={(event) => (diffOnly.value = event.currentTarget.checked ? "1" : "")} />Only columns that differ</label>
+        <label class="check"><input type="checkbox" checked={isFiltering} onChange={(event) => {
+          setFiltering(event.currentTarget.checked);
+          if (!event.currentTarget.checked) filters.value = "";
+        }} />Filter columns</label>
+        {selection.actions !== null && <label class="check"><input type="checkbox" checked={selection.isOn.value} onChange={(event) => (selection.isOn.value = event.currentTarget.checked)} />Select runs</label>}
+        {kept.length < rows.length && <span class="card-note" role="status">{formatWhole(kept.length)} of {formatWhole(rows.length)} runs match</span>}
         <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>
-      <CompareTable page={page} rows={sorted} columns={shown} order={order.value} onOrder={(next) => (order.value = next)} onHide={(id) => setIds(ids.filter((one) => one !== id.replace(/^last:/, "metric:")))} />
+      <CompareTable page={page} rows={sorted} columns={shown} order={order.value} onOrder={sort} filters={isFiltering ? asked : null} onFilter={setFilter}
+        onHide={(id) => setIds(ids.filter((one) => one !== id.replace(/^last:/, "metric:")))} />
     </>
   );
+}
+
+function parseFilters(text: string): Readonly<Record<string, string>> {
+  try {
+    const value: unknown = text === "" ? {} : JSON.parse(text);
+    return typeof value === "object" && value !== null ? Object.fromEntries(Object.entries(value).filter(([, one]) => typeof one === "string")) as Record<string, string> : {};
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return {};
+  }
 }
 
 function nameColumn(page: Page): Column {

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { slotCss } from "../chart/index.ts";
-import { configValue, flatConfig, valueText } from "../state/config.ts";
+import { configValue, flatConfig, shortNumber, valueText } from "../state/config.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import type { RunRow } from "../wire.ts";
@@ -31,6 +31,10 @@ export function configRows(configs: readonly (Config | null)[]): readonly Config
   });
 }
 
+/** More runs than this stand in rows, with a column for each key. */
+const MOST_COLUMNS = 4;
+const MOST_RUNS = 300;
+
 export interface ConfigDiffProps {
   readonly page: Page;
   readonly rows: readonly RunRow[];
@@ -43,6 +47,7 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
   const shown = table.filter(({ key, texts, isSame }) => !(isDiffOnly && isSame) && matches(`${key} ${texts.join(" ")}`));
   if (rows.length < 2) return <Empty title="One run is not enough to compare">Show more runs in the list to compare their configs.</Empty>;
   if (shown.length === 0) return <Empty title="No differences">These runs have the same config.</Empty>;
+  if (rows.length > MOST_COLUMNS) return <RunsInRows page={page} rows={rows} table={shown} />;
   return (
     <div class="config-diff">
       <table>
@@ -67,4 +72,33 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
       </table>
     </div>
   );
+}
+
+function RunsInRows({ page, rows, table }: { readonly page: Page; readonly rows: readonly RunRow[]; readonly table: readonly ConfigRow[] }): JSX.Element {
+  return (
+    <>
+      {rows.length > MOST_RUNS && <p class="card-note">The first {MOST_RUNS} of {rows.length} runs; a filter of the run list narrows them.</p>}
+      <div class="config-diff config-wide">
+        <table>
+          <thead><tr><th scope="col">run</th>{table.map(({ key }) => <th key={key} scope="col">{key}</th>)}</tr></thead>
+          <tbody>
+            {rows.slice(0, MOST_RUNS).map(({ id }, index) => (
+              <tr key={id}>
+                <th scope="row"><span class="config-run"><i class="run-dot" style={{ background: page.runs.shownIds.value.has(id) ? slotCss(page.runs.slot(id)) : "var(--line)" }} /><span>{page.runs.label(id)}</span></span></th>
+                {table.map(({ key, texts, isSame }) => {
+                  const text = texts[index] ?? null;
+                  return <td key={key} class={text === null ? "is-unset" : !isSame && text !== texts[0] ? "is-other" : ""} title={text ?? ""}>{text === null ? "not set" : shortValue(text)}</td>;
+                })}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function shortValue(text: string): string {
+  const value = Number(text);
+  return text.trim() !== "" && Number.isFinite(value) ? shortNumber(value) : text;
 }

@@ -22,6 +22,8 @@ import { PhaseBar } from "./parts/time-of-steps.tsx";
 import { phaseNames, phasesOf } from "./phases-record.ts";
 import { AsOf, ResourceBars, useNow } from "./parts/resources.tsx";
 import { KeyMetrics } from "./parts/key-metrics.tsx";
+import { NoMetrics } from "./parts/no-metrics.tsx";
+import { NoRun } from "./parts/no-run.tsx";
 
 const CHART_HEIGHT = 300;
 const MOST_FINDINGS = 5;
@@ -30,7 +32,7 @@ const MOST_GPUS = 8;
 
 function Overview({ page }: PanelProps): JSX.Element {
   const row = page.runs.focus.value;
-  if (row === null) return <Empty title="No run matches the filter">Clear the filter of the run list to see runs again.</Empty>;
+  if (row === null) return <NoRun page={page} />;
   const detail = page.details.of(row.id).value;
   if (row.problem !== null) return <Empty title={`${row.name} cannot be read`}>{row.problem}</Empty>;
   return (
@@ -95,11 +97,6 @@ function PhaseKey({ page }: { readonly page: Page }): JSX.Element | null {
   const phases = phasesIn(page.marks.onAxis(page.view.x.value));
   if (phases.length === 0) return null;
   return <p class="phase-key">{phases.map((phase) => <span key={phase} class={`is-${phaseTone(phase)}`} title={phaseMeaning(phase) ?? undefined}>{phase}</span>)}</p>;
-}
-
-function NoMetrics({ page }: { readonly page: Page }): JSX.Element | null {
-  const isKnown = page.runs.drawn.value.every(({ id }) => page.details.of(id).value !== null);
-  return isKnown ? <Empty title="Nothing has been logged yet" code={'run.log({"loss": loss}, step=step)'}>The chart starts with the first value.</Empty> : null;
 }
 
 /** Where the newest steps' time went; the performance panel has all of them. */

@@ -32,6 +32,8 @@ export function createArchiveSource(body: ArchiveBody): Source {
   return {
     connection: signal<Connection>("archive"),
     updateLabels: null,
+    changes: null,
+    projects: null,
     supportsQueries: false,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);

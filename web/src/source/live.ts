@@ -2,7 +2,7 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { Labels, LabelsChange, Problem, RunEndpoint, RunList, RunResponses } from "../wire.ts";
+import type { Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -21,13 +21,20 @@ export function createLiveSource(): Source {
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
     exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,
-    updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), {
-      method: "PATCH",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify(change),
-    })) as Labels,
+    updateLabels: async (run, change: LabelsChange) => (await json(pathOf("labels", run), sending("PATCH", change))) as Labels,
+    changes: {
+      labels: async (change) => (await json(PATHS.many_labels, sending("PATCH", change))) as LabelsChanged,
+      remove: async (chosen) => (await json(PATHS.remove, sending("POST", chosen))) as RunsRemoved,
+      restore: async (keys) => (await json(PATHS.restore, sending("POST", { keys }))) as RunsRestored,
+      trash: async () => (await json(PATHS.trash)) as TrashList,
+    },
+    projects: async () => (await json(PATHS.projects)) as ProjectList,
     follow: feed.follow,
   };
+}
+
+function sending(method: "PATCH" | "POST", body: object): RequestInit {
+  return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }
 
 function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels", run: string): string {
@@ -35,8 +42,8 @@ function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels", run: strin
   return path.replace("{run}", encodeURIComponent(run));
 }
 
-function runsQuery({ query, order, offset, limit, withConfig, summaries }: RunsRequest): URLSearchParams {
-  return queryOf({ query, order, offset, limit, config: withConfig, summary: summaries });
+function runsQuery({ query, order, offset, limit, withConfig, summaries, tail, group }: RunsRequest): URLSearchParams {
+  return queryOf({ query, order, group, offset, limit, tail, config: withConfig, summary: summaries });
 }
 
 /** The server puts the smoothed column first. */

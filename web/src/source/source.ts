@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, EntryRow, Labels, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
+  AxisName, ChosenRuns, EntryRow, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -22,6 +22,18 @@ export interface RunsRequest {
   readonly withConfig?: boolean;
   /** Metric names, or `role:loss`, whose summary each row is to carry. */
   readonly summaries?: readonly string[];
+  /** Summaries of so many last points. */
+  readonly tail?: number;
+  /** Fields to group by, with commas between. */
+  readonly group?: string;
+}
+
+/** Changes of many runs at once. */
+export interface RunChanges {
+  labels(change: ManyLabelsChange): Promise<LabelsChanged>;
+  remove(chosen: ChosenRuns): Promise<RunsRemoved>;
+  restore(keys: string[]): Promise<RunsRestored>;
+  trash(): Promise<TrashList>;
 }
 
 export interface SeriesRequest {
@@ -127,6 +139,10 @@ export interface Source {
   exportUrl(run: string, format: string): string | null;
   /** Null where labels cannot be changed. */
   readonly updateLabels: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
+  /** Null where runs cannot be changed. */
+  readonly changes: RunChanges | null;
+  /** The projects with their counts; null where the page has every run itself. */
+  readonly projects: (() => Promise<ProjectList>) | null;
   /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */
   follow(listener: (update: Update) => void): UpdateFeed;
 }

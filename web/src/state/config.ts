@@ -21,6 +21,19 @@ export function valueText(value: unknown): string {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/** The same with at most six significant digits: `3e-5`, `0.0123457`, `12`. */
+export function shortText(value: unknown): string {
+  return typeof value === "number" ? shortNumber(value) : valueText(value);
+}
+
+export function shortNumber(value: number): string {
+  if (Number.isInteger(value) || !Number.isFinite(value)) return String(value);
+  const size = Math.abs(value);
+  if (size >= 1e-3 && size < 1e7) return String(Number(value.toPrecision(6)));
+  const [digits = "", power = ""] = value.toExponential(5).split("e");
+  return `${Number(digits)}e${Number(power)}`;
+}
+
 /** Every dotted key with its value; lists are values. */
 export function flatConfig(config: Config, prefix = ""): [key: string, value: unknown][] {
   return Object.entries(config).flatMap(([key, value]) => (isConfig(value) ? flatConfig(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value] as [string, unknown]]));

@@ -22,6 +22,8 @@ import { createReadings } from "./machine-readings.ts";
 import type { Readings } from "./machine-readings.ts";
 import { createRuns, HEADLINES, isEnded } from "./runs.ts";
 import type { Runs } from "./runs.ts";
+import { createSelection } from "./selection.ts";
+import type { Selection } from "./selection.ts";
 import { createView, isXKind } from "./view.ts";
 import type { View, Zoom } from "./view.ts";
 
@@ -29,6 +31,8 @@ export interface Page {
   readonly source: Source;
   readonly view: View;
   readonly runs: Runs;
+  /** Runs that were ticked to be changed together. */
+  readonly selection: Selection;
   readonly details: Details;
   readonly seriesCache: SeriesCache;
   readonly toasts: Toasts;
@@ -65,6 +69,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   const toasts = createToasts();
   const runs = createRuns(source, view);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
+  const selection = createSelection({ source, runs, view, toasts, onChanged: (ids) => ids.forEach((id) => details.refetch(id)), onRemoved: (ids) => ids.forEach((id) => details.forget(id)) });
   const seriesCache = createSeriesCache(source, (run) => runs.row(run)?.created ?? null);
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
@@ -125,7 +130,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => seriesCache.pause(isPaused.value));
 
   return {
-    source, view, runs, details, seriesCache, findings, marks, readings, toasts, now, isPaused,
+    source, view, runs, selection, details, seriesCache, findings, marks, readings, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     sync: createSyncBus(),

@@ -12,6 +12,8 @@ export interface Details {
   /** What is known by now, without asking. */
   known(run: string): RunDetail | null;
   refetch(run: string): void;
+  /** A run that was deleted is not asked for again. */
+  forget(run: string): void;
 }
 
 const AGAIN_MS = 1000;
@@ -34,7 +36,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       (error: unknown) => onProblem(error instanceof Error ? error.message : String(error)),
     ).finally(() => setTimeout(() => {
       entry.isAsked = false;
-      if (entry.isOutdated) ask(run, entry);
+      if (entry.isOutdated && all.get(run) === entry) ask(run, entry);
     }, AGAIN_MS));
   };
   return {
@@ -47,6 +49,7 @@ export function createDetails(source: Source, onProblem: (sentence: string) => v
       }
       return entry.detail;
     },
+    forget: (run) => void all.delete(run),
     known: (run) => all.get(run)?.detail.peek() ?? null,
     refetch(run) {
       const entry = all.get(run);

@@ -5,16 +5,31 @@ import type { ReadonlySignal } from "@preact/signals";
 
 import { assignSlots } from "../chart/index.ts";
 import type { Update, Source } from "../source/source.ts";
-import { compileFilter, patternQuery } from "../ui/filter.ts";
+import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
+import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunRow, Summary } from "../wire.ts";
-import { configText, flatConfig } from "./config.ts";
+import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
+import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
+import { createRunPages, fieldOf, quoted } from "./run-pages.ts";
+import type { ListRequest } from "./run-pages.ts";
 import type { View } from "./view.ts";
 
 export interface RunGroup {
-  /** The value of the configuration key; null when runs are not grouped. */
+  /** Values of the keys; null when runs are not grouped. */
   readonly title: string | null;
   readonly rows: readonly RunRow[];
+}
+
+/** A line of the list; a run's row is undefined until it has come. */
+export type RunLine =
+  | { readonly kind: "run"; readonly row: RunRow | undefined; readonly index: number }
+  | { readonly kind: "group"; readonly title: string; readonly count: number; readonly rows: readonly RunRow[] | null };
+
+/** What the address names and the store does not have. */
+export interface Missing {
+  readonly kind: "project" | "run";
+  readonly name: string;
 }
 
 export interface Runs {
@@ -22,13 +37,30 @@ export interface Runs {
   readonly isLoaded: ReadonlySignal<boolean>;
   /** Why there is no list. */
   readonly problem: ReadonlySignal<string | null>;
+  /** Every run, or those that this page has rows of where there are thousands. */
   readonly all: ReadonlySignal<readonly RunRow[]>;
+  /** How many runs there are, whatever the filter. */
+  readonly numAll: ReadonlySignal<number>;
   readonly projects: ReadonlySignal<readonly string[]>;
-  /** Those of the project that fit the filter, in order. */
+  /** Those of the project that fit the filter, in order; where there are thousands, the ones whose rows are here. */
   readonly fitting: ReadonlySignal<readonly RunRow[]>;
+  readonly numFitting: ReadonlySignal<number>;
+  readonly numHidden: ReadonlySignal<number>;
+  /** False while a filter is being applied by the server. */
+  readonly isSettled: ReadonlySignal<boolean>;
   /** What is wrong with the filter. */
   readonly filterProblem: ReadonlySignal<string | null>;
+  readonly missing: ReadonlySignal<Missing | null>;
+  /** The config keys that runs are grouped by. */
+  readonly groupKeys: ReadonlySignal<readonly string[]>;
   readonly groups: ReadonlySignal<readonly RunGroup[]>;
+  /** How many lines the list has. */
+  readonly numLines: ReadonlySignal<number>;
+  lineAt(index: number): RunLine | undefined;
+  /** Have the rows of these lines come. */
+  wantLines(start: number, stop: number): void;
+  /** Have as many rows come as a table or a picture of all can use. */
+  wantMany(): void;
   /** Configuration keys that any run has, in dotted form. */
   readonly configKeys: ReadonlySignal<readonly string[]>;
   /** In the charts. */
@@ -42,12 +74,21 @@ export interface Runs {
   row(id: string): RunRow | undefined;
   /** Palette slot of a run in the charts. */
   slot(id: string): number;
+  /** How many characters at the start of their names all listed runs share. */
+  readonly numShared: ReadonlySignal<number>;
   /** What the run is called here: its name, told apart from others of the same name. */
   label(id: string): string;
   toggle(id: string): void;
   soloOn(id: string): void;
-  showOnly(ids: readonly string[]): void;
+  /** Show these in the charts; returns how many of them, because charts have a limit. */
+  showOnly(ids: readonly string[]): number;
+  /** The query that selects the runs of the list, for the server. */
+  listQuery(): string;
+  /** What selects and orders the runs of which there are too many for this page; null where it has all. */
+  readonly bigList: ReadonlySignal<{ readonly query: string; readonly order: string } | null>;
   reload(): void;
+  /** Take runs out of the list that were deleted. */
+  forget(ids: ReadonlySet<string>): void;
   apply(update: Update): void;
   /** Put a newer value of the headline metric into a row. */
   setHeadline(id: string, role: string, last: number): void;
@@ -55,9 +96,14 @@ export interface Runs {
 
 /** With fewer than this, all runs are in the charts at first. */
 const SHOWN_AT_FIRST = 8;
-const MOST_SHOWN = 100;
+/** Charts stay readable and quick up to here; who asks for more is told. */
+export const MOST_SHOWN = 100;
+/** Of more runs than this the page has only the rows in view, and the server filters. */
+export const MOST_ROWS = 2000;
+const FIRST_ROWS = 100;
 const PAGE_ROWS = 500;
 const QUERY_ROWS = 5000;
+const IDS_AT_ONCE = 25;
 export const HEADLINES: readonly string[] = ["role:loss", "role:eval_loss"];
 const RELOAD_MS = 5000;
 
@@ -76,7 +122,12 @@ export function createRuns(source: Source, view: View): Runs {
   const rows = signal<ReadonlyMap<string, RunRow>>(new Map());
   const isLoaded = signal(false);
   const problem = signal<string | null>(null);
-  const queried = signal<{ readonly ids: ReadonlySet<string> | null; readonly problem: string | null }>({ ids: null, problem: null });
+  /** Whether this page has every run; otherwise `pages` has the list. */
+  const isWhole = signal(true);
+  const numStored = signal(0);
+  const serverProjects = signal<readonly string[] | null>(null);
+  const queried = signal<{ readonly query: string; readonly ids: ReadonlySet<string> | null; readonly problem: string | null }>({ query: "", ids: null, problem: null });
+  const unknown = signal<ReadonlySet<string>>(new Set());
   let numLoads = 0;
   let reloading: ReturnType<typeof setTimeout> | undefined;
 
@@ -86,14 +137,25 @@ export function createRuns(source: Source, view: View): Runs {
     let isPending = false;
     try {
       for (let total = 1; found.size < total; ) {
-        const list = await source.runs({ offset: found.size, limit: PAGE_ROWS, withConfig: true, summaries: HEADLINES, order: "-created" });
+        const isFirst = found.size === 0;
+        const list = await source.runs({ offset: found.size, limit: isFirst ? FIRST_ROWS : PAGE_ROWS, withConfig: true, summaries: HEADLINES, order: "-created" });
         if (mine !== numLoads) return;
         for (const row of list.rows) found.set(row.id, row);
         total = list.rows.length === 0 ? 0 : list.total;
         isPending = (list.pending ?? 0) > 0;
+        numStored.value = list.total;
+        if (isFirst && source.supportsQueries && total > MOST_ROWS) {
+          merge(list.rows);
+          const wasWhole = isWhole.peek();
+          isWhole.value = false;
+          if (!wasWhole) pages.reload();
+          void source.projects?.().then(({ projects }) => (serverProjects.value = projects.map(({ name }) => name).sort()), () => undefined);
+          break;
+        }
+        isWhole.value = true;
         if (!isLoaded.value) rows.value = new Map(found);
       }
-      rows.value = found;
+      if (isWhole.peek()) rows.value = found;
       problem.value = null;
     } catch (error) {
       problem.value = error instanceof Error ? error.message : String(error);
@@ -109,7 +171,7 @@ export function createRuns(source: Source, view: View): Runs {
   };
 
   const all = computed(() => [...rows.value.values()]);
-  const projects = computed(() => [...new Set(all.value.map(({ project }) => project))].sort());
+  const projects = computed(() => (isWhole.value ? null : serverProjects.value) ?? [...new Set(all.value.map(({ project }) => project))].sort());
   const ofProject = computed(() => {
     const project = view.project.value;
     return project === null ? all.value : all.value.filter((row) => row.project === project);
@@ -121,11 +183,20 @@ export function createRuns(source: Source, view: View): Runs {
     const isPattern = view.filterMode.value === "regex" && text !== "" && compileFilter(text, true).error === null;
     return isPattern && source.supportsQueries ? patternQuery(text) : "";
   });
+  const showsHidden = view.text("hidden");
+  const listQuery = (): string => {
+    const words = asked.value === "" && view.filterMode.value === "words" ? wordsQuery(view.filter.value) : asked.value;
+    return [
+      view.project.value === null ? "" : `project == ${quoted(view.project.value)}`,
+      showsHidden.value === "1" ? "" : "not hidden",
+      words === "" ? "" : `(${words})`,
+    ].filter((part) => part !== "").join(" and ");
+  };
   const searchTexts = computed(() => all.value.map((row) => searchTextsOf(row).join(" ")).join("\n"));
   effect(() => {
     const query = asked.value;
-    if (query === "") {
-      queried.value = { ids: null, problem: null };
+    if (query === "" || !isWhole.value) {
+      queried.value = { query, ids: null, problem: null };
       return undefined;
     }
     // Asked when typing rests; a list that changes asks again.
@@ -133,37 +204,82 @@ export function createRuns(source: Source, view: View): Runs {
     const timer = setTimeout(() => {
       matchingIds(source, query).then(
         (ids) => {
-          queried.value = { ids, problem: null };
+          queried.value = { query, ids, problem: null };
         },
         (error: unknown) => {
-          queried.value = { ids: queried.peek().ids, problem: error instanceof Error ? error.message : String(error) };
+          queried.value = { query, ids: queried.peek().ids, problem: error instanceof Error ? error.message : String(error) };
         },
       );
     }, 250);
     return () => clearTimeout(timer);
   });
-  const fitting = computed(() => {
+
+  const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
+  const request = computed((): ListRequest => {
+    const fields = groupKeys.value.map((key) => fieldOf("config", key));
+    return { isOn: !isWhole.value, query: listQuery(), order: [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
+  });
+  const pages = createRunPages(source, request, HEADLINES, (found) => merge(found, true));
+
+  const filtered = computed(() => {
     const { ids } = queried.value;
     const isAsked = asked.value !== "" || view.filterMode.value === "query";
     const isRegex = view.filterMode.value === "regex";
     const filter = compileFilter(isAsked ? "" : view.filter.value.trim(), isRegex);
     const matches = (row: RunRow): boolean => (isRegex ? searchTextsOf(row).some(filter.matches) : filter.matches(searchTextsOf(row).join(" ")));
-    const fits = ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(row)));
-    return ordered(fits, view.order.value);
+    return ofProject.value.filter((row) => (isAsked ? ids === null || ids.has(row.id) : matches(row)));
   });
+  const fitting = computed(() => {
+    if (!isWhole.value) return pages.ids.value.map((id) => (id === undefined ? undefined : rows.value.get(id))).filter((row) => row !== undefined);
+    const visible = showsHidden.value === "1" ? filtered.value : filtered.value.filter(({ hidden }) => !hidden);
+    const inOrder = ordered(visible, view.order.value);
+    return groupKeys.value.length === 0 ? inOrder : inOrder.toSorted(byKeys(groupKeys.value));
+  });
+  const numFitting = computed(() => (isWhole.value ? fitting.value.length : (pages.total.value ?? 0)));
+  const numHidden = computed(() => (isWhole.value ? filtered.value.filter(({ hidden }) => hidden).length : 0));
   const filterProblem = computed(() => {
+    if (!isWhole.value) return asked.value === "" ? null : pages.problem.value;
     return asked.value === "" ? compileFilter(view.filter.value.trim(), view.filterMode.value === "regex").error : queried.value.problem;
   });
+  const isSettled = computed(() => (isWhole.value ? queried.value.query === asked.value : pages.total.value !== null));
   const configKeys = computed(() => {
     const keys = new Set<string>();
     for (const row of ofProject.value) for (const [key] of flatConfig(row.config ?? {})) keys.add(key);
     return [...keys].sort();
   });
   const groups = computed((): readonly RunGroup[] => {
-    const key = view.groupBy.value;
-    if (key === null) return [{ title: null, rows: fitting.value }];
-    return [...groupBy(fitting.value, (row) => configText(row.config, key))].map(([title, members]) => ({ title, rows: members }));
+    const keys = groupKeys.value;
+    if (keys.length === 0) return [{ title: null, rows: fitting.value }];
+    return [...groupBy(fitting.value, (row) => groupTitle(row, keys))].map(([title, members]) => ({ title, rows: members }));
   });
+  /** Where each group begins among the lines: its heading, then its runs. */
+  const headings = computed((): readonly { readonly at: number; readonly title: string; readonly count: number; readonly rows: readonly RunRow[] | null }[] => {
+    if (groupKeys.value.length === 0) return [];
+    let at = 0;
+    const found = isWhole.value
+      ? groups.value.map(({ title, rows: members }) => ({ title: title ?? "", count: members.length, rows: members }))
+      : (pages.groups.value ?? []).map(({ values, count }) => ({ title: serverTitle(groupKeys.value, values), count, rows: null }));
+    return found.map((one) => {
+      const heading = { ...one, at };
+      at += one.count + 1;
+      return heading;
+    });
+  });
+  const lineAt = (index: number): RunLine | undefined => {
+    const known = headings.value;
+    let low = 0;
+    for (let high = known.length; low < high; ) {
+      const middle = (low + high) >> 1;
+      if (known[middle]!.at <= index) low = middle + 1;
+      else high = middle;
+    }
+    const heading = known[low - 1];
+    if (heading?.at === index) return { kind: "group", title: heading.title, count: heading.count, rows: heading.rows };
+    const place = index - low;
+    if (isWhole.value) return { kind: "run", row: fitting.value[place], index: place };
+    const id = pages.ids.value[place];
+    return { kind: "run", row: id === undefined ? undefined : rows.value.get(id), index: place };
+  };
 
   const shown = computed((): readonly RunRow[] => {
     const solo = view.solo.value === null ? undefined : rows.value.get(view.solo.value);
@@ -182,6 +298,29 @@ export function createRuns(source: Source, view: View): Runs {
     if (chosen !== undefined) return chosen;
     return shown.value.find(({ status }) => status.state === "running") ?? shown.value[0] ?? fitting.value[0] ?? null;
   });
+  // Runs that the address names and whose rows are not among those in view.
+  effect(() => {
+    if (isWhole.value || !isLoaded.value) return;
+    const named = [view.focus.value, view.solo.value, view.baseline.value, ...(view.shown.value ?? [])].filter((id) => id !== null);
+    const wanted = [...new Set(named)].filter((id) => !rows.peek().has(id) && !unknown.peek().has(id)).slice(0, MOST_SHOWN);
+    if (wanted.length === 0) return;
+    // A query has at most 2,000 characters.
+    for (let at = 0; at < wanted.length; at += IDS_AT_ONCE) {
+      const ids = wanted.slice(at, at + IDS_AT_ONCE);
+      void source.runs({ query: `id in [${ids.map(quoted).join(", ")}]`, limit: ids.length, withConfig: true, summaries: HEADLINES }).then((list) => {
+        const known = new Set(list.rows.map(({ id }) => id));
+        unknown.value = new Set([...unknown.peek(), ...ids.filter((id) => !known.has(id))]);
+        merge(list.rows, true);
+      }, () => undefined);
+    }
+  });
+  const missing = computed((): Missing | null => {
+    if (!isLoaded.value || problem.value !== null) return null;
+    const [project, run] = [view.project.value, view.focus.value];
+    if (project !== null && numStored.value > 0 && !projects.value.includes(project)) return { kind: "project", name: project };
+    if (run === null || rows.value.has(run)) return null;
+    return isWhole.value || unknown.value.has(run) ? { kind: "run", name: run } : null;
+  });
   const slots = signal<ReadonlyMap<string, number>>(new Map());
   effect(() => {
     const focused = focus.value;
@@ -196,10 +335,12 @@ export function createRuns(source: Source, view: View): Runs {
   });
   const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
-  const merge = (changed: readonly RunRow[]): void => {
+  /** Put newer rows in place; where there are thousands, those that nobody has asked for stay away. */
+  const merge = (changed: readonly RunRow[], isAsked = true): void => {
     const next = new Map(rows.value);
     for (const row of changed) {
       const before = next.get(row.id);
+      if (before === undefined && !isAsked && !isWhole.peek()) continue;
       next.set(row.id, { ...row, config: row.config ?? before?.config ?? null, summary: { ...before?.summary, ...row.summary } });
     }
     rows.value = next;
@@ -207,10 +348,25 @@ export function createRuns(source: Source, view: View): Runs {
   const addDetails = (id: string): void => {
     void source.get("run", id).then((detail) => merge([{ ...detail.row, config: detail.config, summary: headlinesOf(detail) }]), reloadSoon);
   };
+  const forget = (ids: ReadonlySet<string>): void => {
+    const next = new Map(rows.value);
+    for (const id of ids) next.delete(id);
+    rows.value = next;
+  };
   void load();
 
   return {
-    isLoaded, problem, all, projects, fitting, filterProblem, groups, configKeys, shown, shownIds, drawn, focus,
+    isLoaded, problem, all, projects, fitting, numFitting, numHidden, isSettled, filterProblem, missing, groupKeys, groups, configKeys, shown, shownIds, drawn, focus, listQuery, lineAt, forget,
+    bigList: computed(() => (request.value.isOn ? { query: request.value.query, order: request.value.order } : null)),
+    numAll: computed(() => (isWhole.value ? all.value.length : numStored.value)),
+    numShared: computed(() => sharedStart(fitting.value.map(({ name }) => name))),
+    numLines: computed(() => numFitting.value + headings.value.length),
+    wantLines(start, stop) {
+      if (isWhole.peek()) return;
+      const before = headings.peek().filter(({ at }) => at < start).length;
+      pages.want(Math.max(0, start - before - 1), stop);
+    },
+    wantMany: () => pages.want(0, MOST_ROWS),
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
     row: (id) => rows.value.get(id),
     slot: (id) => groupSlots.value.get(id) ?? slots.value.get(id) ?? 0,
@@ -234,22 +390,25 @@ export function createRuns(source: Source, view: View): Runs {
     showOnly(ids) {
       view.solo.value = null;
       view.shown.value = ids.slice(0, MOST_SHOWN);
+      return view.shown.value.length;
     },
     reload: () => void load(),
     apply(update) {
-      if (update.type === "status") merge([update.row]);
+      if (update.type === "status") merge([update.row], false);
       if (update.type !== "runs") return;
       if (update.all) {
         void load();
         return;
       }
-      merge([...update.added, ...update.changed]);
-      if (update.removed.length > 0) {
-        const next = new Map(rows.value);
-        for (const id of update.removed) next.delete(id);
-        rows.value = next;
+      const isBig = !isWhole.peek();
+      merge([...update.added, ...update.changed], false);
+      if (update.removed.length > 0) forget(new Set(update.removed));
+      if (isBig) {
+        if (update.added.length + update.removed.length > 0) reloadSoon();
+      } else {
+        numStored.value += update.added.length - update.removed.length;
+        for (const { id } of update.added) addDetails(id);
       }
-      for (const { id } of update.added) addDetails(id);
     },
     setHeadline(id, role, last) {
       const row = rows.value.get(id);
@@ -258,6 +417,11 @@ export function createRuns(source: Source, view: View): Runs {
       merge([{ ...row, summary: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
+}
+
+/** The server's word for an order of the list: roles are found by their names there. */
+function serverOrder(order: string): string {
+  return order.replace(/^(-?)role:(\w+)$/, "$1summary.$2.last");
 }
 
 /** The value that stands for a run in a list, and what it is. */

@@ -31,6 +31,16 @@ export function patternQuery(query: string): string {
   return `text ~ "${quoted}"`;
 }
 
+/** The query that asks the server for the runs in which all words occur; empty without any. */
+export function wordsQuery(text: string): string {
+  const words = text.split(/\s+/).filter((word) => word !== "");
+  return words.map((word) => patternQuery(word.replace(/[^\w-]/gu, (character) => escaped(character)))).join(" and ");
+}
+
+function escaped(character: string): string {
+  return /[\x20-\x7e]/.test(character) ? `\\x${character.charCodeAt(0).toString(16)}` : character;
+}
+
 function withAnyCase(pattern: string): string {
   return pattern.startsWith("(?i)") ? pattern : `(?i)${pattern}`;
 }

@@ -8,15 +8,23 @@ export interface Toast {
   readonly id: number;
   readonly text: string;
   readonly kind: "info" | "good" | "critical";
+  readonly action?: ToastAction;
+}
+
+export interface ToastAction {
+  readonly label: string;
+  readonly run: () => void;
 }
 
 export interface Toasts {
   readonly shown: ReadonlySignal<readonly Toast[]>;
-  show(text: string, kind?: Toast["kind"]): void;
+  show(text: string, kind?: Toast["kind"], action?: ToastAction): void;
   dismiss(id: number): void;
 }
 
 const SHOWN_MS = 5000;
+/** Time to read what happened, and to take it back. */
+const ACTION_MS = 15000;
 const MOST = 4;
 
 /** A list of toasts; what is critical stays until it is dismissed. */
@@ -29,10 +37,10 @@ export function createToasts(): Toasts {
   return {
     shown,
     dismiss,
-    show(text, kind = "info") {
+    show(text, kind = "info", action) {
       const id = ++lastId;
-      shown.value = [...shown.value, { id, text, kind }].slice(-MOST);
-      if (kind !== "critical") setTimeout(() => dismiss(id), SHOWN_MS);
+      shown.value = [...shown.value, { id, text, kind, ...(action === undefined ? {} : { action }) }].slice(-MOST);
+      if (kind !== "critical") setTimeout(() => dismiss(id), action === undefined ? SHOWN_MS : ACTION_MS);
     },
   };
 }
@@ -40,9 +48,15 @@ export function createToasts(): Toasts {
 export function ToastList({ toasts }: { readonly toasts: Toasts }): JSX.Element {
   return (
     <div class="toasts" role="status" aria-live="polite">
-      {toasts.shown.value.map(({ id, text, kind }) => (
+      {toasts.shown.value.map(({ id, text, kind, action }) => (
         <div key={id} class={`toast is-${kind}`}>
-          <span>{text}</span>
+          <span class="toast-text">{text}</span>
+          {action !== undefined && (
+            <button type="button" class="button" onClick={() => {
+              toasts.dismiss(id);
+              action.run();
+            }}>{action.label}</button>
+          )}
           <button type="button" class="button is-quiet" aria-label="Dismiss" onClick={() => toasts.dismiss(id)}>✕</button>
         </div>
       ))}

@@ -1,7 +1,7 @@
 /** A list of any length that only has the rows in view on the page. */
 
 import type { ComponentChildren, JSX } from "preact";
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import { scrollFor, useScrollView, windowOf } from "./window.ts";
 
@@ -13,11 +13,13 @@ export interface VirtualListProps {
   readonly activeIndex?: number;
   readonly row: (index: number) => ComponentChildren;
   readonly keyOf?: (index: number) => string;
+  /** Told which rows are in view. */
+  readonly onWindow?: (start: number, stop: number) => void;
 }
 
 const OVERSCAN = 8;
 
-export function VirtualList({ count, rowHeight, label, activeIndex, row, keyOf = String }: VirtualListProps): JSX.Element {
+export function VirtualList({ count, rowHeight, label, activeIndex, row, keyOf = String, onWindow }: VirtualListProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const view = useScrollView(frame);
   useLayoutEffect(() => {
@@ -27,6 +29,7 @@ export function VirtualList({ count, rowHeight, label, activeIndex, row, keyOf =
   }, [activeIndex, rowHeight]);
 
   const { start, stop } = windowOf({ ...view, rowHeight, count, overscan: OVERSCAN });
+  useEffect(() => onWindow?.(start, stop), [start, stop, count, onWindow]);
   const rows: JSX.Element[] = [];
   for (let index = start; index < stop; index++) {
     rows.push(

@@ -1,0 +1,169 @@
+"""The list of runs and the table: filters, groups, many runs at once, and honest words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal.store.local.store import LocalStore
+from tests.e2e.browsing import OpenPage, Serve, until
+from tests.store.journals import Journal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    """Twelve runs: two learning rates, two models, three seeds."""
+    for number in range(12):
+        lr, model, seed = (3e-5, 1e-3)[number % 2], "ab"[number // 2 % 2], number // 4
+        name = f"sweep-of-runs-{model}-lr{lr}-seed{seed}"
+        config = {"lr": lr, "model": {"name": model}, "seed": seed}
+        journal = Journal(tmp_path, name, id=f"r{number:02}", config=config)
+        for step in range(4):
+            journal.metrics(step, loss=3.0 - step - number / 100)
+        journal.finish()
+    return tmp_path
+
+
+def count(page: Page) -> str:
+    return page.locator(".runs-count").inner_text()
+
+
+def names(root: Path) -> set[str]:
+    return {run.id for run in LocalStore(root).runs()}
+
+
+def test_where_takes_the_focus_completes_fields_and_selects(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url)
+    until(page, lambda: "of 12 shown" in count(page))
+    page.get_by_role("button", name="where").click()
+    page.keyboard.type("config.l")
+    page.keyboard.press("Enter")
+    page.keyboard.type("< 1e-4")
+    box = page.get_by_role("searchbox", name="Query runs")
+    assert box.input_value() == "config.lr < 1e-4"
+    until(page, lambda: "of 6 shown" in count(page))
+    assert page.get_by_role("tab", name="Overview").get_attribute("aria-selected") == "true"
+
+
+def test_many_runs_are_tagged_deleted_and_brought_back(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url)
+    until(page, lambda: "of 12 shown" in count(page))
+    page.keyboard.press("a")
+    boxes = page.locator(".run-select")
+    boxes.nth(0).click()
+    boxes.nth(3).click(modifiers=["Shift"])
+    bar = page.get_by_role("toolbar", name="Selected runs")
+    assert bar.get_by_text("4 selected").is_visible()
+    bar.get_by_role("button", name="Tag").click()
+    page.get_by_label("Tags, with commas between").fill("good, late")
+    page.get_by_role("button", name="Add", exact=True).click()
+    until(page, lambda: len(LocalStore(sweep).runs('"good" in tags')) == 4)
+    page.get_by_role("button", name="Undo").click()
+    until(page, lambda: not LocalStore(sweep).runs('"good" in tags'))
+    bar.get_by_role("button", name="Delete").click()
+    until(page, lambda: len(names(sweep)) == 8)
+    until(page, lambda: "of 8 shown" in count(page))
+    page.get_by_role("button", name="Undo").last.click()
+    until(page, lambda: len(names(sweep)) == 12)
+    until(page, lambda: "of 12 shown" in count(page))
+
+
+def test_a_hidden_run_leaves_the_list_until_it_is_shown_again(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep).url)
+    row = page.locator('.run[data-run="r03"]')
+    row.hover()
+    row.get_by_role("button", name="Actions for").click()
+    page.get_by_role("menuitem", name="Hide from the list").click()
+    until(page, lambda: "of 11 shown" in count(page))
+    page.get_by_role("button", name="Which runs are listed and shown").click()
+    page.get_by_role("menuitemcheckbox", name="List hidden runs").click()
+    until(page, lambda: "of 12 shown" in count(page))
+
+
+def test_runs_are_grouped_by_everything_but_the_seed(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(f"{serve(sweep).url}#panel=compare")
+    page.get_by_role("button", name="Group runs").click()
+    page.get_by_role("menuitemcheckbox", name="Everything but seed").click()
+    groups = page.locator(".run-group")
+    until(page, lambda: groups.count() == 4)
+    assert groups.first.inner_text().startswith("lr=3e-5, name=a")
+    heads = page.locator(".compare-group")
+    until(page, lambda: heads.count() == 4)
+    # Losses of runs 0, 4 and 8 end at 0, -0.04 and -0.08.
+    assert "-0.0400 ± 0.0400" in heads.first.inner_text()
+
+
+def test_the_table_shows_rates_whole_and_filters_by_column(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(f"{serve(sweep).url}#panel=compare")
+    cell = page.locator(".compare-cell", has_text=re.compile("^3e-5$")).first
+    cell.wait_for()
+    assert cell.get_attribute("title") == "0.00003"
+    page.get_by_label("Filter columns").check()
+    page.get_by_label("Filter by lr").fill("< 1e-4")
+    until(page, lambda: page.locator(".compare-run").count() == 6)
+    page.get_by_label("Filter by seed").fill("!2")
+    until(page, lambda: page.locator(".compare-run").count() == 4)
+
+
+def test_the_mean_of_the_last_points(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(f"{serve(sweep).url}#panel=compare&p-compare-value=mean&filter=r00")
+    head = page.get_by_role("columnheader", name="loss mean")
+    head.wait_for()
+    until(page, lambda: page.get_by_role("cell", name="1.5000").count() == 1)
+    page.get_by_label("Of how many last points").fill("2")
+    page.keyboard.press("Enter")
+    until(page, lambda: page.get_by_role("cell", name="0.5000").count() == 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("#run=nobody", "There is no run “nobody” here"),
+        ("#project=nobody", "There is no project “nobody”"),
+        ("#filter=zzz", "No run matches this filter"),
+    ],
+)
+def test_words_for_what_is_not_there(
+    sweep: Path, serve: Serve, open_page: OpenPage, address: str, words: str
+) -> None:
+    page = open_page(f"{serve(sweep).url}{address}")
+    page.get_by_text(words).first.wait_for()
+
+
+def test_a_link_to_a_deleted_run_offers_to_restore_it(
+    sweep: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    store = LocalStore(sweep)
+    store.remove(store.run("r05"))
+    page = open_page(f"{serve(sweep).url}#run=r05")
+    page.get_by_role("button", name="Restore it").click()
+    until(page, lambda: "r05" in names(sweep))
+    until(page, lambda: page.locator('.run[data-run="r05"]').count() == 1)
+
+
+def test_charts_say_how_many_of_all_runs_they_take(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    for number in range(103):
+        Journal(tmp_path, f"r{number}").metrics(1, loss=1.0).finish()
+    page = open_page(serve(tmp_path).url)
+    until(page, lambda: "of 103 shown" in count(page))
+    page.get_by_role("button", name="Which runs are listed and shown").click()
+    page.get_by_role("menuitem", name="Show all that fit").click()
+    page.get_by_text("The first 100 of 103 runs are shown").wait_for()

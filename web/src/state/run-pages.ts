@@ -1,0 +1,99 @@
+/** The list of a store with more runs than a page holds: the server filters, orders and groups, and sends the rows in view. */
+
+import { effect, signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { Source } from "../source/source.ts";
+import type { RunGroup, RunRow } from "../wire.ts";
+
+export interface ListRequest {
+  /** False while this page holds every run itself. */
+  readonly isOn: boolean;
+  readonly query: string;
+  readonly order: string;
+  /** Fields of the server, with commas between; empty without groups. */
+  readonly group: string;
+}
+
+export interface RunPages {
+  /** How many runs fit; null until the first answer. */
+  readonly total: ReadonlySignal<number | null>;
+  /** In the list's order; undefined where a row has not come yet. */
+  readonly ids: ReadonlySignal<readonly (string | undefined)[]>;
+  readonly groups: ReadonlySignal<readonly RunGroup[] | null>;
+  readonly problem: ReadonlySignal<string | null>;
+  /** Ask for the rows from an index up to another, unless they are there or on their way. */
+  want(start: number, stop: number): void;
+  reload(): void;
+}
+
+/** So many rows come with one answer. */
+const PAGE_ROWS = 100;
+const TYPING_MS = 120;
+
+export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, summaries: readonly string[], onRows: (rows: readonly RunRow[]) => void): RunPages {
+  const total = signal<number | null>(null);
+  const ids = signal<readonly (string | undefined)[]>([]);
+  const groups = signal<readonly RunGroup[] | null>(null);
+  const problem = signal<string | null>(null);
+  const asked = new Set<number>();
+  let version = 0;
+  let lastWanted: readonly [number, number] = [0, PAGE_ROWS];
+
+  const fetchPage = async (page: number, isFirst: boolean): Promise<void> => {
+    const mine = version;
+    const { query, order, group } = request.peek();
+    asked.add(page);
+    try {
+      const list = await source.runs({ query, order, offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst && group !== "" ? { group } : {}) });
+      if (mine !== version) return;
+      onRows(list.rows);
+      const next = isFirst || ids.peek().length !== list.total ? new Array<string | undefined>(list.total) : [...ids.peek()];
+      list.rows.forEach(({ id }, index) => (next[page * PAGE_ROWS + index] = id));
+      if (isFirst) groups.value = list.groups ?? null;
+      ids.value = next;
+      total.value = list.total;
+      problem.value = null;
+    } catch (error) {
+      if (mine !== version) return;
+      asked.delete(page);
+      problem.value = error instanceof Error ? error.message : String(error);
+    }
+  };
+  const want = (start: number, stop: number): void => {
+    if (!request.peek().isOn || total.peek() === null) return;
+    lastWanted = [start, stop];
+    const end = Math.min(stop, total.peek()!);
+    for (let page = Math.floor(start / PAGE_ROWS); page * PAGE_ROWS < end; page++) if (!asked.has(page)) void fetchPage(page, false);
+  };
+  const reload = async (): Promise<void> => {
+    version++;
+    asked.clear();
+    await fetchPage(0, true);
+    want(...lastWanted);
+  };
+  let before = "";
+  effect(() => {
+    const { isOn, query, order, group } = request.value;
+    if (!isOn) return undefined;
+    // What is typed is asked when typing rests; anything else at once.
+    const isTyped = before !== "" && before !== query;
+    before = query;
+    void [order, group];
+    lastWanted = [0, PAGE_ROWS];
+    const timer = setTimeout(() => void reload(), isTyped ? TYPING_MS : 0);
+    return () => clearTimeout(timer);
+  });
+  return { total, ids, groups, problem, want, reload: () => void reload() };
+}
+
+/** A text of the query language. */
+export function quoted(text: string): string {
+  return `"${text.replaceAll('"', '\\"')}"`;
+}
+
+/** A field of the query language, such as `config.optimizer.lr` or `summary."eval loss".last`. */
+export function fieldOf(root: "config" | "summary" | "best", name: string, ...more: readonly string[]): string {
+  const parts = root === "config" ? name.split(".") : [name];
+  return [root, ...parts.map((part) => (/^[\w/@:-]+$/.test(part) ? part : quoted(part))), ...more].join(".");
+}
