@@ -12,6 +12,7 @@ from epochal.health import registry, rules
 from epochal.health.engine import Health
 from epochal.health.registry import RULES, all_rules
 from epochal.health.rule import GROUPS
+from tests.doubles.packages import installed_package
 
 RULE = """
 from epochal.health.rule import Rule, Verdict
@@ -41,17 +42,13 @@ WARM = {"log": "metrics", "t": 1.0, "step": 1, "m": {"room": 35.0}}
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has a rule."""
-    about = tmp_path / "warm_rooms-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: warm-rooms\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[epochal.rules]\ntoo-warm = warm_rooms:TooWarm\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(__import__("sys").modules, "warm_rooms", raising=False)
-    registry._entry_points.cache_clear()
-    yield tmp_path
-    registry._entry_points.cache_clear()
+    forget = registry._entry_points.cache_clear
+    with installed_package(
+        tmp_path, "warm_rooms", "[epochal.rules]\ntoo-warm = warm_rooms:TooWarm\n", forget=forget
+    ) as installed:
+        yield installed
 
 
 def test_every_file_has_one_rule() -> None:

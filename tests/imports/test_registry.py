@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from epochal.guard import Guard
 from epochal.imports import formats, registry
 from epochal.imports.registry import all_importers, open_all_foreign, open_foreign, own_formats
 from epochal.store.local.store import LocalStore
+from tests.doubles.packages import installed_package
 from tests.imports.samples import SAMPLES
 
 IMPORTER = """
@@ -69,19 +69,13 @@ class DiaryRun:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has an importer."""
-    installed = tmp_path / "installed"
-    about = installed / "run_diaries-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: run-diaries\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[epochal.importers]\ndiary = run_diaries\n")
-    monkeypatch.syspath_prepend(installed)
-    monkeypatch.delitem(sys.modules, "run_diaries", raising=False)
-    registry._entry_points.cache_clear()
-    yield installed
-    sys.modules.pop("run_diaries", None)
-    registry._entry_points.cache_clear()
+    forget = registry._entry_points.cache_clear
+    with installed_package(
+        tmp_path, "run_diaries", "[epochal.importers]\ndiary = run_diaries\n", forget=forget
+    ) as installed:
+        yield installed
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from epochal.sinks import members, registry
 from epochal.sinks.registry import all_sinks, own_sinks
 from epochal.sinks.reporting import options_from, split_options
 from epochal.sinks.worker import Forwarding
+from tests.doubles.packages import installed_package
 
 WAIT_S = 60.0
 SINK = """
@@ -51,19 +52,13 @@ class DiarySink(Sink):
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def package(tmp_path: Path) -> Iterator[Path]:
     """A folder of installed packages, with one that says it has a sink."""
-    installed = tmp_path / "installed"
-    about = installed / "run_diary-1.0.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: run-diary\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[epochal.sinks]\ndiary = run_diary:DiarySink\n")
-    monkeypatch.syspath_prepend(installed)
-    monkeypatch.delitem(sys.modules, "run_diary", raising=False)
-    registry._entry_points.cache_clear()
-    yield installed
-    sys.modules.pop("run_diary", None)
-    registry._entry_points.cache_clear()
+    forget = registry._entry_points.cache_clear
+    with installed_package(
+        tmp_path, "run_diary", "[epochal.sinks]\ndiary = run_diary:DiarySink\n", forget=forget
+    ) as installed:
+        yield installed
 
 
 def send(folder: RunFolder, options: dict[str, object], guard: Guard) -> None:

@@ -8,17 +8,14 @@ from pathlib import Path
 import pytest
 
 from epochal.torch.schedule.catalogue import KINDS, parameters_of
+from tests.doubles.guides import GUIDES, run_examples
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "around_the_loop.md"
+GUIDE = GUIDES / "around_the_loop.md"
 
 
 def test_every_example_runs_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) >= 12
-    scope: dict[str, object] = {"__name__": "guide"}
-    for number, example in enumerate(examples, 1):
-        exec(compile(example, f"{GUIDE.name}, example {number}", "exec"), scope)
+    run_examples("around_the_loop.md", at_least=12)
 
 
 def test_the_table_names_every_schedule_and_its_arguments() -> None:

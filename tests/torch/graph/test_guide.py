@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from epochal import FlowBuilder
+from tests.doubles.guides import GUIDES, run_examples
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "graphs.md"
+GUIDE = GUIDES / "graphs.md"
 
 
 def test_every_example_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
-    examples = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(encoding="utf-8"), re.M | re.S)
-    assert len(examples) >= 12
-    scope: dict[str, object] = {"__name__": "guide"}
-    for number, example in enumerate(examples, 1):
-        exec(compile(example, f"{GUIDE.name}, example {number}", "exec"), scope)
+    run_examples("graphs.md", at_least=12)
     assert "measuring took" in capsys.readouterr().out
 
 

@@ -7,28 +7,9 @@ from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, cast
 
 from epochal.errors import UsageError
-from epochal.torch.schedule.formulas import (
-    WSD,
-    ConstantLR,
-    CosineScheduler,
-    CyclicLR,
-    ExponentialLR,
-    InverseSqrt,
-    LinearLR,
-    MultiStepLR,
-    OneCycleLR,
-    StepDecay,
-)
+from epochal.torch.schedule import formulas, wrappers
 from epochal.torch.schedule.plateau import PlateauScheduler
 from epochal.torch.schedule.scheduler import Scheduler
-from epochal.torch.schedule.wrappers import (
-    Cooldown,
-    PermanentReduction,
-    ScaledLR,
-    SequentialLR,
-    TemporaryOverride,
-    WarmupScheduler,
-)
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -36,22 +17,22 @@ if TYPE_CHECKING:
     from epochal.torch.schedule.adapter import TorchSchedule
 
 KINDS: Mapping[str, type[Scheduler]] = {
-    "constant": ConstantLR,
-    "linear": LinearLR,
-    "step": StepDecay,
-    "multistep": MultiStepLR,
-    "exponential": ExponentialLR,
-    "cosine": CosineScheduler,
-    "onecycle": OneCycleLR,
-    "cyclic": CyclicLR,
-    "wsd": WSD,
-    "inverse_sqrt": InverseSqrt,
-    "warmup": WarmupScheduler,
-    "cooldown": Cooldown,
-    "override": TemporaryOverride,
-    "reduce": PermanentReduction,
-    "scale": ScaledLR,
-    "sequence": SequentialLR,
+    "constant": formulas.ConstantLR,
+    "linear": formulas.LinearLR,
+    "step": formulas.StepDecay,
+    "multistep": formulas.MultiStepLR,
+    "exponential": formulas.ExponentialLR,
+    "cosine": formulas.CosineScheduler,
+    "onecycle": formulas.OneCycleLR,
+    "cyclic": formulas.CyclicLR,
+    "wsd": formulas.WSD,
+    "inverse_sqrt": formulas.InverseSqrt,
+    "warmup": wrappers.WarmupScheduler,
+    "cooldown": wrappers.Cooldown,
+    "override": wrappers.TemporaryOverride,
+    "reduce": wrappers.PermanentReduction,
+    "scale": wrappers.ScaledLR,
+    "sequence": wrappers.SequentialLR,
     "plateau": PlateauScheduler,
 }
 
