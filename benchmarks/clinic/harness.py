@@ -55,7 +55,7 @@ class Bench:
     change_loss: list[Callable[[Tensor], Tensor]] = field(default_factory=list)
     change_gradients: list[Callable[[], object]] = field(default_factory=list)
     in_data: list[Callable[[int], object]] = field(default_factory=list)  # while loading
-    in_step: list[Callable[[int], object]] = field(default_factory=list)  # before computing
+    in_step: list[Callable[[int], object]] = field(default_factory=list)  # in the forward pass
     facts: dict[str, float] = field(default_factory=dict)  # a fault's own measures
 
     def schedule(self, step: int) -> float:
@@ -159,17 +159,15 @@ def one_step(bench: Bench, run: Run, optimizer: torch.optim.Optimizer, step: int
     for group in optimizer.param_groups:
         group["lr"] = rate
     task.model.train(bench.trains_in_train_mode)
-    with run.phase("data"):
+    with run.phase("data" if task.has_data else "play"):
         for pause in bench.in_data:
             pause(step)
-        task.before_step(step, rate)
         batches = [bench.loader.take() for _ in range(bench.accumulate)]
     loaded = time.perf_counter()
-    for act in bench.in_step:
-        act(step)
+    task.before_step(step, rate)
     if bench.zero_grad:
         optimizer.zero_grad()
-    loss = sum(_backward(bench, batch, step) for batch in batches) / len(batches)
+    loss = sum(_backward(bench, run, batch, step) for batch in batches) / len(batches)
     for change in bench.change_gradients:
         change()
     norm, clipped = _norms(bench)
@@ -183,17 +181,21 @@ def one_step(bench: Bench, run: Run, optimizer: torch.optim.Optimizer, step: int
         _log(bench, run, step, loss=loss, norm=norm, clipped=clipped, rate=rate, ms=duration_ms)
 
 
-def _backward(bench: Bench, batch: Batch, step: int) -> float:
+def _backward(bench: Bench, run: Run, batch: Batch, step: int) -> float:
     inputs, targets = batch
     for change in bench.change_batch:
         inputs, targets = change(inputs, targets, step)
     with _exchange(bench):
-        outputs = bench.task.outputs(inputs)
-        loss = bench.task.loss(outputs, targets)
+        with run.phase("forward"):
+            for act in bench.in_step:
+                act(step)
+            outputs = bench.task.outputs(inputs)
+            loss = bench.task.loss(outputs, targets)
         for wrong in bench.change_loss:
             loss = wrong(loss)
         share = bench.accumulate if bench.divides else 1
-        (loss / share).backward()  # type: ignore[no-untyped-call]
+        with run.phase("backward"):  # ranks exchange gradients meanwhile
+            (loss / share).backward()  # type: ignore[no-untyped-call]
     return float(loss.detach())
 
 

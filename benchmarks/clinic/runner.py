@@ -130,7 +130,7 @@ def _start(training: Training, folder: Path, rank: int, port: int) -> subprocess
     }
     fault = training.fault
     if fault is not None and fault.telemetry_s is not None:
-        environment["EPOCHAL_TELEMETRY_EVERY_S"] = str(fault.telemetry_s)
+        environment["EPOCHAL_TELEMETRY_EVERY"] = str(fault.telemetry_s)
     if training.kind.world > 1:
         world = str(training.kind.world)
         environment |= {

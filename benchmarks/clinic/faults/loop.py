@@ -109,7 +109,7 @@ FAULTS = (
         "wrong_reduction",
         "the loss is a sum, not a mean",
         summed,
-        ("mlp/momentum", "linear/sgd", "logistic/sgd", "contrastive/momentum", "resnet/momentum"),
+        ("mlp/momentum", "linear/sgd", "logistic/sgd", "finetune/momentum", "resnet/momentum"),
     ),
     Fault(
         "accumulation",
@@ -118,7 +118,6 @@ FAULTS = (
         (
             "mlp/momentum",
             "cnn_bn/momentum",
-            "contrastive/momentum",
             "finetune/momentum",
             "segmentation/momentum",
             "resnet/momentum",

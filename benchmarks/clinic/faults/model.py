@@ -69,7 +69,14 @@ FAULTS = (
         "exploding_init",
         "weights start ten times too large",
         lambda bench: _scale_weights(bench, 10),
-        ("mlp/momentum", "vae/adam", "gpt2/adamw", "gru/adam", "resnet/momentum"),
+        (
+            "mlp/momentum",
+            "vae/adam",
+            "gru/adam",
+            "diffusion/adamw",
+            "finetune/momentum",
+            "dqn/adam",
+        ),
     ),
     Fault(
         "tiny_init",

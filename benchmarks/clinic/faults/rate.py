@@ -34,11 +34,11 @@ FAULTS = (
         (
             "mlp/momentum",
             "char_transformer/adamw",
-            "cnn_bn/momentum",
+            "vae/adam",
             "gru/adam",
-            "gpt2/adamw",
-            "diffusion/adamw",
-            "contrastive/momentum",
+            "resnet/adamw",
+            "finetune/momentum",
+            "segmentation/momentum",
         ),
     ),
     Fault(
@@ -51,8 +51,9 @@ FAULTS = (
             "tabular/adam",
             "gru/adam",
             "resnet/momentum",
-            "dqn/adam",
+            "segmentation/momentum",
             "gpt2/adamw",
+            "diffusion/adamw",
         ),
     ),
     Fault(

@@ -78,7 +78,7 @@ FAULTS = (
         ("mlp/momentum", "gpt2/adamw", "resnet/momentum"),
         harm="memory",
         wait_s=LEAK_S,
-        telemetry_s=2.0,
+        telemetry_s=1.5,
     ),
     Fault(
         "straggler",

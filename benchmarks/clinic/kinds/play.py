@@ -173,13 +173,12 @@ class Dqn(Play):
         self._older = copy.deepcopy(self.model).requires_grad_(False)
         self._world, self._age, self._sum = World(32), 0, 0.0
         self._memory: list[Tensor] = []
+        self._chance = 1.0
 
     def before_step(self, step: int, rate: float) -> None:
         if step % 50 == 0:
             self._older.load_state_dict(self.model.state_dict())
-        while len(self._memory) < 20:
-            self._play(1.0)
-        self._play(max(0.05, 1 - step / 400))
+        self._chance = max(0.05, 1 - step / 400)
 
     def _play(self, chance: float) -> None:
         state = self._world.state()
@@ -197,6 +196,9 @@ class Dqn(Play):
             self._world, self._age, self._sum = World(32), 0, 0.0
 
     def experience(self, count: int) -> Batch:
+        while len(self._memory) < 20:
+            self._play(1.0)
+        self._play(self._chance)
         picked = torch.randint(len(self._memory), (4,)).tolist()
         rows = torch.cat([self._memory[place] for place in picked])
         return rows[:, :4], rows[:, 4:]

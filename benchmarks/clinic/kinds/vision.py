@@ -132,7 +132,7 @@ KINDS = (
         "cnn_bn",
         "tuning",
         Pictures,
-        (OptimizerChoice("momentum", 0.01), OptimizerChoice("adam", 1e-3)),
+        (OptimizerChoice("momentum", 0.03), OptimizerChoice("adam", 3e-3)),
         steps=900,
         decay="cosine",
         config={"num_classes": 6},
