@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
-from epochal.journal.layout import rank_writer, run_folders
+import pytest
+
+from epochal.journal.layout import PartName, rank_writer, run_folders
 from epochal.segments.finished import sealable_parts
 from epochal.segments.seal import seal_part
+from epochal.store.local import spill
+from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore
 from tests.store.journals import Journal, settle
 from tests.store.local.test_summaries import lines_run
@@ -79,3 +84,32 @@ def test_the_work_of_sealing_grows_with_the_number_of_ranks(tmp_path: Path) -> N
             journal.add({"log": "finish", "status": "finished"}, writer=rank_writer(rank))
         lines[count] = lines_run(partial(seal_finished, tmp_path / str(count)))
     assert lines[160] < 4.4 * lines[40]
+
+
+def test_large_journals_of_many_ranks_take_bounded_memory_and_one_open_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spill, "_ALL_PARTS_BYTES", 1 << 20)
+    monkeypatch.setattr(spill, "_SMALLEST_PIECE", 1 << 10)
+    count, steps = 40, 12_000
+    folder = Journal(tmp_path).folder
+    for rank in range(count):
+        lines = (
+            f'{{"log":"metrics","t":{1000 + step}.5,"step":{step},"m":{{"loss":{step + rank}.25}}}}'
+            for step in range(steps)
+        )
+        header = f'{{"log":"run","t":1.0,"v":1,"rank":{rank}}}'
+        path = folder.part_path(PartName(rank_writer(rank), 1, 0))
+        path.write_text("\n".join([header, *lines, ""]))
+    run = load_run(folder.path)
+    before = num_open_files()
+    assert run.info.records == count * (steps + 1)
+    assert num_open_files() <= before + 1
+    in_columns = count * steps * 32
+    assert run.held_bytes < in_columns / 4
+    series = run.series("loss", rank=count - 1)
+    assert series.values.tolist() == [step + count - 1 + 0.25 for step in range(steps)]
+
+
+def num_open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))

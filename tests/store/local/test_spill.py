@@ -3,9 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from epochal.store.local import columns
 from epochal.store.local.columns import SeriesKey
 from epochal.store.local.spill import SpillFile
 from epochal.store.local.tail import TailedPart
@@ -26,34 +24,33 @@ def test_arrays_come_back_from_the_file_that_nobody_sees(tmp_path: Path) -> None
     assert spill.size == 64
 
 
-def grown(folder: Path, monkeypatch: pytest.MonkeyPatch, *, spill_to: Path) -> TailedPart:
+def grown(folder: Path, spill: SpillFile) -> TailedPart:
     """A part that was read in three goes, with pieces of a few records each on disk."""
-    monkeypatch.setattr(columns, "PIECE_BYTES", 2000)
     records = [metrics(step, loss=step / 3, count=step) for step in range(600)]
-    part = TailedPart(folder / "journal" / f"{NAME.stem}.jsonl", NAME, spill_to=spill_to)
+    part = TailedPart(folder / "journal" / f"{NAME.stem}.jsonl", NAME, spill=spill)
     for end in (200, 201, 600):
         write_part(folder, lines(HEADER, *records[:end]))
         part.poll()
     return part
 
 
-def test_a_large_part_answers_from_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    part = grown(tmp_path, monkeypatch, spill_to=tmp_path / "columns")
+def test_a_large_part_answers_from_disk(tmp_path: Path) -> None:
+    spill = SpillFile(tmp_path / "columns", piece_bytes=2000)
+    part = grown(tmp_path, spill)
     series = part.series(LOSS)
     assert series is not None
     assert series.steps.tolist() == list(range(600))
     assert series.values.tolist() == [step / 3 for step in range(600)]
-    assert part._spill.size > 2000
+    assert spill.size > 2000
     (table,) = part.tables()
     assert table.values[:, 1].tolist() == list(range(600))
 
 
-def test_a_disk_without_room_leaves_columns_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_leaves_columns_in_memory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    part = grown(tmp_path, monkeypatch, spill_to=tmp_path / "file" / "columns")
+    spill = SpillFile(tmp_path / "file" / "columns", piece_bytes=2000)
+    part = grown(tmp_path, spill)
     series = part.series(LOSS)
     assert series is not None
     assert series.values.tolist() == [step / 3 for step in range(600)]
-    assert part._spill.size == 0
+    assert spill.size == 0

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from epochal.records import Axis, Record, stored_numbers_of
 from epochal.series.series import Series, concatenated
-from epochal.store.local.spill import PIECE_BYTES, SpillFile
+from epochal.store.local.spill import SpillFile
 
-_STEP_LIMIT = 2**63
+STEP_LIMIT = 2**63
 # The year 9999, where calendars of most programs end.
 _TIME_LIMIT = 253_402_300_800
 NO_STEP = -1
@@ -130,19 +130,21 @@ class Block:
             rows = np.frombuffer(some, dtype=column.typecode).reshape(-1, per_row)[order]
             column[start * per_row :] = array(column.typecode, rows.tobytes())
 
-    def spill(self) -> None:
-        """Move the values in memory to the file when they fill a piece."""
-        if 8 * (len(self._values) + 3 * len(self._ordinals)) < PIECE_BYTES:
-            return
+    def spill(self) -> int:
+        """Move the values in memory to the file when they fill a piece; the number of bytes."""
+        size = 8 * (len(self._values) + 3 * len(self._ordinals))
+        if size < self._spill.piece_bytes:
+            return 0
         columns = (self._ordinals, self._steps, self._times)
         plain = [np.frombuffer(column, dtype=column.typecode) for column in columns]
         try:
             start = self._spill.append(*plain, self._table().T)
         except OSError:  # no room on the disk: it stays in memory
-            return
+            return 0
         self._spilled.append((start, len(self._ordinals)))
         self._ordinals, self._steps = array("q"), array("q")
         self._times, self._values = array("d"), array("d")
+        return size
 
     def ordinals(self) -> NDArray[np.int64]:
         """A copy of the ordinals. A view would keep the buffers from growing, here and below."""
@@ -188,6 +190,7 @@ class Blocks:
 
     def __init__(self, spill: SpillFile | None = None) -> None:
         self._spill = SpillFile() if spill is None else spill
+        self.spilled_bytes = 0
         self._shapes: dict[Axis, dict[Names, Block]] = {}
         self._places: dict[SeriesKey, list[tuple[Block, int]]] = {}
         self._late: dict[Axis, dict[Names, Block]] = {}
@@ -244,8 +247,7 @@ class Blocks:
         """Move large blocks to disk; call it when the records are sorted."""
         for shapes in self._shapes.values():
             if len(shapes) <= _MAX_SHAPES:
-                for block in shapes.values():
-                    block.spill()
+                self.spilled_bytes += sum(block.spill() for block in shapes.values())
 
     def series(self, key: SeriesKey, rank: int) -> Series:
         """The points of one series, in the order they were written."""
@@ -295,7 +297,7 @@ def whole_number(value: Any) -> int | None:
     """A step or epoch as 64 bits hold it; None for anything that is not one."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
-    return value if -_STEP_LIMIT <= value < _STEP_LIMIT else None
+    return value if -STEP_LIMIT <= value < STEP_LIMIT else None
 
 
 def unix_time(value: Any) -> float | None:
@@ -308,7 +310,7 @@ def unix_time(value: Any) -> float | None:
 def seconds(record: Record) -> float:
     """A record's time in Unix seconds; nan when it has none."""
     t = record.get("t")
-    return float(t) if isinstance(t, (int, float)) and abs(t) < _STEP_LIMIT else float("nan")
+    return float(t) if isinstance(t, (int, float)) and abs(t) < STEP_LIMIT else float("nan")
 
 
 def _all_scalars(record: Record) -> Iterable[tuple[str, float]]:

@@ -17,7 +17,7 @@ import numpy as np
 from epochal.journal.layout import PartName
 from epochal.journal.line_columns import Lines, LineShape, Path
 from epochal.records import DENSE_KINDS, KINDS, Axis, Record, axis_of
-from epochal.store.local.columns import NO_STEP, Blocks, Names, seconds, whole_number
+from epochal.store.local.columns import NO_STEP, STEP_LIMIT, Blocks, Names, seconds, whole_number
 from epochal.store.local.part import FACT_KINDS, PartFacts, RecordIndex, label_of
 from epochal.store.local.spill import SpillFile
 
@@ -80,6 +80,9 @@ class PartDigest:
         if lines.ordinals[0] == 0:
             self.facts.header = {}
         times = numbers["t",]
+        is_time = np.abs(times) < STEP_LIMIT
+        if not is_time.all():
+            times = np.where(is_time, times, np.nan)
         steps = numbers.get(("step",))
         block = self.blocks.block(plan.axis, plan.names)
         columns = [numbers[path].astype(np.float64, copy=False) for path in plan.paths]
@@ -90,8 +93,8 @@ class PartDigest:
                 alone = self.blocks.block(plan.axis, (name,))
                 assert alone is not None
                 alone.extend(lines.ordinals, steps, times, [column])
-        facts, latest = self.facts, float(times.max())
-        if facts.updated is None or latest > facts.updated:
+        facts, latest = self.facts, float(times[is_time].max(initial=-np.inf))
+        if math.isfinite(latest) and (facts.updated is None or latest > facts.updated):
             facts.updated = latest
         if steps is not None and plan.axis == "step":
             facts.reach("step", int(steps.max()))

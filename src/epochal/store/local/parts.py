@@ -9,6 +9,7 @@ from epochal.store.local.cache import MemoryBudget
 from epochal.store.local.listing import LINK_OUT, FoundPart, Listing, Stat
 from epochal.store.local.part import Part
 from epochal.store.local.sealed import SealedPart
+from epochal.store.local.spill import SpillFile
 from epochal.store.local.tail import TailedPart
 
 
@@ -18,6 +19,9 @@ class LoadedParts:
     def __init__(self, held: MemoryBudget) -> None:
         self._held = held
         self._parts: dict[PartName, Part] = {}
+        # Columns of all journal parts that are too large for memory.
+        self._spill: SpillFile | None = None
+        self._num_journals = 0
         # The file, size and time of the segment that each sealed part was read from.
         self._sealed: dict[PartName, FoundPart] = {}
         self._damaged: dict[FoundPart, str] = {}
@@ -51,6 +55,7 @@ class LoadedParts:
         if listing.problem is not None:
             return False
         changed = False
+        self._num_journals = len(listing.journal)
         for name in [name for name in self._parts if name not in names]:
             self._drop(name)
             changed = True
@@ -70,6 +75,7 @@ class LoadedParts:
         """Close every part."""
         for name in list(self._parts):
             self._drop(name)
+        self._spill = None
 
     def _drop(self, name: PartName) -> None:
         self._parts.pop(name).close()
@@ -142,9 +148,11 @@ class LoadedParts:
         return True
 
     def _new_tail(self, name: PartName, journal: FoundPart) -> TailedPart:
-        cached = self._held.cached
-        spill_to = None if cached is None else cached.spill_folder
-        return TailedPart(journal.path, name, spill_to=spill_to, shapes=self._held.shapes)
+        if self._spill is None:
+            cached = self._held.cached
+            self._spill = SpillFile(None if cached is None else cached.spill_folder)
+        self._spill.share_among(self._num_journals)
+        return TailedPart(journal.path, name, spill=self._spill, shapes=self._held.shapes)
 
     def _is_complete(self, segment: FoundPart, journal: Stat) -> bool:
         """Whether a segment contains all of a journal part that still exists."""

@@ -11,22 +11,32 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Columns of a part go to the file in pieces of about this size.
+# Columns of a part go to the file in pieces of about this size; of many parts, in smaller ones.
 PIECE_BYTES = 4 * 1024 * 1024
+_SMALLEST_PIECE = 64 * 1024
+# What all parts of a run keep in memory together, as long as pieces are not too small.
+_ALL_PARTS_BYTES = 128 * 1024 * 1024
 
 
 class SpillFile:
     """Arrays on disk, in a folder or where the system keeps temporary files.
 
     The file has no name on most systems, and goes with this object or with the process. Several
-    threads may use it.
+    threads may use it, and all parts of a run: a thousand of them would reach the limit of open
+    files.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, folder: Path | None = None, *, piece_bytes: int = PIECE_BYTES) -> None:
+        self.piece_bytes = piece_bytes
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._lock = threading.Lock()
         self.size = 0
+
+    def share_among(self, num_parts: int) -> None:
+        """Make pieces so small that what so many parts have in memory stays bounded."""
+        share = _ALL_PARTS_BYTES // max(num_parts, 1)
+        self.piece_bytes = max(min(share, PIECE_BYTES), _SMALLEST_PIECE)
 
     def append(self, *columns: NDArray[Any]) -> int:
         """Write arrays one after the other; returns where they begin.

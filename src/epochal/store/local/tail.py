@@ -34,14 +34,13 @@ class TailedPart:
         path: Path,
         name: PartName,
         *,
-        spill_to: Path | None = None,
+        spill: SpillFile | None = None,
         shapes: KnownShapes | None = None,
     ) -> None:
         self.path = path
         self.name = name
         self.offset = 0
-        self._spill = SpillFile(spill_to)
-        self._digest = PartDigest(name, self._spill)
+        self._digest = PartDigest(name, spill)
         self._decoder = ColumnarDecoder(shapes, are_series=are_series)
         # Ordinal and offset where each chunk started: positions are ordinals, files are bytes.
         self._marks: list[tuple[int, int]] = []
@@ -130,7 +129,7 @@ class TailedPart:
     @property
     def held_bytes(self) -> int:
         """The memory of the columns: about half the size of their text."""
-        return max(0, self.offset // 2 - self._spill.size)
+        return max(0, self.offset // 2 - self._digest.blocks.spilled_bytes)
 
     def series_keys(self) -> Iterable[SeriesKey]:
         """Every series it holds, in order of first appearance."""
