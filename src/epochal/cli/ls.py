@@ -51,8 +51,9 @@ def run(args: argparse.Namespace) -> int:
     rows: list[tuple[RunInfo, float | None]] = []
     folder, query = _meant(args)
     with _store(args, folder) as store:
+        listed = store.runs(_query(query), order=args.sort)
         begun = time.monotonic()
-        for view in store.runs(_query(query), order=args.sort):
+        for view in listed:
             if args.limit is not None and len(rows) >= args.limit:
                 break
             # Of thousands of runs that nobody has listed before, some are read in part.

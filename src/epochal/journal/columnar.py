@@ -40,6 +40,7 @@ _ESCAPED = re.compile(r'["\\\x00-\x1f]')
 # so few lines that the garbage collector, which counts tuples, does not start meanwhile.
 _SLICE_BYTES = 64 * 1024
 _SLICE_LINES = 160
+_NEXT_LINE = b'\n{"log":'
 # Making a decoder takes as long as decoding this many lines without it.
 _WORTH_A_DECODER = 64
 _MAX_DECODERS = 256
@@ -106,6 +107,11 @@ class KnownShapes:
         models, decode_lines = self.latest
         if decode_lines is None:
             return None
+        if len(models) == 1 and len(text) <= _SLICE_BYTES:
+            [model] = models.values()
+            if model.is_numeric:
+                columns = model.number_columns(text)
+                return None if columns is None else [(model.shape, columns)]
         found: dict[type, tuple[LineShape, list[tuple[Any, ...]]]] = {}
         start = 0
         while start < len(text):
@@ -354,6 +360,32 @@ class _Model:
         """The same for lines of numbers only, whether whole or not."""
         struct_ = _line_struct(self._kind, self._keys, itertools.repeat(int | float))
         return msgspec.json.Decoder(struct_).decode_lines
+
+    @cached_property
+    def is_numeric(self) -> bool:
+        """Whether all values are numbers, each column of one type."""
+        types = self.shape.types
+        return bool(types) and set(types) <= {int, float}
+
+    def number_columns(self, text: bytes) -> list[tuple[Any, ...]] | None:
+        """The columns of whole lines of numbers; None unless each line is of exactly this shape.
+
+        A number is decoded as what it was written as, so that types are compared, not texts.
+        """
+        try:
+            records = self.decode_numbers(text)
+        except (ValueError, RecursionError):
+            return None
+        # One record a line, the first with keys in this order, which is the order of metrics.
+        num = len(records)
+        if not num or text.count(b"\n") != num or text.count(_NEXT_LINE) != num - 1:
+            return None
+        if not text.startswith(encode_lines(records[:1])):
+            return None
+        columns = list(self.columns(records))
+        types = self.shape.types
+        is_exact = all(set(map(type, c)) == {k} for c, k in zip(columns, types, strict=True))
+        return columns if is_exact else None
 
     def columns(self, records: list[Any]) -> Iterator[tuple[Any, ...]]:
         """The values of records, column by column."""

@@ -17,6 +17,8 @@ from epochal.errors import FormatError
 _CHUNK_BYTES = 1024 * 1024
 _FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+
 
 class NotRegularFileError(OSError):
     """What a path leads to is a folder, a pipe, a socket or a device."""
@@ -24,9 +26,15 @@ class NotRegularFileError(OSError):
 
 def regular_only(path: str, flags: int) -> int:
     """An opener for ``open``: raises ``NotRegularFileError`` for what is not a regular file."""
-    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        return descriptor
+    return open_regular(path, flags)[0]
+
+
+def open_regular(path: str, flags: int = _FLAGS) -> tuple[int, int]:
+    """The same, with the size of the file."""
+    descriptor = os.open(path, flags | _NONBLOCK)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode):
+        return descriptor, status.st_size
     os.close(descriptor)
     raise NotRegularFileError(errno.EINVAL, "it is not a regular file", str(path))
 
@@ -36,12 +44,11 @@ def read_regular(path: Path | str, *, max_bytes: int | None = None) -> bytes:
 
     The limit counts what is read, not what the file system says: a file may grow meanwhile.
     """
-    file = regular_only(os.fspath(path), _FLAGS)
+    # All of it at once, and whatever a writer adds meanwhile.
+    file, length = open_regular(os.fspath(path))
     try:
         chunks: list[bytes] = []
         left = math.inf if max_bytes is None else max_bytes
-        # All of it at once, and whatever a writer adds meanwhile.
-        length = os.fstat(file).st_size
         size = length + 1
         while chunk := os.read(file, int(min(size, left + 1))):
             size = _CHUNK_BYTES

@@ -33,6 +33,7 @@ _REMEDIES = {
     "run.json": "The run is listed by its journal; 'epochal repair' rebuilds that file.",
     "labels.json": "The run is listed without labels; fix or delete that file.",
 }
+_NO_PROBLEMS: Mapping[str, str] = {}
 # A companion writes every second; what is older was left behind by one that was killed.
 STALE_S = 5.0
 # GPUs are read every second, the host every five; one that fell silent is not to look alive.
@@ -332,8 +333,8 @@ class Identity:
     def __init__(self, place: str) -> None:
         self._place = place
         self._listing: Listing | None = None
-        self._seen: dict[str, Stat | None] = {}
-        self._problems: dict[str, str] = {}
+        self._seen: tuple[Stat | None, Stat | None] | None = None
+        self._problems: Mapping[str, str] = _NO_PROBLEMS
         self.run_json: dict[str, Any] = {}
         self.labels = NO_LABELS
         self.newer_format: str | None = None
@@ -341,6 +342,8 @@ class Identity:
     @property
     def problems(self) -> list[str]:
         """One sentence for each file that cannot be read."""
+        if self._problems is _NO_PROBLEMS and self.newer_format is None:
+            return []
         found = list(self._problems.values())
         return found if self.newer_format is None else [*found, self.newer_format]
 
@@ -349,30 +352,39 @@ class Identity:
         if listing is self._listing:
             return
         self._listing = listing
-        for what, status, read in (
-            ("run.json", listing.identity, self._read_identity),
-            ("labels.json", listing.labels, self._read_labels),
-        ):
-            if what in self._seen and self._seen[what] == status:
-                continue
-            self._seen[what] = status
-            self._problems.pop(what, None)
-            if what in listing.refused:
-                self._problems[what] = f"{what} {LINK_OUT}"
-                continue
-            if what == "labels.json" and status is None and not listing.may_have_labels:
-                # Most runs have none.
+        seen, self._seen = self._seen, (listing.identity, listing.labels)
+        if seen is None or seen[0] != listing.identity:
+            self._read("run.json", listing)
+        if seen is None or seen[1] != listing.labels:
+            if listing.labels is None and not listing.may_have_labels:
+                self._note("labels.json", None)  # most runs have none
                 self.labels = NO_LABELS
-                continue
-            try:
-                read()
-            except FileNotFoundError:
-                self._problems[what] = f"{what} is missing; 'epochal repair' can rebuild it."
-            except JsonFileError as error:
-                self._problems[what] = f"{what} {error.fault}. {_REMEDIES[what]}"
-            except OSError as error:
-                reason = error.strerror or error
-                self._problems[what] = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
+            else:
+                self._read("labels.json", listing)
+
+    def _read(self, what: str, listing: Listing) -> None:
+        problem: str | None = None
+        try:
+            if what in listing.refused:
+                problem = f"{what} {LINK_OUT}"
+            elif what == "run.json":
+                self._read_identity()
+            else:
+                self._read_labels()
+        except FileNotFoundError:
+            problem = f"{what} is missing; 'epochal repair' can rebuild it."
+        except JsonFileError as error:
+            problem = f"{what} {error.fault}. {_REMEDIES[what]}"
+        except OSError as error:
+            reason = error.strerror or error
+            problem = f"{what} cannot be read: {reason}. {_REMEDIES[what]}"
+        self._note(what, problem)
+
+    def _note(self, what: str, problem: str | None) -> None:
+        if problem is not None:
+            self._problems = {**self._problems, what: problem}
+        elif what in self._problems:
+            self._problems = {name: text for name, text in self._problems.items() if name != what}
 
     def _read_identity(self) -> None:
         self.run_json = {}
@@ -386,7 +398,7 @@ class Identity:
         self.run_json = run_json
 
     def _read_labels(self) -> None:
-        self.labels = Labels()
+        self.labels = NO_LABELS
         self.labels = read_labels(RunFolder(Path(self._place)))
 
 

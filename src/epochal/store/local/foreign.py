@@ -32,7 +32,7 @@ from epochal.journal.search_bounds import SearchBounds
 from epochal.records import FORMAT_VERSION, Axis, Position, Record
 from epochal.segments.footer import PartSummary
 from epochal.series.series import Series, concatenated
-from epochal.store.answers import Labels, LabelsEdit, Machine
+from epochal.store.answers import NO_LABELS, Labels, LabelsEdit, Machine
 from epochal.store.local.columns import SeriesKey, SeriesTable
 from epochal.store.local.digest import PartDigest
 from epochal.store.local.index import IndexPlace, Stamp
@@ -172,7 +172,7 @@ class ForeignSource:
     def labels(self) -> Labels:
         """What people changed later."""
         if self._labels is None:
-            self._labels, self._faults = Labels(), []
+            self._labels, self._faults = NO_LABELS, []
             folder = self._labels_folder()
             try:
                 if folder is not None:

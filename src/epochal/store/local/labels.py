@@ -9,7 +9,7 @@ from typing import Any
 from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
 from epochal.journal.layout import JsonFileError, RunFolder, read_json, write_json
-from epochal.store.answers import Labels, LabelsEdit
+from epochal.store.answers import NO_LABELS, Labels, LabelsEdit
 
 MAX_LABELS_BYTES = 1024 * 1024
 _FIELDS: tuple[tuple[str, type, str], ...] = (
@@ -59,7 +59,7 @@ def read_labels(folder: RunFolder) -> Labels:
     try:
         stored = read_json(folder.labels, max_bytes=MAX_LABELS_BYTES)
     except FileNotFoundError:
-        return Labels()
+        return NO_LABELS
     for field, kind, what in _FIELDS:
         if not isinstance(stored.get(field), (kind, type(None))):
             raise JsonFileError(folder.labels, f"has {field!r} that is not {what}")
@@ -84,7 +84,7 @@ def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
         try:
             before = read_labels(folder)
         except FormatError:
-            before = Labels()
+            before = NO_LABELS
         after = edit(before)
         check_labels(after, before)
         _write_labels(folder, after)

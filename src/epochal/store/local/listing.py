@@ -224,9 +224,8 @@ def _files(folder: str, suffix: str, bounds: SearchBounds) -> tuple[_Files, bool
                         found.append((entry.name, status.st_size, status.st_mtime_ns))
     except (FileNotFoundError, NotADirectoryError):
         return (), has_links
-    if len(found) > 1:
-        found.sort()
-    return found, has_links
+    # A tuple: the garbage collector does not go through those of texts and numbers.
+    return tuple(sorted(found)), has_links
 
 
 def _parts(folder: Path, files: _Files, suffix: str) -> dict[PartName, FoundPart]:

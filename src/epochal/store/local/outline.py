@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from epochal.journal.layout import LOOP, TELEMETRY
 from epochal.journal.line import decode
 from epochal.journal.reader import is_newer
-from epochal.journal.regular_file import regular_only
+from epochal.journal.regular_file import open_regular
 from epochal.records import ROLE_GUESSES, Record, axis_of, stored_numbers_of
 from epochal.store.answers import NO_LABELS, Labels
 from epochal.store.local.columns import seconds, unix_time, whole_number
@@ -24,7 +24,6 @@ from epochal.store.local.row import chosen_fields, names_of
 from epochal.store.metrics import set_number
 from epochal.store.row import Row
 
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 _HEAD_BYTES = 4096
 _TAIL_BYTES = 4096
 # The last records are looked through for values, this many of them.
@@ -84,8 +83,8 @@ def outline_row(
         job_type=names.job_type,
         owner=names.owner,
         fork=fork_of(run_json) if "fork" in run_json else None,
-        labels_set=None if labels == NO_LABELS else labels,
-        config=dict(config) if isinstance(config, dict) else {},
+        labels_set=None if labels is NO_LABELS else labels,
+        config=config if isinstance(config, dict) else {},
         problem=None,
         is_unreadable=False,
         finish=None if finish is None else chosen_fields(finish, ("status", "reason")),
@@ -129,9 +128,8 @@ def _main_part(listing: Listing) -> _MainPart | None:
 def read_ends(path: str) -> Ends | None:
     """Both ends of a journal part; None where they do not hold whole records."""
     try:
-        file = regular_only(path, _OPEN_FLAGS)
+        file, size = open_regular(path)
         try:
-            size = os.fstat(file).st_size
             start = max(0, size - _TAIL_BYTES)
             tail = os.pread(file, _TAIL_BYTES, start)
             head = tail if not start else os.pread(file, _HEAD_BYTES, 0)

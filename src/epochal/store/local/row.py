@@ -199,7 +199,7 @@ def _row(
         job_type=names.job_type,
         owner=names.owner,
         written=source.journal_written_s,
-        labels_set=None if labels == NO_LABELS else labels,
+        labels_set=None if labels is NO_LABELS else labels,
         **known,
     )
 

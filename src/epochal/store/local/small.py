@@ -23,7 +23,7 @@ from epochal.journal.layout import LOOP
 from epochal.journal.line import decode_json
 from epochal.journal.line_columns import LineShape, Path
 from epochal.journal.reader import is_newer
-from epochal.journal.regular_file import regular_only
+from epochal.journal.regular_file import open_regular
 from epochal.records import Axis, Position, Record
 from epochal.series.reduce import Summary, summarise_rows
 from epochal.store.answers import Metric
@@ -37,7 +37,6 @@ _MAX_BYTES = 512 * 1024
 _LIMIT = 2**63
 # A sum of as many numbers as fit in such a file is finite.
 _NEARLY_INFINITE = 1e300
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
 
 
 class SmallJournal(NamedTuple):
@@ -114,7 +113,7 @@ def _record(line: bytes, kind: str) -> Record | None:
 def _text(path: str, size: int) -> bytes | None:
     """The part as it was listed; None where it is another by now, or its end is not whole."""
     try:
-        file = regular_only(path, _OPEN_FLAGS)
+        file, _ = open_regular(path)
         try:
             text = os.read(file, size + 1)
         finally:
