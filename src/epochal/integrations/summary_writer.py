@@ -132,8 +132,13 @@ class SummaryWriter:
         kind = type(scalar_value)
         number = scalar_value if kind is float or kind is int else one_number(scalar_value)
         log = self._log
-        is_plain = type(tag) is str and tag and type(global_step) is int and walltime is None
-        if log is not None and is_plain:
+        if (
+            log is not None
+            and walltime is None
+            and type(global_step) is int
+            and type(tag) is str
+            and tag
+        ):
             try:
                 log({tag: number}, global_step)
             except RunFinishedError:
