@@ -27,6 +27,7 @@ Outcome = Literal["cause", "advice", "symptom", "missed"]
 _SLOWER = 1.5
 _GROWTH_BYTES = 64 * 1024**2
 _DRIFT = 1e-3
+_NEED_TWINS = frozenset({"result", "reported", "slower"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,8 @@ def judge(cases: Iterable[Case]) -> Verdict:
             faulty.append(case)
     for case in faulty:
         beside = twins.get((case.training.kind_name, case.training.optimizer), [])
-        if not beside:
+        fault = case.training.fault
+        if not beside and fault is not None and fault.harm in _NEED_TWINS:
             verdict.unproved.append(case)
         elif is_harmful(case, beside):
             verdict.faults.append(_compared(case, beside))

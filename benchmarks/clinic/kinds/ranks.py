@@ -30,7 +30,7 @@ KINDS = (
         "ddp_transformer",
         "unseen",
         CharTransformer,
-        (OptimizerChoice("adamw", 2e-3), OptimizerChoice("momentum", 0.1)),
+        (OptimizerChoice("adamw", 4e-3), OptimizerChoice("momentum", 0.1)),
         steps=700,
         batch_size=8,
         warmup=60,

@@ -131,7 +131,7 @@ KINDS = (
         "lora",
         "tuning",
         Lora,
-        (OptimizerChoice("adamw", 2e-3), OptimizerChoice("momentum", 0.05)),
+        (OptimizerChoice("adamw", 5e-3), OptimizerChoice("momentum", 0.1)),
         batch_size=16,
         steps=800,
         warmup=40,
