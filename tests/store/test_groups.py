@@ -124,3 +124,17 @@ def test_groups_along_time_need_no_common_positions(root: Path) -> None:
         first, _ = runs.groups(by=["lr"]).series("loss", x="relative", points=50)
     assert first.x == "relative"
     assert first.numbers.n.max() == 3
+
+
+def test_members_are_smoothed_over_their_points_before_they_are_averaged(root: Path) -> None:
+    with reading.open(root) as runs:
+        groups = runs.groups(by=["lr"])
+        first, _ = groups.series("loss", smooth="ema:0.5", points=2)
+        expected = np.mean(
+            [
+                runs.run(f"lr0.001-s{seed}").series("loss", smooth="ema:0.5").values
+                for seed in range(3)
+            ],
+            axis=0,
+        )
+    assert first.numbers.mean == pytest.approx(expected[first.numbers.at.astype(int)], abs=1e-9)

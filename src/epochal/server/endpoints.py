@@ -168,7 +168,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "a metric of groups of runs along an axis",
         (
             *(groups.METRIC, groups.BY, groups.ALL_BUT, groups.RUNS, groups.QUERY),
-            *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.COLUMNS),
+            *(groups.X, groups.LO, groups.HI, groups.POINTS, groups.IS_LOG, groups.SMOOTH),
+            groups.COLUMNS,
         ),
     ),
     Endpoint(

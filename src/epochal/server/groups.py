@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from epochal.errors import EpochalError, RunNotFoundError, UsageError
 from epochal.series.aggregate import STATISTICS
+from epochal.series.smooth import parse_smoothing
 from epochal.server.group_rows import (
     GroupCurves,
     GroupTables,
@@ -40,6 +41,7 @@ from epochal.store.groups import (
     Group,
     Member,
     MemberRead,
+    common_axis,
     grid,
     group_members,
     group_series,
@@ -61,10 +63,11 @@ RUNS = str_params("run", most=MAX_RUNS, note="default: all")
 QUERY = str_param("query")
 BY = str_params("by", most=16, note="keys")
 ALL_BUT = str_params("all_but", most=16, note="keys")
-X = str_param("x", note="`step`")
+X = str_param("x", note="as for series")
 LO = float_param("lo")
 HI = float_param("hi")
 POINTS = int_param("points", default=300, most=20_000, note="300; 0: every step")
+SMOOTH = str_param("smooth", note="of each member, as for series")
 IS_LOG = bool_param("log", note="1: spread over a log axis")
 COLUMNS = str_params("column", most=16, note="default: all")
 VALUE = choice_param("value", CHOICES, typescript='"last" | "best" | "min" | "max" | "mean"')
@@ -76,16 +79,19 @@ FOREST = bool_param("forest", note="1: also a forest")
 async def group_curves(request: Request) -> Response:
     """``/api/group_curves``: one metric of groups of runs at positions along an axis."""
     (metric,) = METRIC(request)
-    x, lo, hi, points, is_log = X(request) or "step", *_range(request), IS_LOG(request)
+    asked_x, smooth, is_log = X(request), SMOOTH(request), IS_LOG(request)
+    lo, hi, points = _range(request)
+    smoothing = None if smooth is None else parse_smoothing(smooth)
     columns = COLUMNS(request) or STATISTICS
     if unknown := [one for one in columns if one not in STATISTICS]:
         raise UsageError(f"column={unknown[0]!r} is not known: use {', '.join(STATISTICS)}.")
     keys = _keys(request)
-    read = await _read(request, lambda run: read_series(run, metric, x))
+    read = await _read(request, lambda run: read_series(run, metric, asked_x, smoothing))
 
     def put_together() -> GroupCurves:
         grouping = group_members([member for member, _ in read], **keys)
         series = {member.run.id: one for member, one in read}
+        x = common_axis(series.values(), asked_x) or asked_x or "step"
         found = []
         for group in grouping.groups:
             inside = [series[member.run.id] for member in group.members]

@@ -24,6 +24,7 @@ from epochal.series.aggregate import (
     values_at,
 )
 from epochal.series.series import Series, X
+from epochal.series.smooth import Smoothing
 from epochal.series.trend import Goal
 from epochal.store.answers import Metric, RunInfo, State
 from epochal.store.comparison import flat_config
@@ -261,7 +262,7 @@ def group_series(
 ) -> GroupSeries:
     """The numbers of a group at positions, from the series of its members, None without one."""
     is_even = x in _EVEN
-    points = [None if one is None else points_of(one) for one in series]
+    points = [None if one is None or one.x != x else points_of(one) for one in series]
     known = [one for one in points if one is not None and one.at.size]
     numbers = aggregate(known, at, is_even=is_even)
     furthest = max((float(one.at[-1]) for one in known), default=0.0)
@@ -274,8 +275,14 @@ def group_series(
     return GroupSeries(group, metric, x, numbers, dropouts, len(points) - len(known))
 
 
-def read_series(run: RunView, name: str, x: X = "step") -> Series | None:
-    """The series of a run along an axis; None where it has none there."""
+def read_series(
+    run: RunView, name: str, x: X | None = "step", smoothing: Smoothing | None = None
+) -> Series | None:
+    """The series of a run along an axis, smoothed over its points; None without the metric.
+
+    Without an axis, along the one that the run defined for the metric. A series that cannot be
+    converted keeps its own axis.
+    """
     metric = run.metric(name)
     if metric is None or not metric.ranks:
         return None
@@ -283,8 +290,14 @@ def read_series(run: RunView, name: str, x: X = "step") -> Series | None:
         own = run.series(metric.name, rank=metric.ranks[0], axis=metric.axis)
     except (MetricNotFoundError, FormatError):  # one run without it does not spoil the others
         return None
-    moved = own.reindex(x, run)
-    return moved if moved.x == x else None
+    moved = own.reindex(x or metric.x or "step", run)
+    return moved if smoothing is None else moved.smoothed(smoothing)
+
+
+def common_axis(series: Iterable[Series | None], x: X | None) -> X | None:
+    """The axis that series have in common: the one asked for if any has it, else the first's."""
+    found = dict.fromkeys(one.x for one in series if one is not None)
+    return x if x in found else next(iter(found), None)
 
 
 def points_of(series: Series) -> Points:
@@ -302,7 +315,7 @@ def grid(
     is_log: bool = False,
 ) -> Any:
     """The positions that all of these series are aggregated at; see ``aggregate.positions``."""
-    points = [points_of(one) for one in series if one is not None]
+    points = [points_of(one) for one in series if one is not None and one.x == x]
     return positions(points, most=most, lo=lo, hi=hi, is_log=is_log, is_even=x in _EVEN)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from epochal.errors import MetricNotFoundError
 from epochal.series.aggregate import STATISTICS
 from epochal.series.series import X, data_frame
+from epochal.series.smooth import parse_smoothing
 from epochal.store.difference import Difference, differences, verdict
 from epochal.store.groups import (
     UNCOUNTED,
@@ -18,6 +19,7 @@ from epochal.store.groups import (
     Grouping,
     GroupSeries,
     GroupValue,
+    common_axis,
     grid,
     group_members,
     group_series,
@@ -56,18 +58,29 @@ class RunGroups:
         points: int | None = None,
         lo: float | None = None,
         hi: float | None = None,
+        smooth: str | float | None = None,
     ) -> list[GroupSeries]:
         """The numbers of each group at each step of its members, or at about ``points`` of them.
 
-        Raises ``MetricNotFoundError`` where no run has the metric along ``x``.
+        ``x`` is as for ``run.series``; ``x`` of the result says which axis the metric has. Members
+        on another axis are left out. ``smooth`` (``"ema:0.9"``) smooths each member first. Raises
+        ``MetricNotFoundError`` where no run has the metric.
         """
-        read = [[read_series(one.run, metric, x) for one in group.members] for group in self]
-        name = next((one.name for inside in read for one in inside if one is not None), None)
-        if name is None:
-            raise MetricNotFoundError(f"no run of these groups has a metric {metric!r} along {x}.")
+        smoothing = None if smooth is None else parse_smoothing(smooth)
+        read = [
+            [read_series(one.run, metric, x, smoothing) for one in group.members] for group in self
+        ]
+        found = [one for inside in read for one in inside if one is not None]
+        axis = common_axis(found, x)
+        if axis is None:
+            raise MetricNotFoundError(f"no run of these groups has a metric {metric!r}.")
         return [
             group_series(
-                group, inside, at=grid(inside, x=x, most=points, lo=lo, hi=hi), metric=name, x=x
+                group,
+                inside,
+                at=grid(inside, x=axis, most=points, lo=lo, hi=hi),
+                metric=found[0].name,
+                x=axis,
             )
             for group, inside in zip(self, read, strict=True)
         ]
