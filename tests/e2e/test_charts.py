@@ -137,7 +137,7 @@ def test_groups_are_drawn_as_their_mean(runs: Path, serve: Serve, open_page: Ope
     page.get_by_role("menuitemcheckbox", name="optimizer.lr").click()
     assert page.locator(".run-group").count() == 2
     page.get_by_role("button", name="How groups are drawn").click()
-    page.get_by_role("menuitemcheckbox", name="Mean ± standard deviation").click()
+    page.get_by_role("menuitemcheckbox", name="± standard deviation").click()
     wait_for_lines(page, "train/loss", 2)
     assert "mean of 2" in page.locator(".chart-legend").inner_text()
 

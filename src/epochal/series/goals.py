@@ -30,14 +30,11 @@ def guess_goal(name: str) -> Goal | None:
 def possible_range(
     name: str, smallest: float | None, largest: float | None
 ) -> tuple[float | None, float | None]:
-    """The bounds of what a metric can be, given its smallest and largest value; None for no bound.
+    """Bounds for what is drawn around a metric, given its extremes; None for no bound.
 
-    Shares such as an accuracy lie between 0 and 1, losses and errors above 0. Values outside say
-    that the metric is something else.
+    Shares such as an accuracy lie between 0 and 1. What was never below 0 has 0 as its bound.
     """
-    last = _BETWEEN_WORDS.split(name.lower())[-1]
     if smallest is None or largest is None or smallest < 0:
         return None, None
-    if last in _SHARES and largest <= 1:
-        return 0.0, 1.0
-    return (0.0, None) if last in _LESS else (None, None)
+    last = _BETWEEN_WORDS.split(name.lower())[-1]
+    return 0.0, 1.0 if last in _SHARES and largest <= 1 else None

@@ -1,8 +1,9 @@
 /** Several series as one: their mean and how far they spread, for runs that differ only in their seed. */
 
+import { quantileSorted } from "./quantile.ts";
 import { interpolate } from "./series.ts";
 
-export type SpreadKind = "std" | "stderr" | "minmax";
+export type SpreadKind = "std" | "stderr" | "ci" | "minmax" | "iqr";
 
 export interface Member {
   readonly x: Float64Array;
@@ -22,7 +23,7 @@ export interface Aggregate {
 }
 
 /** Join the members on all their x values; between its points a member is interpolated, outside its reach it does not count. */
-export function aggregate(members: readonly Member[], kind: SpreadKind): Aggregate {
+export function aggregate(members: readonly Member[], kind: SpreadKind, isMedian = false): Aggregate {
   const x = unionOf(members.map((member) => member.x));
   const result: Aggregate = {
     x,
@@ -37,7 +38,7 @@ export function aggregate(members: readonly Member[], kind: SpreadKind): Aggrega
       const value = interpolate(member.x, member.y, x[index]!);
       if (Number.isFinite(value)) values.push(value);
     }
-    const { mean, low, high } = summary(values, kind);
+    const { mean, low, high } = summary(values, kind, isMedian);
     result.mean[index] = mean;
     result.low[index] = low;
     result.high[index] = high;
@@ -60,15 +61,26 @@ export function overlaid(members: readonly Member[]): Aggregate {
   return result;
 }
 
-function summary(values: readonly number[], kind: SpreadKind): { mean: number; low: number; high: number } {
+function summary(values: readonly number[], kind: SpreadKind, isMedian: boolean): { mean: number; low: number; high: number } {
   if (values.length === 0) return { mean: NaN, low: NaN, high: NaN };
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  if (kind === "minmax") return { mean, low: Math.min(...values), high: Math.max(...values) };
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+  const average = values.reduce((sum, value) => sum + value, 0) / values.length;
+  const sorted = kind === "minmax" || kind === "iqr" || isMedian ? Float64Array.from(values).sort() : null;
+  const mean = isMedian ? quantileSorted(sorted!, 0.5) : average;
+  if (kind === "minmax") return { mean, low: sorted![0]!, high: sorted!.at(-1)! };
+  if (kind === "iqr") return { mean, low: quantileSorted(sorted!, 0.25), high: quantileSorted(sorted!, 0.75) };
+  const squares = values.reduce((sum, value) => sum + (value - average) ** 2, 0);
   const deviation = values.length > 1 ? Math.sqrt(squares / (values.length - 1)) : 0;
-  const half = kind === "std" ? deviation : deviation / Math.sqrt(values.length);
-  return { mean, low: mean - half, high: mean + half };
+  const factor = kind === "std" ? 1 : (kind === "ci" ? intervalFactor(values.length) : 1) / Math.sqrt(values.length);
+  return { mean, low: mean - deviation * factor, high: mean + deviation * factor };
 }
+
+/** The quantile 0.975 of the t distribution for so many values; the normal distribution's, corrected, beyond the table. */
+function intervalFactor(num: number): number {
+  const df = num - 1;
+  return T_975[df - 1] ?? 1.959964 + 2.3722 / df + 2.8225 / df ** 2;
+}
+
+const T_975 = [12.7062, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.306, 2.26216, 2.22814];
 
 function unionOf(parts: readonly Float64Array[]): Float64Array {
   const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));

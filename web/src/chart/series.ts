@@ -44,6 +44,8 @@ export interface Series {
   readonly spread?: Spread;
   /** Smoothed values, one per sample, where they are known better than from the data; those of the newest samples may follow later. */
   readonly smoothed?: Float64Array | undefined;
+  /** What is said beside the value of a sample. */
+  readonly noteOf?: ((index: number) => string) | undefined;
 }
 
 /** A series ready to be drawn. */
@@ -63,11 +65,12 @@ export interface Trace {
   readonly data: SeriesData;
   readonly spread: Spread | null;
   readonly smoothed: Float64Array | null;
+  readonly noteOf: ((index: number) => string) | null;
 }
 
 export function prepare(series: Series): Trace {
   const { id, label, slot, data } = series;
-  const common = { id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null };
+  const common = { id, label, slot, dash: slotDash(slot), data, spread: series.spread ?? null, smoothed: series.smoothed ?? null, noteOf: series.noteOf ?? null };
   if (data.kind === "raw") return { ...common, ...rawPoints(data) };
   return {
     ...common,

@@ -1,17 +1,14 @@
-/** Many runs as pictures: a line each over several axes, a point each over two, groups by their mean. */
+/** Many runs as pictures: a line each over several axes, a point each over two. */
 
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { createParallel, createScatter, formatNumber } from "../chart/index.ts";
+import { createParallel, createScatter } from "../chart/index.ts";
 import type { Brush } from "../chart/index.ts";
-import { configText } from "../state/config.ts";
-import { groupBy } from "../state/group-by.ts";
 import type { Page } from "../state/page.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { RunRow } from "../wire.ts";
-import { compareValues, meanOf } from "./compare-columns.ts";
 import type { Column } from "./compare-columns.ts";
 import { ColumnSelect } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
@@ -107,57 +104,5 @@ export function ScatterView({ page, rows, columns, groups, find, ids, setIds }: 
         <Mount height={420} create={(root) => createScatter(root, options)} update={(chart) => chart.update(options)} />
       </div>
     </Section>
-  );
-}
-
-function numberOrText(text: string): number | string {
-  return text.trim() !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
-}
-
-/** Runs that differ only in their seed, say: mean ± standard deviation of every number. */
-export function GroupTable({ page, rows, columns }: PictureProps): JSX.Element {
-  const { view, runs } = page;
-  const key = view.groupBy.value;
-  const metrics = columns.filter((column) => column.kind === "metric");
-  const groups = key === null ? [] : [...groupBy(rows, (row) => configText(row.config, key))].sort(([one], [other]) => compareValues(numberOrText(one), numberOrText(other), false));
-  return (
-    <>
-      <div class="pane-bar">
-        <label class="column-select">
-          <span class="slider-label">Group by</span>
-          <select class="select" value={key ?? ""} onChange={(event) => (view.groupBy.value = event.currentTarget.value || null)}>
-            <option value="">nothing</option>
-            {runs.configKeys.value.map((one) => <option key={one} value={one}>{one}</option>)}
-          </select>
-        </label>
-        {key !== null && (
-          <button type="button" class="button" onClick={() => {
-            view.spread.value = "std";
-            page.open("charts");
-          }}>Draw mean ± deviation in charts</button>
-        )}
-      </div>
-      {key === null
-        ? <Empty title="Not grouped">Choose a config key: runs with the same value form a group.</Empty>
-        : (
-          <div class="config-diff">
-            <table>
-              <thead><tr><th scope="col">{key}</th><th scope="col">runs</th>{metrics.map(({ id, title }) => <th key={id} scope="col">{title}</th>)}</tr></thead>
-              <tbody>
-                {groups.map(([title, members]) => (
-                  <tr key={title}>
-                    <th scope="row">{title}</th>
-                    <td>{members.length}</td>
-                    {metrics.map((column) => {
-                      const { num, mean, std } = meanOf(members, column);
-                      return <td key={column.id}>{num === 0 ? "" : `${formatNumber(mean)}${num > 1 ? ` ± ${formatNumber(std)}` : ""}`}</td>;
-                    })}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        )}
-    </>
   );
 }

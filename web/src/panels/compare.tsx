@@ -14,7 +14,9 @@ import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
 import { columnFilter, columnOf, differingKeys, FACT_IDS, serverField, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
-import { GroupTable, ParallelView, ScatterView } from "./compare-pictures.tsx";
+import { GroupsView } from "./compare-groups.tsx";
+import { ImportanceView } from "./compare-importance.tsx";
+import { ParallelView, ScatterView } from "./compare-pictures.tsx";
 import { ColumnDialog } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
 import { useSummaries } from "./compare-summaries.ts";
@@ -29,7 +31,7 @@ export const panel: Panel = { order: 30, id: "compare", title: "Compare", shortc
 
 const MODES = [
   { value: "table", label: "Table" }, { value: "parallel", label: "Parallel" }, { value: "scatter", label: "Scatter" },
-  { value: "groups", label: "Groups" }, { value: "config", label: "Config" },
+  { value: "groups", label: "Groups" }, { value: "importance", label: "Importance" }, { value: "config", label: "Config" },
 ];
 /** In the table, what runs ended with beside their best: a run may have lost what it had reached. */
 const BOTH = "both";
@@ -52,6 +54,8 @@ function Compare({ page }: PanelProps): JSX.Element {
   const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
   useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
   const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
+  // The server computes these, of all runs that fit.
+  const isOfServer = mode.value === "groups" || mode.value === "importance";
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
   // Columns that nobody chose and that have nothing in them only take room.
@@ -66,10 +70,10 @@ function Compare({ page }: PanelProps): JSX.Element {
     <div class="pane">
       <div class="pane-bar">
         <Segmented label="Shown as" value={mode.value} onChange={(next) => (mode.value = next)} choices={MODES} />
-        <Segmented label="Which runs" value={scope.value} onChange={(next) => (scope.value = next)} choices={[
+        {!isOfServer && <Segmented label="Which runs" value={scope.value} onChange={(next) => (scope.value = next)} choices={[
           { value: "all", label: `All ${formatWhole(runs.numFitting.value)}` }, { value: "shown", label: `In charts ${runs.shown.value.length}` },
-        ]} />
-        {mode.value !== "config" && (
+        ]} />}
+        {mode.value !== "config" && !isOfServer && (
           <>
             <select class="select" aria-label="Value of metrics" value={isBoth ? BOTH : value} onChange={(event) => (statistic.value = event.currentTarget.value)}>
               {mode.value === "table" && <option value={BOTH}>Last and best</option>}
@@ -130,7 +134,8 @@ interface ShownProps {
 function Shown({ page, mode, rows, columns, groups, find, statistic, ids, setIds, onKept }: ShownProps): JSX.Element {
   if (mode === "parallel") return <ParallelView page={page} rows={rows} columns={columns} onKept={onKept} />;
   if (mode === "scatter") return <ScatterView page={page} rows={rows} columns={columns} groups={groups} find={find} ids={ids} setIds={setIds} />;
-  if (mode === "groups") return <GroupTable page={page} rows={rows} columns={columns} />;
+  if (mode === "groups") return <GroupsView page={page} />;
+  if (mode === "importance") return <ImportanceView page={page} />;
   if (mode === "config") return <ConfigDiff page={page} rows={rows} isDiffOnly matches={() => true} />;
   return <TableView page={page} rows={rows} columns={columns} find={find} statistic={statistic} ids={ids} setIds={setIds} />;
 }

@@ -35,6 +35,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     changes: null,
     projects: null,
     supportsQueries: false,
+    sweep: null,
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);
       return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };

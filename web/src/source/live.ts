@@ -2,7 +2,7 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList } from "../wire.ts";
+import type { GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -18,6 +18,11 @@ export function createLiveSource(): Source {
     runs: async (request) => (await json(`${PATHS.runs}?${runsQuery(request)}`)) as RunList,
     get: async (endpoint, run, params) => (await json(`${pathOf(endpoint, run)}?${queryOf({ ...params })}`)) as RunResponses[typeof endpoint],
     series: async (request) => withSmoothed(decodeSeries(await (await ask(`${PATHS.series}?${seriesQuery(request)}`)).arrayBuffer()), request.smooth),
+    sweep: {
+      curves: async (request) => (await json(`${PATHS.group_curves}?${queryOf({ ...request })}`)) as GroupCurves,
+      groups: async (request) => (await json(`${PATHS.groups}?${queryOf({ ...request })}`)) as GroupTables,
+      importance: async (request) => (await json(`${PATHS.importance}?${queryOf({ ...request })}`)) as ImportanceTable,
+    },
     blobUrl: (run, file) => pathOf("blob", run).replace("{file}", encodeURIComponent(file)),
     blobText: async (run, file) => (await ask(pathOf("blob", run).replace("{file}", encodeURIComponent(file)))).text(),
     exportUrl: (run, format) => `${pathOf("export", run)}?${queryOf({ format })}`,

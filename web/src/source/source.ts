@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, ChosenRuns, EntryRow, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
+  AxisName, ChosenRuns, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -65,6 +65,43 @@ export interface Smoothed {
   readonly values: Float64Array;
   /** What continues a moving average after the last point of the series; null for other kinds. */
   readonly state: SmoothState | null;
+}
+
+/** Which runs numbers are about, by id, and what they are grouped by: keys, or all that differ but some. */
+export interface SweepRuns {
+  readonly run?: readonly string[];
+  readonly query?: string;
+  readonly by?: readonly string[];
+  readonly all_but?: readonly string[];
+}
+
+export interface CurvesRequest extends SweepRuns {
+  readonly metric: string;
+  readonly x?: string;
+  readonly lo?: number;
+  readonly hi?: number;
+  readonly points?: number;
+  readonly log?: boolean;
+  readonly smooth?: string;
+  readonly column?: readonly string[];
+}
+
+export interface TablesRequest extends SweepRuns {
+  readonly metric: readonly string[];
+  readonly value?: string;
+}
+
+export interface ImportanceRequest extends SweepRuns {
+  readonly metric: string;
+  readonly value?: string;
+  readonly pair?: readonly string[];
+  readonly forest?: boolean;
+}
+
+export interface SweepSource {
+  curves(request: CurvesRequest): Promise<GroupCurves>;
+  groups(request: TablesRequest): Promise<GroupTables>;
+  importance(request: ImportanceRequest): Promise<ImportanceTable>;
 }
 
 export interface SeriesPart {
@@ -131,6 +168,8 @@ export interface Source {
   /** The response of an endpoint of one run; the endpoint table of the server declares them. */
   get<Endpoint extends RunEndpoint>(endpoint: Endpoint, run: string, params?: RunParams[Endpoint]): Promise<RunResponses[Endpoint]>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
+  /** Numbers of many runs at once; null where there is no server to compute them. */
+  readonly sweep: SweepSource | null;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobUrl(run: string, file: string): string;
   /** A blob that is a text. */

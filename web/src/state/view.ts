@@ -24,7 +24,9 @@ export function isXKind(x: string): x is XKind {
 export type FilterMode = "words" | "regex" | "query";
 /** Left to the chart, always clipped, never clipped: `clip=1` and `clip=0` in the address. */
 export type OutlierChoice = "auto" | "1" | "0";
-export type SpreadChoice = "none" | SpreadKind;
+/** `line` draws no band. */
+export type SpreadChoice = "none" | "line" | SpreadKind;
+export type Centre = "mean" | "median";
 
 export interface View {
   readonly panel: Signal<string>;
@@ -64,6 +66,8 @@ export interface View {
   readonly full: Signal<string | null>;
   /** How the members of a group are drawn: each by itself, or their mean with this spread. */
   readonly spread: Signal<SpreadChoice>;
+  /** What a group's line is. */
+  readonly centre: Signal<Centre>;
   /** A panel's own choice, kept in the address under `key`; the same signal for the same key. */
   text(key: string, initial?: string): Signal<string>;
   /** The address that leads back to this view. */
@@ -115,7 +119,8 @@ export function createView(location: Location = window.location, history: Histor
     pinned: keep(namesField("pin")),
     folded: keep(namesField("fold")),
     full: keep(optionalField("full")),
-    spread: keep(choiceField<SpreadChoice>("spread", ["none", "std", "stderr", "minmax"], "none")),
+    spread: keep(choiceField<SpreadChoice>("spread", ["none", "line", "std", "stderr", "ci", "minmax", "iqr"], "none")),
+    centre: keep(choiceField<Centre>("centre", ["mean", "median"], "mean")),
     text: (key, initial = "") => keep(textField(`p-${key}`, initial)),
     address: () => `#${formatHash(texts())}`,
   };

@@ -9,7 +9,7 @@ import type { Scale } from "../scale.ts";
 import { isSmoothing } from "../smooth.ts";
 import type { Trace } from "../series.ts";
 import type { ChartTheme } from "../theme.ts";
-import { drawMarks, drawStretches } from "./marks.ts";
+import { drawCross, drawCrosses, drawMarks, drawStretches } from "./marks.ts";
 import { isDimmed } from "./options.ts";
 import type { Emphasis, LineOptions } from "./options.ts";
 
@@ -43,11 +43,14 @@ export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: C
     drawStretches(renderer, drawing, theme);
     if (!drawLines()) {
       const order = [...drawing.traces].sort((one, other) => rank(one, drawing) - rank(other, drawing));
+      // Under all lines: a band that is wide hides none.
+      for (const trace of order) drawBand(renderer, drawing, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
       for (const trace of order) drawTrace(renderer, drawing, trace, theme, isDimmed(trace.id, emphasis) ? DIMMED : 1);
     }
     for (const trace of drawing.traces) {
       if (!isDimmed(trace.id, emphasis)) drawNonfinite(renderer, drawing, trace, theme);
     }
+    drawCrosses(renderer, drawing, theme);
     for (const limit of options.limits) drawLimit(renderer, drawing, limit.y, limit.label, theme);
     if (drawing.traces.every((trace) => trace.x.length === 0)) {
       renderer.text(box.left + box.width / 2, box.top + box.height / 2, "no data yet", { fill: theme.muted, align: "center" });
@@ -62,15 +65,15 @@ export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
   return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }
 
+function drawBand(renderer: Renderer, { x, y }: LineDrawing, { spread, slot, sampleX }: Trace, theme: ChartTheme, alpha: number): void {
+  if (spread !== null) renderer.path({ fill: slotColor(slot, theme.isDark), alpha: alpha * BAND }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
+}
+
 function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {
   const { x, y, box, emphasis, options } = drawing;
   const color = slotColor(trace.slot, theme.isDark);
   const isProminent = [emphasis.hovered, options.baseline, options.chosen].includes(trace.id);
   const ink = { stroke: color, width: isProminent ? 2.25 : 1.5, alpha, dash: trace.dash };
-  const { spread } = trace;
-  if (spread !== null) {
-    renderer.path({ fill: color, alpha: alpha * BAND }, (sink) => band(sink, trace.sampleX, spread.low, spread.high, x, y));
-  }
   const smoothed = isSmoothing(options.smoothing) ? drawing.smoothed.get(trace.id) : undefined;
   if (isDense(trace.x, x, box.width)) {
     const stretches = columns(trace.x, trace.y, x, y);
@@ -121,18 +124,6 @@ function drawTriangle(renderer: Renderer, x: number, tip: number, size: number, 
     sink.lineTo(x - Math.abs(size), tip + size * 1.8);
     sink.closePath();
   });
-}
-
-function drawCross(renderer: Renderer, x: number, y: number, stroke: string, halo: string): void {
-  const half = MARK_SIZE - 0.75;
-  for (const ink of [{ stroke: halo, width: 4 }, { stroke, width: 1.75 }]) {
-    renderer.path(ink, (sink) => {
-      sink.moveTo(x - half, y - half);
-      sink.lineTo(x + half, y + half);
-      sink.moveTo(x - half, y + half);
-      sink.lineTo(x + half, y - half);
-    });
-  }
 }
 
 function drawHighlight(renderer: Renderer, { box, x, options: { highlight } }: LineDrawing, theme: ChartTheme): void {

@@ -1,12 +1,14 @@
 /** What lies behind and along the lines of a chart: vertical marks of what happened, and a strip of stretches along the bottom. */
 
 import { verticalLine } from "../axes.ts";
+import { slotColor } from "../palette.ts";
 import type { Renderer } from "../renderer.ts";
 import type { ChartTheme } from "../theme.ts";
 import type { Mark, MarkKind, Stretch } from "./options.ts";
 import type { LineDrawing } from "./drawing.ts";
 
 const STRIP_HEIGHT = 4;
+const CROSS_HALF = 2.75;
 /** Marks that repeat are drawn no closer than this: a wall of lines says nothing. */
 const CLOSEST_PX: Readonly<Partial<Record<MarkKind, number>>> = { epoch: 12, checkpoint: 6, throttle: 4 };
 const DASHES: Readonly<Partial<Record<MarkKind, readonly number[]>>> = { restart: [3, 3], checkpoint: [1, 4], throttle: [2, 3] };
@@ -26,12 +28,34 @@ export function stretchColor({ tone }: Pick<Stretch, "tone">, theme: ChartTheme)
 export function drawMarks(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
   const last = new Map<MarkKind, number>();
   for (const mark of drawing.options.marks) {
+    if (mark.on !== undefined) continue;
     const px = Math.round(drawing.x.toPixel(mark.x)) + 0.5;
     const { box } = drawing;
     if (!(px >= box.left - 1 && px <= box.left + box.width + 1)) continue;
     if (px - (last.get(mark.kind) ?? -Infinity) < (CLOSEST_PX[mark.kind] ?? 0)) continue;
     last.set(mark.kind, px);
     drawMark(renderer, drawing, mark, px, theme);
+  }
+}
+
+/** Where a member of a group ends: a cross on the group's line. */
+export function drawCrosses(renderer: Renderer, drawing: LineDrawing, theme: ChartTheme): void {
+  for (const { x, on } of drawing.options.marks) {
+    if (on === undefined) continue;
+    const [px, py] = [drawing.x.toPixel(x), drawing.y.toPixel(on.y)];
+    if (Number.isFinite(px) && Number.isFinite(py)) drawCross(renderer, px, py, slotColor(on.slot, theme.isDark), theme.surface);
+  }
+}
+
+/** A cross that stands out from what it lies on. */
+export function drawCross(renderer: Renderer, x: number, y: number, stroke: string, halo: string): void {
+  for (const ink of [{ stroke: halo, width: 4 }, { stroke, width: 1.75 }]) {
+    renderer.path(ink, (sink) => {
+      sink.moveTo(x - CROSS_HALF, y - CROSS_HALF);
+      sink.lineTo(x + CROSS_HALF, y + CROSS_HALF);
+      sink.moveTo(x - CROSS_HALF, y + CROSS_HALF);
+      sink.lineTo(x + CROSS_HALF, y - CROSS_HALF);
+    });
   }
 }
 

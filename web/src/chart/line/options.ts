@@ -12,7 +12,7 @@ export interface Limit {
   readonly label: string;
 }
 
-export type MarkKind = "finding" | "epoch" | "restart" | "checkpoint" | "throttle" | "note";
+export type MarkKind = "finding" | "epoch" | "restart" | "checkpoint" | "throttle" | "note" | "dropout";
 
 /** A vertical line at something that happened. */
 export interface Mark {
@@ -20,6 +20,8 @@ export interface Mark {
   readonly kind: MarkKind;
   readonly label: string;
   readonly severity?: "info" | "warning" | "critical";
+  /** A cross on a line of this palette slot, instead of a line from top to bottom. */
+  readonly on?: { readonly y: number; readonly slot: number };
 }
 
 /** A part of the x axis with a name, drawn as a strip along the bottom. */

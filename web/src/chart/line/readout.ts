@@ -118,6 +118,8 @@ function nearestReading(readings: readonly Reading[], pointerY: number): Reading
 }
 
 function note(reading: Reading, readout: Readout, baseline: Reading | undefined, drawing: LineDrawing): string {
+  const { noteOf, sampleX } = reading.trace;
+  if (noteOf !== null) return noteOf(nearestIndex(sampleX, reading.x));
   const isElsewhere = Math.abs(drawing.x.toPixel(reading.x) - drawing.x.toPixel(readout.x)) > 3;
   if (isElsewhere) return `@ ${positionLabel(reading.x, drawing.options.xFormat).replace(/^\D+ /, "")}`;
   if (baseline === undefined) return "";

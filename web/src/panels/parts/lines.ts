@@ -26,6 +26,8 @@ export interface LineRequest {
   /** A run that has a line of its own beside the groups. */
   readonly alone?: string | null;
   readonly spread: SpreadKind;
+  /** The line of a group is its median. */
+  readonly isMedian?: boolean;
   /** How the ranks of a run are drawn: each, or their mean between the smallest and the largest. */
   readonly ranks?: RankView;
   /** Such as `ema:0.9`; empty for none. */
@@ -39,8 +41,8 @@ export function lineId(run: string, rank: number): string {
   return rank === 0 ? run : `${run}#${rank}`;
 }
 
-export function linesOf({ parts, label, slot, groups, alone = null, spread, ranks = "each", smooth = "" }: LineRequest): Series[] {
-  const means = (groups ?? []).flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread }));
+export function linesOf({ parts, label, slot, groups, alone = null, spread, isMedian = false, ranks = "each", smooth = "" }: LineRequest): Series[] {
+  const means = (groups ?? []).flatMap((group) => meanLine(group, parts, { slot: slot(group.runs[0] ?? ""), spread, isMedian }));
   const single = groups === null ? [...parts] : [...parts].filter(([run]) => run === alone);
   return [...means, ...single.flatMap(([run, ofRun]) => (ranks === "mean" && ofRun.length > 1 ? [rankMean(run, ofRun, { label: label(run), slot: slot(run) })] : ofRun.map(({ head, data, smoothed }): Series => ({
     id: lineId(run, head.rank),
@@ -60,15 +62,21 @@ function rankMean(run: string, parts: readonly SeriesPart[], { label, slot }: { 
   return { id: run, label: `${label} · mean of ${parts.length} ranks`, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } };
 }
 
-function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread }: { readonly slot: number; readonly spread: SpreadKind }): Series[] {
+function meanLine(group: LineGroup, parts: LineRequest["parts"], { slot, spread, isMedian }: { readonly slot: number; readonly spread: SpreadKind; readonly isMedian: boolean }): Series[] {
   const members = group.runs.flatMap((run) => (parts.get(run) ?? []).slice(0, 1)).map(({ data }) => {
     const { sampleX, sampleY } = prepare({ id: "", label: "", slot: 0, data });
     return { x: sampleX, y: sampleY };
   });
   if (members.length === 0) return [];
-  const { x, mean, low, high } = aggregate(members, spread);
-  const label = `${group.title} · mean of ${members.length}`;
-  return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high } }];
+  const { x, mean, low, high, count } = aggregate(members, spread, isMedian);
+  const label = `${group.title} · ${isMedian ? "median" : "mean"} of ${members.length}`;
+  const noteOf = (index: number): string => countText(count[index] ?? 0, group.runs.length);
+  return [{ id: groupId(group.title), label, slot, data: { kind: "raw", x, y: mean }, spread: { low, high }, noteOf }];
+}
+
+/** How many members of a group a value is of. */
+export function countText(n: number, members: number): string {
+  return n === members ? `${n} runs` : `${n} of ${members}`;
 }
 
 /** How the values of a metric are written, by its unit and, where it has none, by its name. */

@@ -15,8 +15,9 @@ import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { SeriesPart } from "../../source/source.ts";
-import type { AxisName, XKind } from "../../wire.ts";
+import type { AxisName, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
+import { drawsGroups, GroupChart } from "./group-chart.tsx";
 import { formatOf, groupId, linesOf } from "./lines.ts";
 import type { LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
@@ -36,7 +37,7 @@ export interface MetricChartProps {
   readonly onChart?: (chart: LineChart) => void;
 }
 
-const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
+export const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
 const NARROW_PIXELS = 600;
 const WIDE_PIXELS = 1400;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
@@ -44,9 +45,15 @@ const MARGIN = 0.02;
 const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", time: "wall" };
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
+  const isOfGroups = props.runs === undefined && props.ranks === undefined && drawsGroups(props.page);
+  return isOfGroups ? <GroupChart {...props} /> : <RunChart {...props} />;
+}
+
+function RunChart(props: MetricChartProps): JSX.Element {
   const { page, metric, height, mostInLegend = 24 } = props;
   const { view, runs } = page;
-  const ids = props.runs ?? runs.drawn.value.map(({ id }) => id);
+  const grouped = groupedRuns(page);
+  const ids = props.runs ?? (grouped.length > 0 ? grouped : runs.drawn.value).map(({ id }) => id);
   const chosen = view.focus.value;
   const pixels = height === "100%" || Number(height) > 260 ? WIDE_PIXELS : NARROW_PIXELS;
   const smoothing = smoothingOf(view);
@@ -70,8 +77,8 @@ export function MetricChart(props: MetricChartProps): JSX.Element {
   const alone = groups !== null && chosen !== null && !runs.shownIds.value.has(chosen) ? chosen : null;
   const spread = view.spread.value;
   const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread} ${props.ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, alone, smooth, spread: spread === "none" ? "std" : spread, label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
+  const lines = useSame([...parts.values()].flat(), `${spread} ${view.centre.value} ${props.ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, alone, smooth, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
   }));
   const marks = useMarks(page, metric.name, x);
   const stretches = usePhases(page, metric.name, x);
@@ -137,7 +144,7 @@ interface Shown {
 const shownIn = new WeakMap<LineChart, Shown & { readonly text: string }>();
 
 /** Hand over only what has changed: each change draws. */
-function show(chart: LineChart, next: Shown): void {
+export function show(chart: LineChart, next: Shown): void {
   const before = shownIn.get(chart);
   const { marks, stretches, ...others } = next.options;
   const text = JSON.stringify(others);
@@ -165,7 +172,7 @@ export function smoothingOf(view: View): Smoothing {
 const SETTLE_MS = 150;
 
 /** A text once it has not changed for a moment: a slider that is dragged need not ask at every place. */
-function useSettled(text: string): string {
+export function useSettled(text: string): string {
   const [settled, settle] = useState(text);
   useEffect(() => {
     const timer = setTimeout(() => settle(text), SETTLE_MS);
@@ -195,15 +202,20 @@ function expectedX(x: XKind, axis: AxisName): XKind {
   return axis === "step" ? x : OWN[axis];
 }
 
-function widened({ min, max }: Range): Range {
+export function widened({ min, max }: Range): Range {
   const margin = (max - min) * MARGIN;
   return { min: min - margin, max: max + margin };
+}
+
+/** The members of groups that are drawn from series, because there is no server to average them. */
+function groupedRuns({ runs, view }: Page): readonly RunRow[] {
+  return view.spread.value === "none" || view.groupBy.value === null ? [] : runs.fitting.value.filter(({ hidden }) => !hidden);
 }
 
 function groupsFor({ runs, view }: Page, ids: readonly string[]): readonly LineGroup[] | null {
   if (view.spread.value === "none" || view.groupBy.value === null) return null;
   return runs.groups.value
-    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id) && runs.shownIds.value.has(id)) }))
+    .map(({ title, rows }) => ({ title: `${view.groupBy.value} = ${title ?? ""}`, runs: rows.map(({ id }) => id).filter((id) => ids.includes(id)) }))
     .filter((group) => group.runs.length > 0);
 }
 

@@ -1,0 +1,71 @@
+"""The page of a sweep: the same numbers as ``tests/test_sweep.py`` has from Python and commands."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.sweep import Trial, curves, write_sweep
+from tests.e2e.browsing import OpenPage, Serve, until
+
+STEPS = 120
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Trial]]:
+    root = tmp_path_factory.mktemp("sweep")
+    return root, write_sweep(root, steps=STEPS)
+
+
+def test_groups_have_all_members_and_the_means_of_numpy(
+    sweep: tuple[Path, list[Trial]], serve: Serve, open_page: OpenPage
+) -> None:
+    root, trials = sweep
+    site = serve(root)
+    page = open_page(site.url + "#panel=compare&p-compare=groups&group=lr,model&spread=std")
+    row = page.locator(".groups-table tr.is-best").first
+    until(page, lambda: row.count() == 1)
+    inside = [
+        float(curves(one, steps=STEPS)["eval/loss"][-1])
+        for one in trials
+        if (one.config["lr"], one.config["model"]) == (1e-3, "large")
+    ]
+    cells = row.locator("th, td").all_inner_texts()
+    assert cells[:3] == ["0.001", "large", "6"]
+    assert float(re.sub(r"[^\d.]", "", cells[3])) == pytest.approx(np.mean(inside), abs=5e-5)
+    verdict = page.locator(".groups-verdict").inner_text()
+    assert verdict.startswith("lr=0.001, model=large")
+    # A group that members left says how many count.
+    assert "4 of 6" in page.locator(".groups-table").first.inner_text()
+
+
+def test_group_charts_say_how_many_there_are_and_who_left(
+    sweep: tuple[Path, list[Trial]], serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep[0]).url + "#panel=charts&group=lr&spread=ci&metrics=train%2Floss")
+    card = page.locator('[data-metric="train/loss"]').first
+    plot = card.locator(".chart-plot")
+    until(page, lambda: plot.count() == 1)
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.9 * box["width"], box["y"] + 60)
+    tooltip = page.locator(".chart-tooltip").first
+    until(page, lambda: "9 of 12" in tooltip.inner_text())
+    assert "12 runs" in tooltip.inner_text()
+
+
+def test_importance_ranks_the_learning_rate_first_and_another_pair_can_be_chosen(
+    sweep: tuple[Path, list[Trial]], serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(sweep[0]).url + "#panel=compare&p-compare=importance")
+    rows = page.locator(".matters-row")
+    until(page, lambda: rows.count() == 4)
+    assert [one.split("\t")[0] for one in rows.all_inner_texts()[:2]] == ["lr", "model"]
+    assert page.locator(".groups-verdict").inner_text().startswith("lr matters most for eval/loss")
+    page.get_by_role("button", name="model", exact=True).click()
+    until(page, lambda: page.get_by_role("region", name="eval/loss by model").count() == 1)
+    page.get_by_label("Columns", exact=True).select_option("wd")
+    until(page, lambda: page.get_by_role("region", name="lr and wd together").count() == 1)

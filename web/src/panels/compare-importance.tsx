@@ -1,0 +1,204 @@
+/** Which keys of the config a metric depends on: a ranked table, the means of each value, and two keys together. */
+
+import type { JSX } from "preact";
+
+import { createHeatmap, formatNumber } from "../chart/index.ts";
+import type { HeatmapOptions } from "../chart/index.ts";
+import type { Page } from "../state/page.ts";
+import { sweepRuns, useSweep } from "../state/sweep.ts";
+import { Empty } from "../ui/empty.tsx";
+import { Mount } from "../ui/mount.tsx";
+import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
+import { MetricSelect, useMetric } from "./compare-groups.tsx";
+import { Section } from "./parts/section.tsx";
+import "./compare-groups.css";
+
+const VALUES = [["last", "Last value"], ["best", "Best value"], ["min", "Smallest value"], ["max", "Largest value"]] as const;
+
+export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
+  const { view } = page;
+  const [metric, setMetric] = useMetric(page);
+  const value = view.text("group-value", "last");
+  const pair = view.text("importance-pair");
+  const forest = view.text("importance-forest");
+  const request = {
+    ...sweepRuns(page), metric, value: value.value, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }), ...(forest.value === "1" ? { forest: true } : {}),
+  };
+  const { answer, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
+  if (page.source.sweep === null) return <Empty title="This needs the server">Open these runs with epochal serve to rank their config keys.</Empty>;
+  return (
+    <>
+      <div class="pane-bar">
+        <MetricSelect page={page} value={metric} onChange={setMetric} />
+        <select class="select" aria-label="Value of each run" value={value.value} onChange={(event) => (value.value = event.currentTarget.value)}>
+          {VALUES.map(([one, label]) => <option key={one} value={one}>{label}</option>)}
+        </select>
+        {answer?.has_forest && <label class="check"><input type="checkbox" checked={forest.value === "1"} onChange={(event) => (forest.value = event.currentTarget.checked ? "1" : "")} />Random forest</label>}
+      </div>
+      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
+      {answer === null ? problem === null && <div class="pane" aria-busy="true" /> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
+    </>
+  );
+}
+
+interface RankingProps {
+  readonly page: Page;
+  readonly found: ImportanceTable;
+  readonly isWaiting: boolean;
+  readonly onPair: (keys: readonly string[]) => void;
+}
+
+function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element {
+  const chosenKey = page.view.text("importance-key");
+  const chosen = found.rows.find(({ key }) => key === chosenKey.value) ?? found.rows[0];
+  return (
+    <div class="groups-view" aria-busy={isWaiting}>
+      <p class="groups-verdict" role="status">{found.sentence}</p>
+      {chosen !== undefined && (
+        <>
+          <Section title={`What ${found.metric} depends on`} note={runsText(found)}>
+            <RankTable found={found} chosen={chosen.key} onChoose={(key) => (chosenKey.value = key)} />
+          </Section>
+          <div class="matters-pictures">
+            <Section title={`${found.metric} by ${chosen.key}`} note="mean, 95 % interval, smallest to largest"><Levels row={chosen} /></Section>
+            {found.pair !== null && (
+              <Section title={`${found.pair.keys[0]} and ${found.pair.keys[1]} together`} note="mean" tools={<PairSelect found={found} pair={found.pair} onPair={onPair} />}>
+                <PairMap metric={found.metric} pair={found.pair} />
+              </Section>
+            )}
+          </div>
+        </>
+      )}
+    </div>
+  );
+}
+
+function runsText({ runs, nonfinite, left_out: leftOut }: ImportanceTable): string {
+  return [`${runs} runs`, ...(nonfinite > 0 ? [`${nonfinite} ended as nan and count as the worst`] : []), ...(leftOut > 0 ? [`${leftOut} unfinished left out`] : [])].join("; ");
+}
+
+function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTable; readonly chosen: string; readonly onChoose: (key: string) => void }): JSX.Element {
+  const hasForest = found.forest_score !== null;
+  return (
+    <div class="groups-scroll">
+      <table class="groups-table">
+        <thead>
+          <tr>
+            <th scope="col">key</th><th scope="col" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
+            <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th>{hasForest && <th scope="col" title={`Out-of-bag R² ${formatNumber(found.forest_score!)}`}>forest</th>}<th scope="col" />
+          </tr>
+        </thead>
+        <tbody>
+          {found.rows.map((row) => (
+            <tr key={row.key} class={`matters-row${row.key === chosen ? " is-chosen" : ""}`} onClick={() => onChoose(row.key)}>
+              <th scope="row"><button type="button" class="matters-key" aria-pressed={row.key === chosen}>{[row.key, ...row.same_as].join(" = ")}</button></th>
+              <td><Share value={row.score} /></td>
+              <td>{row.spearman === null ? "" : row.spearman.toFixed(2)}</td>
+              <td>{pText(row.p)}</td>
+              <td>{row.best ?? ""}</td>
+              {hasForest && <td><Share value={row.forest} /></td>}
+              <td class={row.verdict === "matters" ? "" : "matters-quiet"}>{row.verdict}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function Share({ value }: { readonly value: number | null }): JSX.Element {
+  if (value === null) return <span class="matters-quiet">–</span>;
+  return <span class="matters-bar"><i style={{ width: `${Math.max(0, Math.min(1, value)) * 100}px` }} /><span>{Math.round(value * 100)}%</span></span>;
+}
+
+function PairSelect({ found, pair, onPair }: { readonly found: ImportanceTable; readonly pair: ImportancePair; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {
+  const [first, second] = [pair.keys[0]!, pair.keys[1]!];
+  const options = found.rows.map(({ key }) => key);
+  return (
+    <>
+      <select class="select" aria-label="Rows" value={first} onChange={(event) => onPair([event.currentTarget.value, event.currentTarget.value === second ? first : second])}>
+        {options.map((key) => <option key={key} value={key}>{key}</option>)}
+      </select>
+      <select class="select" aria-label="Columns" value={second} onChange={(event) => onPair([event.currentTarget.value === first ? second : first, event.currentTarget.value])}>
+        {options.map((key) => <option key={key} value={key}>{key}</option>)}
+      </select>
+    </>
+  );
+}
+
+const ROW_HEIGHT = 24;
+const WIDTH = 460;
+const NAME_WIDTH = 110;
+const VALUE_WIDTH = 110;
+
+/** A line for each level: the mean, its interval, and the whole range. */
+function Levels({ row }: { readonly row: ImportanceRow }): JSX.Element {
+  const scale = levelScale(row.levels);
+  const place = (value: number): number => NAME_WIDTH + scale(value) * (WIDTH - NAME_WIDTH - VALUE_WIDTH);
+  return (
+    <svg class="levels" viewBox={`0 0 ${WIDTH} ${row.levels.length * ROW_HEIGHT}`} role="img" aria-label={`${row.key}: ${row.levels.map((level) => `${level.label} ${levelText(level)}`).join("; ")}`}>
+      {row.levels.map((level, index) => {
+        const y = (index + 0.5) * ROW_HEIGHT;
+        return (
+          <g key={level.label} class={level.label === row.best ? "is-best" : ""}>
+            <title>{`${level.label}: ${levelText(level)}`}</title>
+            <text class="levels-name" x={NAME_WIDTH - 10} y={y + 4} text-anchor="end">{level.label}</text>
+            <line x1={NAME_WIDTH} x2={WIDTH - VALUE_WIDTH} y1={y} y2={y} />
+            {level.min !== null && level.max !== null && <line class="levels-range" x1={place(level.min)} x2={place(level.max)} y1={y} y2={y} />}
+            {level.low !== null && level.high !== null && <line class="levels-interval" x1={place(level.low)} x2={place(level.high)} y1={y} y2={y} />}
+            {level.mean !== null && <circle cx={place(level.mean)} cy={y} r={4} />}
+            <text x={WIDTH - VALUE_WIDTH + 10} y={y + 4}>{levelText(level)}</text>
+          </g>
+        );
+      })}
+    </svg>
+  );
+}
+
+function levelText({ mean, n, runs }: ImportanceLevel): string {
+  return `${mean === null ? "nan" : formatNumber(mean)} · ${n === runs ? n : `${n} of ${runs}`}`;
+}
+
+/** Where values lie between 0 and 1; one level that diverged does not squeeze the others: it goes to the edge. */
+export function levelScale(levels: readonly ImportanceLevel[]): (value: number) => number {
+  const middles = levels.map(({ median }) => median).filter((value) => value !== null).sort((one, other) => one - other);
+  const typical = levels.filter(({ median, max, min }) => median !== null && max !== null && min !== null && isTypical(max, middles) && isTypical(min, middles));
+  const shown = typical.length > 0 ? typical : levels;
+  const low = Math.min(...shown.map(({ min }) => min ?? Infinity));
+  const high = Math.max(...shown.map(({ max }) => max ?? -Infinity));
+  return (value) => (high > low ? Math.max(0, Math.min(1, (value - low) / (high - low))) : 0.5);
+}
+
+function isTypical(value: number, middles: readonly number[]): boolean {
+  const [low, high] = [middles[Math.floor(middles.length / 4)]!, middles[Math.floor((3 * middles.length) / 4)]!];
+  const reach = 10 * Math.max(high - low, Math.abs(high) * 0.05);
+  return value >= low - reach && value <= high + reach;
+}
+
+/** The heat map of a pair; cells that are far from the others do not hide the differences between those. */
+export function pairOptions(metric: string, { rows, columns, keys, mean, n, nonfinite }: ImportancePair): HeatmapOptions {
+  const values = Float64Array.from(mean.flat(), (value) => value ?? NaN);
+  const finite = [...values].filter(Number.isFinite).sort((one, other) => one - other);
+  const high = finite.findLast((value) => isTypical(value, finite)) ?? 1;
+  const low = finite.find((value) => isTypical(value, finite)) ?? 0;
+  const counts = [...n.flat()].map((count, index) => `${count} runs${nonfinite.flat()[index]! > 0 ? `, ${nonfinite.flat()[index]} nan` : ""}`);
+  return {
+    label: `${metric} by ${keys.join(" and ")}`,
+    rowNames: rows.map((name) => name),
+    columns: { names: columns, noun: keys[1]! },
+    values,
+    ramp: "sequential",
+    range: { min: low, max: high > low ? high : low + 1e-9 },
+    format: (value) => (Number.isNaN(value) ? "no finite value" : `${formatNumber(value)} · ${counts[values.indexOf(value)] ?? ""}`),
+  };
+}
+
+function PairMap({ metric, pair }: { readonly metric: string; readonly pair: ImportancePair }): JSX.Element {
+  const options = pairOptions(metric, pair);
+  return <div class="section-body"><Mount height={Math.max(140, pair.rows.length * 30 + 60)} create={(root) => createHeatmap(root, options)} update={(chart) => chart.update(options)} /></div>;
+}
+
+function pText(p: number | null): string {
+  if (p === null) return "";
+  return p < 1e-4 ? "< 0.0001" : p.toPrecision(2);
+}

@@ -1,0 +1,128 @@
+/** The chart of one metric over groups of runs: numbers of all members, how many there are at each step, and where some end. */
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+
+import { createLineChart, smoothingText } from "../../chart/index.ts";
+import type { LineOptions, Mark, Series } from "../../chart/index.ts";
+import { nearestIndex } from "../../chart/series.ts";
+import type { Page } from "../../state/page.ts";
+import { groupKeys, sweepRuns, useSweep } from "../../state/sweep.ts";
+import { isXKind } from "../../state/view.ts";
+import type { Centre, SpreadChoice } from "../../state/view.ts";
+import { Mount } from "../../ui/mount.tsx";
+import type { GroupCurve, GroupCurves } from "../../wire.ts";
+import { countText, formatOf, groupId } from "./lines.ts";
+import { OUTLIERS, requestedX, setZoom, show, smoothingOf, useSettled, widened } from "./metric-chart.tsx";
+import type { MetricChartProps } from "./metric-chart.tsx";
+
+const NARROW_POINTS = 300;
+const WIDE_POINTS = 700;
+
+/** Whether charts show groups as the server averages them. */
+export function drawsGroups({ view, source }: Page): boolean {
+  return source.sweep !== null && view.groupBy.value !== null && view.spread.value !== "none";
+}
+
+export function GroupChart(props: MetricChartProps): JSX.Element {
+  const { page, metric, height, mostInLegend = 24 } = props;
+  const { view, runs } = page;
+  const [centre, spread] = [view.centre.value, view.spread.value];
+  const asked = requestedX(view, metric.name);
+  const smooth = useSettled(smoothingText(smoothingOf(view)));
+  const request = {
+    ...sweepRuns(page), ...groupKeys(view.groupBy.value), metric: metric.name, column: columnsOf(centre, spread),
+    points: height === "100%" || Number(height) > 260 ? WIDE_POINTS : NARROW_POINTS,
+    ...(asked === null ? {} : { x: asked }), ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
+  };
+  const key = JSON.stringify(request);
+  const { answer: whole, problem, isWaiting } = useSweep(page, key, (source) => source.curves(request));
+  const x = whole?.x ?? view.x.value;
+  const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
+  const range = zoom === null ? null : { lo: widened(zoom).min, hi: widened(zoom).max };
+  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => source.curves({ ...request, ...range }));
+  const curves = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole;
+  const slots = (curves?.curves ?? []).map((curve) => runs.slot(curve.runs[0] ?? "")).join(" ");
+  const lines = useMemo(() => groupLines(curves, centre, spread, runs.slot), [curves, centre, spread, slots]);
+  const marks = useMemo(() => dropoutMarks(curves, centre, runs.slot), [curves, centre, slots]);
+  const kind = isXKind(x) ? x : null;
+  const options: Partial<LineOptions> = {
+    title: metric.name,
+    xFormat: kind ?? "number",
+    yFormat: formatOf(metric.name, metric.unit),
+    xKind: view.isLogX.value ? "log" : "linear",
+    yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
+    outliers: lines.length < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
+    onShowAll: () => (view.outliers.value = "0"),
+    hasLegend: lines.length > 1 && lines.length <= mostInLegend,
+    marks,
+    sync: kind === null ? null : page.sync,
+    onZoom: (chosen) => setZoom(view, { x, ...chosen }),
+    onReset: () => setZoom(view, null),
+    onSolo: (chosen) => {
+      page.picked.value = chosen;
+    },
+    ...props.options,
+  };
+  const hovered = curves?.curves.find((curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value));
+  const emphasis = { solo: page.picked.value, hovered: hovered === undefined ? null : groupId(hovered.label) };
+  return (
+    <div class="metric-chart" aria-busy={isWaiting && whole === null} style={{ height: typeof height === "number" ? `${height}px` : height }}>
+      {whole === null
+        ? isWaiting && <p class="metric-waiting" role="status">Reading {runs.fitting.value.length} runs …</p>
+        : (
+          <Mount height="100%" create={(root) => {
+            const chart = createLineChart(root, options);
+            props.onChart?.(chart);
+            return chart;
+          }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
+        )}
+      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
+    </div>
+  );
+}
+
+const EDGES: Readonly<Record<SpreadChoice, readonly string[]>> = {
+  none: [], line: [], std: ["std"], stderr: ["se"], ci: ["low", "high"], minmax: ["min", "max"], iqr: ["q25", "q75"],
+};
+
+/** The columns that a line and its band need. */
+export function columnsOf(centre: Centre, spread: SpreadChoice): readonly string[] {
+  return [centre, ...EDGES[spread]];
+}
+
+/** One line a group, with a band that stays within what the metric can be. */
+export function groupLines(found: GroupCurves | null, centre: Centre, spread: SpreadChoice, slot: (run: string) => number): Series[] {
+  if (found === null) return [];
+  const [lowest, highest] = [found.lowest ?? -Infinity, found.highest ?? Infinity];
+  return found.curves.map((curve): Series => {
+    const y = column(curve, centre);
+    const edges = EDGES[spread].map((name) => column(curve, name));
+    const line = { id: groupId(curve.label), label: `${curve.label} · ${centre} of ${curve.members}`, slot: slot(curve.runs[0] ?? ""), data: { kind: "raw" as const, x: Float64Array.from(curve.at), y } };
+    const noteOf = (index: number): string => countText(curve.n[index] ?? 0, curve.members);
+    if (edges.length === 0) return { ...line, noteOf };
+    const clipped = (value: number): number => Math.min(highest, Math.max(lowest, value));
+    const low = edges.length === 2 ? edges[0]! : y.map((value, index) => value - edges[0]![index]!);
+    const high = edges.length === 2 ? edges[1]! : y.map((value, index) => value + edges[0]![index]!);
+    return { ...line, noteOf, spread: { low: low.map(clipped), high: high.map(clipped) } };
+  });
+}
+
+/** A cross on a group's line where a member ends or turns nan. */
+export function dropoutMarks(found: GroupCurves | null, centre: Centre, slot: (run: string) => number): Mark[] {
+  const marks = (found?.curves ?? []).flatMap((curve) => {
+    const y = column(curve, centre);
+    return curve.dropouts.flatMap(({ at, name, why, state }, index): Mark[] => {
+      const near = nearestIndex(curve.at, at);
+      if (near < 0 || at < curve.at[0]! || at > curve.at.at(-1)!) return [];
+      const left = curve.members - curve.missing - index - 1;
+      const label = `${name} ${why === "nonfinite" ? "is nan from here on" : `ends here (${state})`}: ${left} of ${curve.members} remain`;
+      return [{ x: at, kind: "dropout", label, on: { y: y[near]!, slot: slot(curve.runs[0] ?? "") } }];
+    });
+  });
+  return marks.sort((one, other) => one.x - other.x);
+}
+
+function column(curve: GroupCurve, name: string): Float64Array {
+  return Float64Array.from(curve.columns[name] ?? [], (value) => value ?? NaN);
+}

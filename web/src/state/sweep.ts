@@ -1,0 +1,58 @@
+/** Numbers of many runs at once, as the server computes them: which runs, by which keys, and hooks that fetch them. */
+
+import { useEffect, useState } from "preact/hooks";
+
+import type { SweepRuns, SweepSource } from "../source/source.ts";
+import type { Page } from "./page.ts";
+import { isEnded } from "./runs.ts";
+
+export interface Sweep<Answer> {
+  /** Null until the first answer; the last one stays while another is fetched. */
+  readonly answer: Answer | null;
+  readonly problem: string | null;
+  readonly isWaiting: boolean;
+}
+
+const NOTHING = { answer: null, problem: null, isWaiting: false };
+const AGAIN_MS = 5000;
+const SETTLE_MS = 150;
+
+/** The runs of the list, whatever part of it the page has. */
+export function sweepRuns({ runs }: Page): SweepRuns {
+  const query = runs.listQuery();
+  return query === "" ? {} : { query };
+}
+
+/** Keys of `lr,model`, or of `-seed`: everything that differs but those. */
+export function groupKeys(choice: string | null): Pick<SweepRuns, "by" | "all_but"> {
+  if (choice === null) return {};
+  return choice.startsWith("-") ? { all_but: choice.slice(1).split(",") } : { by: choice.split(",") };
+}
+
+/** Fetch something about many runs, and again while any of them goes on; a null key fetches nothing. */
+export function useSweep<Answer>(page: Page, key: string | null, ask: (source: SweepSource) => Promise<Answer>): Sweep<Answer> {
+  const [state, setState] = useState<Sweep<Answer> & { readonly key: string | null }>({ ...NOTHING, key: null });
+  const { sweep } = page.source;
+  const numRuns = page.runs.all.value.length;
+  const areLive = page.runs.fitting.value.some((row) => !isEnded(row));
+  useEffect(() => {
+    if (key === null || sweep === null) return undefined;
+    let isOver = false;
+    const fetch = (): void => {
+      ask(sweep).then(
+        (answer) => !isOver && setState({ key, answer, problem: null, isWaiting: false }),
+        (error: unknown) => !isOver && setState({ key, answer: null, problem: error instanceof Error ? error.message : String(error), isWaiting: false }),
+      );
+    };
+    // A filter that is being typed need not ask at every letter.
+    const first = setTimeout(fetch, state.answer === null ? 0 : SETTLE_MS);
+    const timer = areLive ? setInterval(() => !page.isPaused.peek() && fetch(), AGAIN_MS) : undefined;
+    return () => {
+      isOver = true;
+      clearTimeout(first);
+      clearInterval(timer);
+    };
+  }, [key, numRuns, areLive]);
+  if (key === null) return NOTHING;
+  return state.key === key ? state : { ...state, problem: null, isWaiting: true };
+}

@@ -1,0 +1,72 @@
+import { expect, test } from "vitest";
+
+import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
+import { levelScale, pairOptions } from "../../src/panels/compare-importance.tsx";
+import { columnsOf, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
+import { groupKeys } from "../../src/state/sweep.ts";
+import type { GroupCurve, GroupCurves, ImportanceLevel } from "../../src/wire.ts";
+
+const CURVE: GroupCurve = {
+  label: "lr=0.001", values: [0.001], members: 3, missing: 0, at: [0, 1, 2], n: [3, 3, 1], nonfinite: [0, 0, 1], ended: [0, 0, 1],
+  columns: { mean: [0.5, 0.9, 0.8], std: [0.1, 0.3, null], median: [0.4, 0.9, 0.8], q25: [0.3, 0.8, 0.8], q75: [0.6, 1, 0.8] },
+  dropouts: [{ run: "a", name: "one", at: 1, why: "ended", state: "crashed" }, { run: "b", name: "two", at: 2, why: "nonfinite", state: "finished" }], runs: ["a", "b", "c"],
+};
+const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], lowest: 0, highest: 1, curves: [CURVE] };
+
+test("a group is a line with a band that stays within possible values", () => {
+  const [line] = groupLines(CURVES, "mean", "std", () => 4);
+  expect([...line!.spread!.high]).toEqual([0.6, 1, NaN]);
+  expect(line!.spread!.low[1]).toBeCloseTo(0.6);
+  expect([line!.slot, line!.label]).toEqual([4, "lr=0.001 · mean of 3"]);
+});
+
+test("a line says how many members it is of at a step", () => {
+  const [line] = groupLines(CURVES, "mean", "line", () => 0);
+  expect([line!.noteOf!(0), line!.noteOf!(2)]).toEqual(["3 runs", "1 of 3"]);
+  expect(line!.spread).toBeUndefined();
+});
+
+test("a median has quartiles as they are", () => {
+  expect(columnsOf("median", "iqr")).toEqual(["median", "q25", "q75"]);
+  const [line] = groupLines(CURVES, "median", "iqr", () => 0);
+  expect([...line!.spread!.low]).toEqual([0.3, 0.8, 0.8]);
+});
+
+test("members that leave are crosses on the line of their group", () => {
+  const marks = dropoutMarks(CURVES, "mean", () => 2);
+  expect(marks.map(({ x, label }) => [x, label])).toEqual([
+    [1, "one ends here (crashed): 2 of 3 remain"], [2, "two is nan from here on: 1 of 3 remain"],
+  ]);
+  expect(marks[0]!.on).toEqual({ y: 0.9, slot: 2 });
+  expect(dropoutMarks(null, "mean", () => 2)).toEqual([]);
+});
+
+test("keys of groups are read from the address", () => {
+  expect(groupKeys("lr,model")).toEqual({ by: ["lr", "model"] });
+  expect(groupKeys("-seed")).toEqual({ all_but: ["seed"] });
+  expect(groupKeys(null)).toEqual({});
+});
+
+test("a count says why members do not count", () => {
+  const row = { n: 3, nonfinite: 1, unfinished: 0, missing: 2 } as Parameters<typeof countTitle>[0];
+  expect(countTitle(row)).toBe("3 count; 1 ended as nan or infinity; 2 never logged it");
+  expect([valueText(null), valueText(1e-4), valueText(true)]).toEqual(["none", "0.0001", "true"]);
+});
+
+const level = (mean: number): ImportanceLevel => ({ label: String(mean), value: mean, runs: 2, n: 2, nonfinite: 0, mean, median: mean, std: 0, low: mean, high: mean, min: mean - 0.1, max: mean + 0.1 });
+
+test("one level that diverged does not squeeze the others", () => {
+  const place = levelScale([level(1), level(2), level(3), level(4), level(2000)]);
+  expect(place(0.9)).toBe(0);
+  expect(place(4.1)).toBe(1);
+  expect(place(2000)).toBe(1);
+  expect(place(2.5)).toBeCloseTo(0.5);
+});
+
+test("a heat map has the pair's means, and tells how many runs they are of", () => {
+  const pair = { keys: ["lr", "wd"], rows: ["1", "2"], columns: ["0", "1"], mean: [[1, 2], [null, 3]], n: [[4, 4], [0, 3]], nonfinite: [[0, 0], [2, 1]] };
+  const options = pairOptions("loss", pair);
+  expect([...options.values]).toEqual([1, 2, NaN, 3]);
+  expect(options.format!(3)).toContain("3 runs, 1 nan");
+  expect(options.range).toEqual({ min: 1, max: 3 });
+});
