@@ -513,3 +513,17 @@ def test_settings_of_a_run_say_what_it_is_called() -> None:
     settings = run.settings
     assert (settings.run_id, settings.project, settings.run_group) == ("abc", "p", "g")
     run.finish()
+
+
+def test_a_resumed_run_knows_its_labels_and_adding_a_tag_keeps_the_others() -> None:
+    said = {"tags": ["a"], "notes": "n", "group": "g", "job_type": "j", "entity": "me"}
+    wandb.init(project="p", id="again", name="nm", **said).finish()
+    run = wandb.init(project="p", id="again", resume="must")
+    assert (run.name, run.tags, run.notes) == ("nm", ("a",), "n")
+    assert (run.group, run.job_type, run.entity) == ("g", "j", "me")
+    run.tags += ("b",)
+    run.finish()
+    assert wandb.Api().run("p/again").tags == ["a", "b"]
+    run = wandb.init(project="p", id="again", resume="must")
+    assert run.tags == ("a", "b")
+    run.finish()

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from epochal.errors import EpochalError
+from epochal.journal.layout import read_json
+from epochal.run.provenance import user_name
 from epochal.run.run import Run as EpochalRun
 from epochal.run.run import recorder_of
 
@@ -156,3 +158,22 @@ class RunLabels:
             edit_labels(recorder.folder, lambda labels: replace(labels, **changes))
         except (OSError, EpochalError) as error:
             recorder.console.notice(f"the labels of the run could not be written: {error}")
+
+
+def facts_of_resumed(run: EpochalRun) -> dict[str, Any]:
+    """What a run that is resumed was called before: name, tags, notes, group, job type, entity."""
+    recorder = recorder_of(run)
+    if run.attempt < 2 or not recorder.is_recorded:
+        return {}
+    from epochal.store.local.labels import read_labels
+
+    told = read_json(recorder.folder.identity)
+    known = {key: told.get(key) for key in ("name", "tags", "notes", "group", "job_type")}
+    if told.get("owner") != user_name():  # without an entity the owner is the user
+        known["entity"] = told.get("owner")
+    try:
+        labels = read_labels(recorder.folder)
+    except EpochalError:  # damaged: readers report that
+        return known
+    changed = {"name": labels.name, "tags": labels.tags, "notes": labels.notes}
+    return {**known, **{key: value for key, value in changed.items() if value is not None}}

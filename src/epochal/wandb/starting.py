@@ -25,6 +25,7 @@ from epochal.wandb.environment import is_quiet, read_environment
 from epochal.wandb.errors import UsageError
 from epochal.wandb.notices import not_supported, say_once
 from epochal.wandb.run_config import config_file, parse_config
+from epochal.wandb.run_labels import facts_of_resumed
 from epochal.wandb.settings import Settings, as_settings
 from epochal.wandb.sweep_parameters import sweep_parameters
 from epochal.wandb.wandb_run import Run
@@ -100,10 +101,11 @@ def init(
         entries = {**config_file(Path(DEFAULTS_FILE)), **entries}
     chosen = sweep_parameters()
     run, starting_step = _start(asked, {**entries, **chosen})
+    known = facts_of_resumed(run)
     opened = Run(
         run,
         own,
-        facts={**asked, "name": run.name},
+        facts={**known, **asked, "name": known.get("name") or run.name},
         starting_step=starting_step,
         allow_val_change=bool(asked.get("allow_val_change")) or calling_cell() is not None,
     )
