@@ -149,3 +149,52 @@ def test_a_fork_has_its_parts_read(tmp_path: Path) -> None:
         journal.metrics(step, loss=0.5)
     journal.add(FINISH)
     assert_same(tmp_path, is_small=False)
+
+
+# Lines that are read as the ones before, but are not written as they are.
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"log":"metrics","t":90.0,"step":90.0,"m":{"loss":0.25,"acc":1.0}}\n',
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":1,"acc":1.0}}\n',
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":true,"acc":1.0}}\n',
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":0.1,"loss":0.25,"acc":1.0}}\n',
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":0.25,"acc":1.0},"x":3}\n',
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":0.25}}\n',
+        b'{"log":"metrics","t":90.0,"step":90,\n"m":{"loss":0.25,"acc":1.0}}\n',
+        b"\n",
+    ],
+)
+def test_a_line_that_only_looks_alike_is_read_as_it_is(tmp_path: Path, line: bytes) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5 + step, acc=0.25)
+    with journal.path().open("ab") as file:
+        file.write(line)
+    journal.add(FINISH)
+    assert_same(tmp_path)
+
+
+def test_metrics_stand_in_the_order_of_the_run_itself(tmp_path: Path) -> None:
+    held = MemoryBudget()
+    for root, names in ((tmp_path / "a", ("loss", "acc")), (tmp_path / "b", ("acc", "loss"))):
+        journal = Journal(root)
+        for step in range(90):
+            journal.metrics(step, **dict.fromkeys(names, 0.5 + step))
+        journal.add(FINISH)
+        for _ in range(2):
+            run = load_run(root / "p" / "x", held=held)
+            assert [metric.name for metric in run.metrics()] == list(names)
+
+
+def test_a_line_with_keys_in_another_order_has_the_same_values(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for step in range(90):
+        journal.metrics(step, loss=0.5 + step, acc=0.25)
+    journal.metrics(90, acc=1.0, loss=0.25).add(FINISH)
+    held = MemoryBudget()
+    first, second = (load_run(tmp_path / "p" / "x", held=held) for _ in range(2))
+    first._ask(lambda state: None)
+    for name in ("loss", "acc"):
+        assert second.summary(name) == first.summary(name)
+    assert second.latest("loss") == first.latest("loss") == 0.25
