@@ -231,14 +231,19 @@ class Segment:
                 yield SegmentTable(axis, tuple(whole), steps, times, values)
 
     def _long_tables(self) -> Iterator[SegmentTable]:
-        """The series that are in long form alone; one table for each."""
+        """The series that are in long form alone; those over the same steps are one table."""
         wanted = [e for e in self._contents.series if e.long and not e.sources]
         points = (self._long_points if wanted else None) or {}
+        together: dict[tuple[Axis, bytes, bytes], dict[str, SegmentSeries]] = {}
         for entry in wanted:
             found = points.get((entry.name, entry.axis))
             if found is not None:
-                column = found.values[:, np.newaxis]
-                yield SegmentTable(entry.axis, (entry.name,), found.steps, found.times, column)
+                key = (entry.axis, found.steps.tobytes(), found.times.tobytes())
+                together.setdefault(key, {})[entry.name] = found
+        for (axis, _, _), members in together.items():
+            first = next(iter(members.values()))
+            values = np.stack([found.values for found in members.values()], axis=1)
+            yield SegmentTable(axis, tuple(members), first.steps, first.times, values)
 
     @cached_property
     def _long_points(self) -> Mapping[tuple[str, str], SegmentSeries] | None:
