@@ -62,6 +62,18 @@ def test_phases_are_told_where_they_change(tmp_path: Path, server: Server) -> No
     assert found == [("warm-up", 0), ("converging", 2), ("plateau", 3)]
 
 
+def test_the_first_phase_begins_with_the_run_however_late_it_was_written(
+    tmp_path: Path, server: Server
+) -> None:
+    journal = Journal(tmp_path).add(*(step(n) for n in range(50)))
+    said = {"log": "event", "name": "phase"}
+    journal.add({**said, "phase": "warm-up"}, writer="findings")
+    journal.add({**said, "phase": "converging", "step": 10, "was": "warm-up"}, writer="findings")
+    found = [(mark["label"], mark["at"]) for mark in marks(server, "phase")]
+    assert [(label, at["step"]) for label, at in found] == [("warm-up", 0), ("converging", 10)]
+    assert [at["wall"] for _, at in found] == [1001, 1011]
+
+
 def test_events_of_phases_go_before_the_words_of_steps(tmp_path: Path, server: Server) -> None:
     journal = Journal(tmp_path).add(*(step(n, phase="warm-up") for n in range(6)))
     said = {"log": "event", "name": "phase"}

@@ -100,11 +100,31 @@ def _phases(run: RunView, changes: StateChanges) -> Iterable[_Found]:
     if not events:
         return [_Found("phase", phase, t=t, step=step) for step, t, phase in changes.phases]
     resumed = [(entry.position.attempt, entry.step) for entry in run.entries("resume", rank=None)]
-    return [
-        _Found("phase", str(entry.record.get("phase")), t=entry.t, step=entry.step)
-        for entry in sorted(events, key=lambda entry: entry.t or 0.0)
-        if not _is_superseded(entry, resumed)
-    ]
+    reference = _reference(run)
+    found: list[_Found] = []
+    began: set[int] = set()
+    for entry in sorted(events, key=lambda one: (one.position.attempt, one.t or 0.0)):
+        attempt, step = entry.position.attempt, entry.step
+        if step is None and attempt not in began:
+            # An attempt begins with its first phase. The companion may write it when the run is
+            # far ahead, so its time does not tell the step.
+            step = next((first for number, first in resumed if number == attempt), None)
+            if step is None and reference is not None:
+                step = int(reference.steps[0])
+        began.add(attempt)
+        if not _is_superseded(entry, resumed):
+            t = _time_at(reference, step, entry.t)
+            epoch = entry.record.get("epoch")
+            found.append(
+                _Found(
+                    "phase",
+                    str(entry.record.get("phase")),
+                    t=t,
+                    step=step,
+                    epoch=epoch if isinstance(epoch, int) else None,
+                )
+            )
+    return found
 
 
 def _is_superseded(entry: Entry, resumed: Sequence[tuple[int, int | None]]) -> bool:
@@ -188,6 +208,14 @@ def _reference(run: RunView) -> Series | None:
         if len(series):
             return series
     return None
+
+
+def _time_at(reference: Series | None, step: int | None, t: float | None) -> float | None:
+    """When a step was logged, which may be before a process wrote about it."""
+    if reference is None or step is None:
+        return t
+    index = int(np.searchsorted(reference.steps, step))
+    return float(reference.times[index]) if index < len(reference) else t
 
 
 def _step_at(reference: Series | None, one: _Found) -> int | None:
