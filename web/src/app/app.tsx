@@ -12,6 +12,7 @@ import { Splitter } from "../ui/splitter.tsx";
 import { Tabs } from "../ui/tabs.tsx";
 import { ToastList } from "../ui/toast.tsx";
 import type { TrashedRun } from "../wire.ts";
+import { RunColor } from "./run-color.tsx";
 import { RunList } from "./run-list.tsx";
 import { shortcutsOf } from "./shortcuts.ts";
 import type { Theme } from "./theme.ts";
@@ -53,7 +54,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
       <main class="main">
         <div class="main-head">
           <Tabs label="Panels" tabs={PANELS.map(({ id, title, count }) => tab(id, title, count?.(page)))} active={panel.id} panelId={PANEL_ID} onChange={page.open} />
-          <ViewBar page={page} />
+          {panel.viewBar !== undefined && <ViewBar page={page} kind={panel.viewBar} />}
         </div>
         <section id={PANEL_ID} class="panel" role="tabpanel" aria-label={panel.title}>
           <Problem page={page} />
@@ -62,6 +63,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
         </section>
       </main>
       <ShortcutSheet shortcuts={shortcuts} isOpen={isSheetOpen} onClose={() => setSheetOpen(false)} />
+      <RunColor page={page} />
       <ToastList toasts={page.toasts} />
     </div>
   );

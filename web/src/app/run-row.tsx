@@ -108,6 +108,7 @@ function actions({ page, row, onRename }: RunRowProps): readonly (MenuItem | "di
   const items: (MenuItem | "divider")[] = [
     { label: "Show alone", isOn: view.solo.value === row.id, hint: "double click", run: () => runs.soloOn(row.id) },
     { label: "Baseline", isOn: isBaseline, hint: "b", run: () => (view.baseline.value = isBaseline ? null : row.id) },
+    { label: "Colour…", run: () => (page.coloring.value = row.id) },
     { label: "Show only this and the baseline", run: () => runs.showOnly([...new Set([view.baseline.value ?? row.id, row.id])]) },
   ];
   if (source.updateLabels !== null) {

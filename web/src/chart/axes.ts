@@ -8,23 +8,40 @@ import type { Ticks } from "./ticks.ts";
 
 export const AXIS_HEIGHT = 22;
 const LABEL_GAP = 8;
+/** How far labels may reach beyond the plotting area. */
+export const EDGE = 8;
+const NAME_GAP = 8;
+/** Bold letters are wider. */
+const NAME_WEIGHT = 1.08;
 
 /** Room that y labels need on the left. */
 export function labelWidth(labels: readonly string[]): number {
   return Math.ceil(Math.max(16, ...labels.map((label) => textWidth(label))) + LABEL_GAP);
 }
 
-export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme, hasGrid = true): void {
+export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme, hasGrid = true, name = ""): void {
+  const right = box.left + box.width + EDGE;
   at.forEach((value, index) => {
     const x = Math.round(scale.toPixel(value)) + 0.5;
     if (hasGrid) verticalLine(renderer, x, box, theme.grid);
     const label = labels[index]!;
     const half = textWidth(label) / 2;
-    const right = box.left + box.width + 8;
+    if (name !== "" && !fitsBeside(x, label, right, name)) return;
     const align = x + half > right ? "right" : "center";
     renderer.text(align === "right" ? right : x, box.top + box.height + 12, label, { fill: theme.muted, align });
   });
+  if (name !== "") drawAxisName(renderer, box, name, theme);
   baseLine(renderer, box, theme.line);
+}
+
+/** The name of the x axis, at its end. */
+export function drawAxisName(renderer: Renderer, box: Box, name: string, theme: ChartTheme): void {
+  renderer.text(box.left + box.width + EDGE, box.top + box.height + 12, name, { fill: theme.muted, align: "right", weight: 600 });
+}
+
+/** Whether a label centred at `x` ends before the axis' name, or before the edge where there is none. */
+export function fitsBeside(x: number, label: string, right: number, name: string): boolean {
+  return x + textWidth(label) / 2 <= (name === "" ? right : right - textWidth(name) * NAME_WEIGHT - NAME_GAP);
 }
 
 export function drawAxisY(renderer: Renderer, box: Box, scale: Scale, { at, labels }: Ticks, theme: ChartTheme): void {

@@ -13,7 +13,7 @@ import { createScale, padRange } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import { nearestIndex } from "./series.ts";
 import type { ChartTheme } from "./theme.ts";
-import { positionLabel, ticks } from "./ticks.ts";
+import { axisName, positionLabel, ticks } from "./ticks.ts";
 import type { AxisFormat, Ticks } from "./ticks.ts";
 
 /** Quantiles at each x, in pairs from the outermost inwards, the median last; their number is odd. */
@@ -79,7 +79,7 @@ export function drawBands(renderer: Renderer, size: Size, options: BandsOptions,
   const { percentiles } = options;
   const color = slotColor(options.slot, theme.isDark);
   drawAxisY(renderer, box, y, yTicks, theme);
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, true, axisName(options.xFormat));
   renderer.clip(box, () => {
     for (let at = 0; at + 1 < percentiles.values.length; at += 2) {
       const [low, high] = [percentiles.values[at]!, percentiles.values[at + 1]!];

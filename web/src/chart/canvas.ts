@@ -1,6 +1,6 @@
 /** A canvas that follows its container, the screen's resolution and the theme; a `Drawing` paints it. */
 
-import { canvasRenderer } from "./renderer.ts";
+import { canvasRenderer, shifted } from "./renderer.ts";
 import type { Renderer } from "./renderer.ts";
 import { svgRenderer } from "./svg.ts";
 import { onThemeChange, readTheme } from "./theme.ts";
@@ -43,6 +43,9 @@ export interface ChartCanvas {
   destroy(): void;
 }
 
+const TITLE_HEIGHT = 28;
+const PNG_SCALE = 2;
+
 export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCanvas {
   const canvas = document.createElement("canvas");
   const frame = element("div", "chart-figure");
@@ -71,6 +74,11 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
     drawing.draw(canvasRenderer(context), size, theme);
     canvas.setAttribute("aria-label", drawing.label());
   };
+  /** A downloaded picture says what it shows. */
+  const drawTitled = (renderer: Renderer): void => {
+    renderer.text(12, TITLE_HEIGHT / 2, drawing.label(), { fill: theme.ink, size: 13, weight: 600 });
+    drawing.draw(shifted(renderer, TITLE_HEIGHT), size, theme);
+  };
   const redraw = (): void => {
     if (scheduled === 0) scheduled = requestAnimationFrame(paint);
   };
@@ -96,11 +104,12 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
     redraw,
     size: () => size,
     svg() {
-      const renderer = svgRenderer(size, theme.surface);
-      drawing.draw(renderer, size, theme);
+      const page = { ...size, height: size.height + TITLE_HEIGHT };
+      const renderer = svgRenderer(page, theme.surface);
+      drawTitled(renderer);
       return renderer.document();
     },
-    png: () => canvasPng(canvas, theme.surface),
+    png: () => paintedPng({ ...size, height: size.height + TITLE_HEIGHT }, PNG_SCALE, theme.surface, drawTitled),
     destroy() {
       cancelAnimationFrame(scheduled);
       resized.disconnect();
@@ -112,16 +121,17 @@ export function createChartCanvas(root: HTMLElement, drawing: Drawing): ChartCan
   };
 }
 
-/** The canvas as a PNG over a solid background; a transparent one is unreadable in a dark viewer. */
-export function canvasPng(canvas: HTMLCanvasElement, background: string): Promise<Blob> {
+/** A picture as PNG, `scale` pixels for each of its own, over a solid background; a transparent one is unreadable in a dark viewer. */
+export function paintedPng(size: Size, scale: number, background: string, draw: (renderer: Renderer) => void): Promise<Blob> {
   const copy = document.createElement("canvas");
-  copy.width = canvas.width;
-  copy.height = canvas.height;
+  copy.width = Math.round(size.width * scale);
+  copy.height = Math.round(size.height * scale);
   const context = copy.getContext("2d");
   if (context === null) return Promise.reject(new Error("this browser gives no 2d canvas"));
   context.fillStyle = background;
   context.fillRect(0, 0, copy.width, copy.height);
-  context.drawImage(canvas, 0, 0);
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  draw(canvasRenderer(context));
   return new Promise((resolve, reject) => {
     copy.toBlob((blob) => (blob === null ? reject(new Error("the canvas could not be written as PNG")) : resolve(blob)));
   });

@@ -11,7 +11,7 @@ import type { RampKind } from "./ramp.ts";
 import { createScale } from "./scale.ts";
 import type { Range } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
-import { positionLabel, tickLabel, ticks } from "./ticks.ts";
+import { positionLabel, tickLabel, ticks, axisName } from "./ticks.ts";
 import type { AxisFormat } from "./ticks.ts";
 
 export interface HeatmapOptions {
@@ -137,7 +137,7 @@ function drawColumns(renderer: Renderer, box: Box, { columns }: HeatmapOptions, 
   if ("x" in columns) {
     const range = { min: columns.x[0] ?? 0, max: Math.max(columns.x.at(-1) ?? 1, (columns.x[0] ?? 0) + 1e-9) };
     const scale = createScale("linear", range, box.left, box.left + box.width);
-    drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false);
+    drawAxisX(renderer, box, scale, ticks("linear", range, Math.max(2, box.width / 90), columns.format), theme, false, axisName(columns.format));
     return;
   }
   const width = box.width / columns.names.length;

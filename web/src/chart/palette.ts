@@ -6,6 +6,8 @@
  * against a white page and 4:1 against a dark one. Beyond twelve series colours repeat with a dash, so that no two look alike up to thirty-six.
  */
 
+import { mixed } from "./ramp.ts";
+
 interface Shade {
   readonly light: string;
   readonly dark: string;
@@ -26,23 +28,50 @@ export const PALETTE: readonly Shade[] = [
   { light: "#414660", dark: "#758192" },
 ];
 
+/** The first of the palette; the last two are so dark or grey that a run alone never has them. */
+const NUM_BRIGHT = 10;
 const DASHES: readonly (readonly number[])[] = [[], [6, 3], [2, 2.5]];
 const FNV_OFFSET = 0x811c9dc5;
 const FNV_PRIME = 0x01000193;
 
+/** Slots from here on are colours themselves: what somebody chose, or a shade of a range. */
+const OWN_COLORS = 0x1000000;
+
+/** The slot of a colour such as `#3d68ca`. */
+export function ownSlot(color: string): number {
+  return OWN_COLORS + parseInt(color.slice(1), 16);
+}
+
+/** The slot of another line of the same run, such as that of a rank. */
+export function besideSlot(slot: number, offset: number): number {
+  return slot >= OWN_COLORS ? slot : slot + offset;
+}
+
+/** Colours for a range of values, of about equal lightness so that each stands out from both pages. */
+const RANGE_COLORS: readonly string[] = ["#4a63c9", "#1488b8", "#15967d", "#6f9420", "#b87f0c", "#d05a2a", "#c2346b"];
+
+/** The slot of a share between 0 and 1 of a range of values. */
+export function rangeSlot(share: number): number {
+  const at = Math.max(0, Math.min(1, share)) * (RANGE_COLORS.length - 1);
+  const below = Math.min(RANGE_COLORS.length - 2, Math.floor(at));
+  return ownSlot(mixed(RANGE_COLORS[below]!, RANGE_COLORS[below + 1]!, at - below));
+}
+
 export function slotColor(slot: number, isDark: boolean): string {
+  if (slot >= OWN_COLORS) return `#${(slot - OWN_COLORS).toString(16).padStart(6, "0")}`;
   const shade = PALETTE[slot % PALETTE.length]!;
   return isDark ? shade.dark : shade.light;
 }
 
 /** The same colour for style sheets, which choose the shade by themselves. */
 export function slotCss(slot: number): string {
+  if (slot >= OWN_COLORS) return slotColor(slot, false);
   const shade = PALETTE[slot % PALETTE.length]!;
   return `light-dark(${shade.light}, ${shade.dark})`;
 }
 
 export function slotDash(slot: number): readonly number[] {
-  return DASHES[Math.floor(slot / PALETTE.length) % DASHES.length]!;
+  return slot >= OWN_COLORS ? [] : DASHES[Math.floor(slot / PALETTE.length) % DASHES.length]!;
 }
 
 /**
@@ -71,8 +100,8 @@ function freeSlot(start: number, used: ReadonlySet<number>): number {
   const size = PALETTE.length;
   for (let layer = 0; ; layer++) {
     for (let probe = 0; probe < size; probe++) {
-      // 5 is prime to the palette's size: probing visits all slots and skips the neighbours.
-      const slot = layer * size + ((start + probe * 5) % size);
+      // 3 is prime to the number of bright colours: probing visits all of them and skips the neighbours. Brown and grey come last.
+      const slot = layer * size + (probe < NUM_BRIGHT ? (start + probe * 3) % NUM_BRIGHT : probe);
       if (!used.has(slot)) return slot;
     }
   }

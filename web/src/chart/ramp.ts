@@ -17,7 +17,7 @@ export function rampColor(share: number, kind: RampKind, isDark: boolean): strin
   const stops = (kind === "sequential" ? SEQUENTIAL : DIVERGING)[isDark ? "dark" : "light"];
   const at = Math.max(0, Math.min(1, share)) * (stops.length - 1);
   const below = Math.min(stops.length - 2, Math.floor(at));
-  return mix(stops[below]!, stops[below + 1]!, at - below);
+  return mixed(stops[below]!, stops[below + 1]!, at - below);
 }
 
 /** A table of `size` colours from one end to the other; looking up is cheaper than mixing for every cell. */
@@ -25,7 +25,8 @@ export function rampTable(kind: RampKind, isDark: boolean, size = 128): string[]
   return Array.from({ length: size }, (_, index) => rampColor(index / (size - 1), kind, isDark));
 }
 
-function mix(from: string, to: string, share: number): string {
+/** A colour between two others. */
+export function mixed(from: string, to: string, share: number): string {
   const parts = [1, 3, 5].map((at) => {
     const [low, high] = [parseInt(from.slice(at, at + 2), 16), parseInt(to.slice(at, at + 2), 16)];
     return Math.round(low + (high - low) * share).toString(16).padStart(2, "0");

@@ -107,6 +107,22 @@ export function canvasRenderer(context: CanvasRenderingContext2D): Renderer {
   };
 }
 
+/** The same pen, everything a little lower. */
+export function shifted(renderer: Renderer, down: number): Renderer {
+  const moved = (box: Box): Box => ({ ...box, top: box.top + down });
+  return {
+    path: (ink, write) => renderer.path(ink, (sink) => write({
+      moveTo: (x, y) => sink.moveTo(x, y + down),
+      lineTo: (x, y) => sink.lineTo(x, y + down),
+      closePath: () => sink.closePath(),
+    })),
+    rect: (box, ink) => renderer.rect(moved(box), ink),
+    circle: (x, y, radius, ink) => renderer.circle(x, y + down, radius, ink),
+    text: (x, y, text, textStyle) => renderer.text(x, y + down, text, textStyle),
+    clip: (box, draw) => renderer.clip(moved(box), draw),
+  };
+}
+
 /** Width of a text in the chart's font, estimated without a canvas: figures are tabular, letters about as wide. */
 export function textWidth(text: string, size = TEXT_SIZE): number {
   let units = 0;

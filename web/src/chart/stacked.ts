@@ -8,7 +8,7 @@ import type { Box, Renderer } from "./renderer.ts";
 import { createScale } from "./scale.ts";
 import type { Range, Scale } from "./scale.ts";
 import type { ChartTheme } from "./theme.ts";
-import { ticks } from "./ticks.ts";
+import { axisName, ticks } from "./ticks.ts";
 import type { AxisFormat, Ticks } from "./ticks.ts";
 
 export interface StackPart {
@@ -80,7 +80,7 @@ export function drawStacked(renderer: Renderer, size: Size, options: StackedOpti
     });
     if (index === options.selected) renderer.rect({ left: left - 0.5, top: box.top, width: width + 1, height: box.height }, { stroke: theme.ink, width: 1.25 });
   });
-  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, false);
+  drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 90), options.xFormat), theme, false, axisName(options.xFormat));
 }
 
 function layout(size: Size, { columns, isShares }: StackedOptions): { box: Box; x: Scale; y: Scale; yTicks: Ticks } {

@@ -11,6 +11,11 @@ export interface Ticks {
   readonly labels: readonly string[];
 }
 
+/** What stands at the end of an axis of that format; empty where the format does not tell. */
+export function axisName(format: AxisFormat): string {
+  return ({ step: "Step", epoch: "Epoch", tokens: "Tokens", wall: "Time", relative: "Elapsed" } as Readonly<Record<string, string>>)[format] ?? "";
+}
+
 const DECIMAL_STEPS = [1, 2, 5, 10];
 const BINARY_STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
 const SECOND_STEPS = [

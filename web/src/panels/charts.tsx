@@ -4,10 +4,14 @@ import { computed } from "@preact/signals";
 import type { JSX } from "preact";
 import { useMemo, useRef } from "preact/hooks";
 
+import { slotCss } from "../chart/index.ts";
 import type { LineChart } from "../chart/index.ts";
-import { groupsOf, isLastGroup } from "../state/metrics.ts";
-import type { Metric, MetricGroup } from "../state/metrics.ts";
+import { configText } from "../state/config.ts";
+import { sectionsOf } from "../state/metrics.ts";
+import type { Metric } from "../state/metrics.ts";
 import type { Page } from "../state/page.ts";
+import { CHART_COLUMNS, CHART_SIZES } from "../state/view.ts";
+import type { ChartColumns } from "../state/view.ts";
 import { Dialog } from "../ui/dialog.tsx";
 import { Empty } from "../ui/empty.tsx";
 import { compileFilter } from "../ui/filter.ts";
@@ -15,12 +19,11 @@ import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
-import { ChartCard, ChartMenu, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { ChartMenu, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
 import { NoMetrics } from "./parts/no-metrics.tsx";
-
-const CHART_HEIGHT = 230;
 
 function Charts({ page }: PanelProps): JSX.Element {
   const { view, metrics, runs } = page;
@@ -43,11 +46,21 @@ function Charts({ page }: PanelProps): JSX.Element {
         <OutlierMenu page={page} />
         <label class="check"><input type="checkbox" checked={view.isLogX.value}
           onChange={(event) => (view.isLogX.value = event.currentTarget.checked)} /> Log x</label>
+        <label class="check"><input type="checkbox" checked={view.isLogY.value}
+          onChange={(event) => (view.isLogY.value = event.currentTarget.checked)} /> Log y</label>
         {metrics.value.some(({ ranks }) => ranks.some((rank) => rank > 0)) && <RankChoice page={page} />}
         <MarkChoice page={page} />
+        <ColorChoice page={page} />
+        <LayoutChoice page={page} />
       </div>
-      {pinned.length > 0 && !isFiltered && <Group page={page} group={{ title: "pinned", metrics: pinned }} isPinned isFiltered={false} />}
-      {groupsOf(fitting.value).map((group) => <Group key={group.title} page={page} group={group} isFiltered={isFiltered} />)}
+      <ColorKeys page={page} />
+      {pinned.length > 0 && !isFiltered && (
+        <section class="group" aria-label="favourites">
+          <h2 class="group-title">favourites <span class="group-count">{pinned.length}</span></h2>
+          <ChartGrid page={page} metrics={pinned} />
+        </section>
+      )}
+      <ChartSections page={page} sections={sectionsOf(fitting.value, view.sections.value)} isFiltered={isFiltered} total={fitting.value.length} />
       {fitting.value.length === 0 && <NoCharts page={page} isFiltered={isFiltered} numRuns={runs.drawn.value.length} />}
       <FullChart page={page} />
     </div>
@@ -62,6 +75,48 @@ function RankChoice({ page }: { readonly page: Page }): JSX.Element {
   return <Segmented label="Ranks" choices={RANK_VIEWS} value={value} onChange={(chosen) => (ranks.value = chosen)} />;
 }
 
+const SIZE_NAMES = { s: "Small charts", m: "Medium charts", l: "Large charts" } as const;
+
+function LayoutChoice({ page: { view } }: { readonly page: Page }): JSX.Element {
+  const columnsName = (columns: ChartColumns): string => (columns === "auto" ? "As many columns as fit" : columns === "1" ? "1 column" : `${columns} columns`);
+  return (
+    <Menu label="Size and columns of charts" items={[
+      ...CHART_SIZES.map((size) => ({ label: SIZE_NAMES[size], isOn: view.chartSize.value === size, run: () => (view.chartSize.value = size) })),
+      "divider",
+      ...CHART_COLUMNS.map((columns) => ({ label: columnsName(columns), isOn: view.chartColumns.value === columns, run: () => (view.chartColumns.value = columns) })),
+    ]}>layout ▾</Menu>
+  );
+}
+
+const MOST_KEYS = 200;
+
+/** Colour runs by a key of the config whose values differ. */
+function ColorChoice({ page: { view, runs } }: { readonly page: Page }): JSX.Element | null {
+  const rows = runs.drawn.value;
+  const keys = runs.configKeys.value.filter((key) => new Set(rows.map(({ config }) => configText(config, key))).size > 1).slice(0, MOST_KEYS);
+  if (keys.length === 0 && view.colorBy.value === null && view.colors.value.length === 0) return null;
+  return (
+    <Menu label="Colour of runs" items={[
+      { label: "A colour for each run", isOn: view.colorBy.value === null, run: () => (view.colorBy.value = null) },
+      ...(view.colors.value.length === 0 ? [] : [{ label: "Forget chosen colours", run: () => (view.colors.value = []) }]),
+      ...(keys.length === 0 ? [] : ["divider" as const]),
+      ...keys.map((key) => ({ label: `By ${key}`, isOn: view.colorBy.value === key, run: () => (view.colorBy.value = key) })),
+    ]}>{view.colorBy.value === null ? "colour ▾" : `colour by ${view.colorBy.value} ▾`}</Menu>
+  );
+}
+
+/** What the colours mean where they stand for values of the config. */
+function ColorKeys({ page: { view, runs } }: { readonly page: Page }): JSX.Element | null {
+  const coloring = runs.coloring.value;
+  if (coloring === null) return null;
+  return (
+    <p class="color-keys" aria-label={`Colours by ${view.colorBy.value}`}>
+      <span>{view.colorBy.value}{coloring.isRange ? ", from low to high" : ""}</span>
+      {coloring.keys.map(({ text, slot, count }) => <span key={text}><i style={{ background: slotCss(slot) }} />{text === "" ? "none" : text}<small>{coloring.isRange ? "" : ` ${count}`}</small></span>)}
+    </p>
+  );
+}
+
 const MARK_NAMES: Readonly<Record<ChartMark, string>> = { finding: "Findings", restart: "Restarts", epoch: "Epochs", checkpoint: "Checkpoints" };
 
 function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
@@ -72,36 +127,6 @@ function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
       isOn: !hidden.includes(kind),
       run: () => (page.view.text("no-marks").value = toggled(hidden, kind).join(" ")),
     }))}>marks ▾</Menu>
-  );
-}
-
-interface GroupProps {
-  readonly page: Page;
-  readonly group: MetricGroup;
-  readonly isPinned?: boolean;
-  readonly isFiltered: boolean;
-}
-
-function Group({ page, group, isPinned = false, isFiltered }: GroupProps): JSX.Element {
-  const { view } = page;
-  const isTurned = view.folded.value.includes(group.title);
-  // A search opens what it finds.
-  const isOpen = isFiltered || isLastGroup(group.title) === isTurned;
-  return (
-    <section class="group" aria-label={group.title}>
-      <button type="button" class="group-head" aria-expanded={isOpen} onClick={() => (view.folded.value = toggled(view.folded.value, group.title))}>
-        <span class="group-arrow" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>
-        <h2>{group.title}</h2>
-        <span class="group-count">{group.metrics.length}</span>
-      </button>
-      {isOpen && (
-        <div class="chart-grid">
-          {group.metrics.map((metric) => (
-            <ChartCard key={`${metric.axis} ${metric.name}`} page={page} metric={metric} height={CHART_HEIGHT} isPinned={isPinned} />
-          ))}
-        </div>
-      )}
-    </section>
   );
 }
 
@@ -134,5 +159,6 @@ export const panel: Panel = {
   title: "Charts",
   shortcut: "c",
   component: Charts,
+  viewBar: "charts",
   count: (page) => page.metrics.value.length || undefined,
 };

@@ -33,7 +33,7 @@ const LEAST: Readonly<Record<string, readonly Level[]>> = {
   error: ["error"],
 };
 
-export const panel: Panel = { order: 120, id: "log", title: "Log", shortcut: "l", component: Log };
+export const panel: Panel = { order: 120, id: "log", title: "Log", shortcut: "l", viewBar: "times", component: Log };
 
 function Log({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <LogOf key={run.id} page={page} run={run} />}</FocusedRun>;

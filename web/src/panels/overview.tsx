@@ -184,4 +184,4 @@ function SampleCard({ page, row }: { readonly page: Page; readonly row: RunRow }
   );
 }
 
-export const panel: Panel = { order: 10, id: "overview", title: "Overview", shortcut: "o", component: Overview };
+export const panel: Panel = { order: 10, id: "overview", title: "Overview", shortcut: "o", viewBar: "charts", component: Overview };

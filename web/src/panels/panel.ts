@@ -21,6 +21,8 @@ export interface Panel {
   readonly shortcut: string;
   /** Mounted while its tab is open. Reads signals of the page; state that a shared link restores goes through `page.view`. */
   readonly component: ComponentType<PanelProps>;
+  /** Whether it follows the choices of the bar above: of how times are written alone, or of charts with lines. Without it there is no bar. */
+  readonly viewBar?: "times" | "charts";
   /** A number beside the title; undefined for none. Reads signals. */
   readonly count?: (page: Page) => number | undefined;
 }

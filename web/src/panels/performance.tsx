@@ -24,7 +24,7 @@ import "./performance.css";
 const CHART_HEIGHT = 190;
 const CHARTS: readonly RegExp[] = [/(^|\/)sol$/, /(^|[/_])mfu$/, /(tokens|samples|images|steps)_per_s(ec|econd)?$/, /(^|\/)duration_ms$/, /^data\/wait_ms$/];
 
-export const panel: Panel = { order: 40, id: "performance", title: "Performance", shortcut: "w", component: Performance };
+export const panel: Panel = { order: 40, id: "performance", title: "Performance", shortcut: "w", viewBar: "times", component: Performance };
 
 function Performance({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <PerformanceOf key={run.id} page={page} run={run} />}</FocusedRun>;

@@ -28,7 +28,7 @@ import "./system.css";
 
 const PIXELS = 600;
 
-export const panel: Panel = { order: 50, id: "system", title: "System", shortcut: "m", component: System };
+export const panel: Panel = { order: 50, id: "system", title: "System", shortcut: "m", viewBar: "times", component: System };
 
 function System({ page }: PanelProps): JSX.Element {
   return <FocusedRun page={page}>{(run) => <MachineOf key={run.id} page={page} run={run} />}</FocusedRun>;

@@ -16,11 +16,6 @@ export interface Metric {
   readonly isAmbiguous: boolean;
 }
 
-export interface MetricGroup {
-  readonly title: string;
-  readonly metrics: readonly Metric[];
-}
-
 /** Groups of machines and internals come after what people log; they are closed at first. */
 const LAST_GROUPS: readonly string[] = ["resources", "memory", "abs_max", "system", "gpu"];
 const FIRST_GROUPS: readonly string[] = ["train", "eval", "val", "test"];
@@ -50,19 +45,79 @@ export function groupOf(name: string): string {
   return end > 0 ? name.slice(0, end) : PLAIN_GROUP;
 }
 
-export function groupsOf(metrics: readonly Metric[]): readonly MetricGroup[] {
-  const groups = [...groupBy(metrics, ({ name }) => groupOf(name))].map(([title, members]) => ({ title, metrics: [...members].sort(byName) }));
-  return groups.sort((one, other) => place(one.title) - place(other.title) || (one.title < other.title ? -1 : 1));
+/** A section of charts: metrics that share the start of their names. */
+export interface MetricSection {
+  /** Such as `layers/0`; tells sections apart. */
+  readonly path: string;
+  /** What follows the path of the section around it. */
+  readonly title: string;
+  /** Those that are in no section inside. */
+  readonly metrics: readonly Metric[];
+  readonly sections: readonly MetricSection[];
+  /** All metrics, those of sections inside included. */
+  readonly count: number;
 }
 
-export function isLastGroup(title: string): boolean {
-  return LAST_GROUPS.includes(title);
+/** Fewer metrics than this need no sections inside. */
+const SPLIT_FROM = 25;
+
+/** Sections by the first part of names, in a given order as far as it goes; large ones have sections inside. */
+export function sectionsOf(metrics: readonly Metric[], order: readonly string[] = []): readonly MetricSection[] {
+  const groups = [...groupBy(metrics, ({ name }) => groupOf(name))];
+  const at = (title: string): number => (order.includes(title) ? order.indexOf(title) : order.length);
+  return groups
+    .sort(([one], [other]) => at(one) - at(other) || place(one) - place(other) || (one < other ? -1 : 1))
+    .map(([title, members]) => sectionOf(title, title, [...members].sort(byName), title === PLAIN_GROUP ? 0 : title.length + 1));
+}
+
+function sectionOf(path: string, title: string, metrics: readonly Metric[], start: number): MetricSection {
+  const flat: MetricSection = { path, title, metrics, sections: [], count: metrics.length };
+  if (metrics.length < SPLIT_FROM) return flat;
+  for (const separators of [/[/.]/, /[_-]|(?<=[a-z])(?=\d)/i]) {
+    const inside = groupBy(metrics, ({ name }) => partAfter(name, start, separators));
+    const parts = [...inside].filter(([part, members]) => part !== "" && members.length > 1);
+    if (parts.length === 0) continue;
+    // All of them share a longer start: that is the section.
+    if (parts.length === 1 && parts[0]![1].length === metrics.length) return sectionOf(path, `${title}${metrics[0]!.name.slice(start - 1, start)}${parts[0]![0]}`, metrics, start + parts[0]![0].length + 1);
+    const named = new Set(parts.map(([part]) => part));
+    const sections = parts
+      .sort(([one], [other]) => NUMERIC.compare(one, other))
+      .map(([part, members]) => sectionOf(`${path}/${part}`, part, members, start + part.length + 1));
+    return { ...flat, metrics: metrics.filter(({ name }) => !named.has(partAfter(name, start, separators))), sections };
+  }
+  return flat;
+}
+
+/** The part of a name from `start` to the next separator; empty where none follows. */
+function partAfter(name: string, start: number, separators: RegExp): string {
+  const rest = name.slice(start);
+  const end = rest.search(separators);
+  return end > 0 ? rest.slice(0, end) : "";
+}
+
+/** With more metrics than this on the page, sections inside others are closed at first; with many more, most sections are. */
+const MANY_METRICS = 60;
+const MOST_OPEN_METRICS = 200;
+
+/** Whether a section is closed until somebody opens it. */
+export function isClosedAtFirst(path: string, { depth, index, total, count }: { readonly depth: number; readonly index: number; readonly total: number; readonly count: number }): boolean {
+  if (LAST_GROUPS.includes(path.split("/")[0]!)) return true;
+  if (depth > 0) return total > MANY_METRICS;
+  return total > MOST_OPEN_METRICS && index > 0 && count > 12;
+}
+
+/** The titles of sections with one of them moved: to the start, or by one place. */
+export function movedSection(titles: readonly string[], title: string, by: -1 | 1 | "first"): readonly string[] {
+  const others = titles.filter((one) => one !== title);
+  const to = by === "first" ? 0 : Math.max(0, Math.min(others.length, titles.indexOf(title) + by));
+  return others.toSpliced(to, 0, title);
 }
 
 function place(title: string): number {
   const first = FIRST_GROUPS.indexOf(title);
   if (first >= 0) return first - FIRST_GROUPS.length;
   if (title === PLAIN_GROUP) return 0;
+  // How long epochs took is looked up; it is not what a training is about.
   return 1 + LAST_GROUPS.indexOf(title) + (LAST_GROUPS.includes(title) ? 1 : 0);
 }
 
@@ -72,5 +127,6 @@ const NUMERIC = new Intl.Collator("en", { numeric: true });
 function byName(one: Metric, other: Metric): number {
   const order = ["loss", "eval_loss", "norm", "lr", "throughput"];
   const rank = ({ role }: Metric): number => (role === null || !order.includes(role) ? order.length : order.indexOf(role));
-  return rank(one) - rank(other) || NUMERIC.compare(one.name, other.name);
+  const isTiming = ({ name }: Metric): boolean => /(^|[/_.])duration(_s|_ms)?$/.test(name);
+  return rank(one) - rank(other) || Number(isTiming(one)) - Number(isTiming(other)) || NUMERIC.compare(one.name, other.name);
 }

@@ -12,6 +12,7 @@ import { createSeriesCache } from "./series-cache.ts";
 import type { SeriesCache } from "./series-cache.ts";
 import { createDetails } from "./run-details.ts";
 import type { Details } from "./run-details.ts";
+import { keepFavourites } from "./favourites.ts";
 import { createFindings } from "./findings.ts";
 import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
@@ -52,6 +53,8 @@ export interface Page {
   readonly isPaused: Signal<boolean>;
   /** Lines that stand out in every chart, by run id; empty for all alike. */
   readonly picked: Signal<ReadonlySet<string>>;
+  /** The run whose colour is being chosen. */
+  readonly coloring: Signal<string | null>;
   /** The run under the pointer in the list. */
   readonly hovered: Signal<string | null>;
   /** Call a listener with each update; returns the function that removes it. */
@@ -66,6 +69,7 @@ export interface Page {
 const MOST_FOLLOWED = 24;
 
 export function createPage(source: Source, view: View = createView()): Page {
+  keepFavourites(view);
   const toasts = createToasts();
   const runs = createRuns(source, view);
   const details = createDetails(source, (sentence) => toasts.show(sentence, "critical"));
@@ -133,6 +137,7 @@ export function createPage(source: Source, view: View = createView()): Page {
     source, view, runs, selection, details, seriesCache, findings, marks, readings, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
+    coloring: signal<string | null>(null),
     sync: createSyncBus(),
     lazy: createLazyQueue(),
     metrics: computed(() => metricsOf(runs.drawn.value.map(({ id }) => details.of(id).value))),

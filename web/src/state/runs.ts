@@ -8,6 +8,8 @@ import type { Update, Source } from "../source/source.ts";
 import { compileFilter, patternQuery, wordsQuery } from "../ui/filter.ts";
 import { sharedStart } from "../ui/middle-text.tsx";
 import type { RunRow, Summary } from "../wire.ts";
+import { chosenSlots, coloringBy } from "./colors.ts";
+import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
 import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
@@ -76,6 +78,8 @@ export interface Runs {
   slot(id: string): number;
   /** How many characters at the start of their names all listed runs share. */
   readonly numShared: ReadonlySignal<number>;
+  /** How runs in the charts are coloured by a value of their config; null where each has a colour of its own. */
+  readonly coloring: ReadonlySignal<Coloring | null>;
   /** What the run is called here: its name, told apart from others of the same name. */
   label(id: string): string;
   toggle(id: string): void;
@@ -333,6 +337,8 @@ export function createRuns(source: Source, view: View): Runs {
     const drawn = view.groupBy.value !== null && view.spread.value !== "none" ? groups.value : [];
     return new Map(drawn.flatMap(({ rows: members }, index) => members.map(({ id }) => [id, index] as const)));
   });
+  const chosen = computed(() => chosenSlots(view.colors.value));
+  const coloring = computed(() => (view.colorBy.value === null ? null : coloringBy(drawn.value, view.colorBy.value)));
   const namesakes = computed(() => groupBy(all.value, ({ name }) => name));
 
   /** Put newer rows in place; where there are thousands, those that nobody has asked for stay away. */
@@ -369,7 +375,8 @@ export function createRuns(source: Source, view: View): Runs {
     wantMany: () => pages.want(0, MOST_ROWS),
     baseline: computed(() => (view.baseline.value === null ? null : (rows.value.get(view.baseline.value) ?? null))),
     row: (id) => rows.value.get(id),
-    slot: (id) => groupSlots.value.get(id) ?? slots.value.get(id) ?? 0,
+    slot: (id) => chosen.value.get(id) ?? groupSlots.value.get(id) ?? coloring.value?.slots.get(id) ?? slots.value.get(id) ?? 0,
+    coloring,
     label(id) {
       const row = rows.value.get(id);
       if (row === undefined) return id;

@@ -75,3 +75,7 @@ test("an id alone always has the same slot, and keeps what it had", () => {
   const after = assignSlots(["z", "c", "y", "a"], before);
   expect([after.get("a"), after.get("c")]).toEqual([before.get("a"), before.get("c")]);
 });
+
+test("a run alone is never brown or grey", () => {
+  for (let index = 0; index < 200; index++) expect([...assignSlots([`run-${index}`]).values()][0]).toBeLessThan(10);
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { groupOf, groupsOf, metricsOf } from "../../src/state/metrics.ts";
+import { groupOf, isClosedAtFirst, metricsOf, movedSection, sectionsOf } from "../../src/state/metrics.ts";
 import type { MetricRow, RunDetail } from "../../src/wire.ts";
 
 function row(name: string, more: Partial<MetricRow> = {}): MetricRow {
@@ -24,7 +24,47 @@ test("the metrics of several runs are joined by name and axis", () => {
 
 test("groups come in the order people read them", () => {
   const names = ["gpu/0/power", "zeta/x", "loss", "eval/loss", "train/b10", "train/b9", "system/cpu_pct"];
-  const groups = groupsOf(metricsOf([detail(...names.map((name) => row(name)), row("train/loss", { role: "loss" }))]));
+  const groups = sectionsOf(metricsOf([detail(...names.map((name) => row(name)), row("train/loss", { role: "loss" }))]));
   expect(groups.map(({ title }) => title)).toEqual(["train", "eval", "metrics", "zeta", "system", "gpu"]);
   expect(groups[0]!.metrics.map(({ name }) => name)).toEqual(["train/loss", "train/b9", "train/b10"]);
+});
+
+function named(...names: string[]): ReturnType<typeof metricsOf> {
+  return metricsOf([detail(...names.map((name) => row(name)))]);
+}
+
+test("a large section has sections inside by the next part of names, numbers in their order", () => {
+  const layers = Array.from({ length: 12 }, (_, layer) => ["attn", "mlp", "norm"].map((part) => `layers/${layer}/${part}`)).flat();
+  const [section] = sectionsOf(named(...layers, "layers/total"));
+  expect(section).toMatchObject({ title: "layers", count: 37 });
+  expect(section!.sections.map(({ title }) => title).slice(0, 3)).toEqual(["0", "1", "2"]);
+  expect(section!.sections.at(-1)).toMatchObject({ title: "11", path: "layers/11", count: 3 });
+  expect(section!.metrics.map(({ name }) => name)).toEqual(["layers/total"]);
+});
+
+test("names without a separator are split where digits or underscores begin, small sections stay whole", () => {
+  const flat = Array.from({ length: 40 }, (_, index) => `${["grad", "act"][index % 2]}_${index}`);
+  const [section] = sectionsOf(named(...flat));
+  expect(section!.sections.map(({ title, count }) => `${title} ${count}`)).toEqual(["act 20", "grad 20"]);
+  expect(sectionsOf(named("a/b/c", "a/b/d"))[0]!.sections).toEqual([]);
+});
+
+test("a chosen order of sections goes first", () => {
+  const metrics = named("train/a", "eval/a", "zeta/a");
+  expect(sectionsOf(metrics, ["zeta"]).map(({ title }) => title)).toEqual(["zeta", "train", "eval"]);
+  expect(movedSection(["a", "b", "c"], "c", -1)).toEqual(["a", "c", "b"]);
+  expect(movedSection(["a", "b", "c"], "c", "first")).toEqual(["c", "a", "b"]);
+  expect(movedSection(["a", "b", "c"], "a", 1)).toEqual(["b", "a", "c"]);
+});
+
+test("with many metrics sections inside others are closed at first", () => {
+  const place = { depth: 1, index: 0, count: 3 };
+  expect(isClosedAtFirst("layers/0", { ...place, total: 40 })).toBe(false);
+  expect(isClosedAtFirst("layers/0", { ...place, total: 400 })).toBe(true);
+  expect(isClosedAtFirst("gpu", { depth: 0, index: 0, count: 3, total: 5 })).toBe(true);
+});
+
+test("how long something took comes after what was measured", () => {
+  const [section] = sectionsOf(named("epoch/duration_s", "epoch/loss"));
+  expect(section!.metrics.map(({ name }) => name)).toEqual(["epoch/loss", "epoch/duration_s"]);
 });

@@ -3,7 +3,6 @@
  * every series has x values of its own, and slices have four points.
  */
 
-import { canvasPng } from "../canvas.ts";
 import type { Size } from "../canvas.ts";
 import { canvasRenderer } from "../renderer.ts";
 import { createScale } from "../scale.ts";
@@ -17,7 +16,7 @@ import { onThemeChange, readTheme } from "../theme.ts";
 import { createTooltip, element } from "../tooltip.ts";
 import { createCrosshair } from "./crosshair.ts";
 import { createFastRaster } from "./fast-raster.ts";
-import { lineSvg, seriesCsv } from "./exports.ts";
+import { linePng, lineSvg, seriesCsv } from "./exports.ts";
 import { followInput } from "./input.ts";
 import { createLegend } from "./legend.ts";
 import type { Legend } from "./legend.ts";
@@ -120,7 +119,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
   const refresh = (): void => {
     const x = zoom ?? extentX(traces, options.xKind);
     const always = [...options.yAlways, ...options.limits.map((limit) => limit.y)];
-    ranges = { x, y: extentY(traces, x, { kind: options.yKind, outliers: options.outliers, chosen: options.chosen, always }) };
+    ranges = { x, y: extentY(traces, x, { kind: options.yKind, outliers: options.outliers, chosen: options.chosen, always, limits: options.yLimits }) };
     isStale = !isInView;
     // Out of sight nothing is painted: fifty charts on a page cost what the ten in view do.
     if (!isStale) plot?.show(ranges.x, ranges.y.range);
@@ -240,7 +239,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
       }
       resmooth();
       withLegend();
-      const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "title"] as const).some((name) => before[name] !== options[name]);
+      const needsPlot = (["xKind", "yKind", "xFormat", "yFormat", "xName", "title"] as const).some((name) => before[name] !== options[name]);
       if (before.xFormat !== options.xFormat || before.xKind !== options.xKind) zoom = null;
       if (plot !== null && needsPlot) build();
       refresh();
@@ -250,14 +249,7 @@ export function createLineChart(root: HTMLElement, given: Partial<LineOptions> =
     range: () => ranges.x,
     csv: () => seriesCsv(traces, ranges.x, options.xFormat),
     svg: () => lineSvg(drawing(), size, theme),
-    async png() {
-      if (plot === null) throw new Error("the chart has not been drawn yet");
-      isMoving = false;
-      plot.show(ranges.x, ranges.y.range);
-      // uPlot paints in a microtask.
-      await Promise.resolve();
-      return canvasPng(plot.canvas, theme.surface);
-    },
+    png: () => linePng(drawing(), size, theme),
     destroy() {
       endRest();
       resized.disconnect();

@@ -149,6 +149,7 @@ function hiddenText({ numHidden, beyond, options }: LineDrawing): string {
   if (beyond.length > 0) return `clipped, ${beyond.length === 1 ? "1 line" : `${beyond.length} lines`} beyond`;
   if (numHidden === 0) return "";
   const points = numHidden === 1 ? "1 point" : `${formatWhole(numHidden)} points`;
+  if (options.yLimits.min !== null || options.yLimits.max !== null) return `${points} beyond the limits`;
   return options.yKind === "log" && options.outliers !== "clip" ? `${points} ≤ 0 not shown` : `${points} beyond the axis`;
 }
 

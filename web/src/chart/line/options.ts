@@ -33,15 +33,27 @@ export interface Stretch extends Range {
 /** Whether the y range has all values, leaves the outermost out, or whole lines that would flatten the others. */
 export type Outliers = "show" | "clip" | "auto";
 
+export interface YLimits {
+  readonly min: number | null;
+  readonly max: number | null;
+}
+
+export const NO_LIMITS: YLimits = { min: null, max: null };
+
 export interface LineOptions {
   /** Shown in downloads and told to screen readers; the page draws its own heading. */
   readonly title: string;
   readonly xFormat: AxisFormat;
   readonly yFormat: AxisFormat;
+  /** What stands at the end of the x axis, and beside the y axis of a downloaded picture. */
+  readonly xName: string;
+  readonly yName: string;
   readonly xKind: ScaleKind;
   readonly yKind: ScaleKind;
   readonly smoothing: Smoothing;
   readonly outliers: Outliers;
+  /** Ends of the y axis that were set by hand; null for one that follows the data. */
+  readonly yLimits: YLimits;
   /** Values the y axis shows in any case, such as 0 and 1 for shares. */
   readonly yAlways: readonly number[];
   readonly limits: readonly Limit[];
@@ -70,10 +82,13 @@ export const LINE_DEFAULTS: LineOptions = {
   title: "",
   xFormat: "step",
   yFormat: "number",
+  xName: "",
+  yName: "",
   xKind: "linear",
   yKind: "linear",
   smoothing: NO_SMOOTHING,
   outliers: "show",
+  yLimits: NO_LIMITS,
   yAlways: [],
   limits: [],
   marks: [],

@@ -2,9 +2,9 @@
 
 import uPlot from "uplot";
 
-import { AXIS_HEIGHT, labelWidth } from "../axes.ts";
+import { AXIS_HEIGHT, drawAxisName, EDGE, fitsBeside, labelWidth } from "../axes.ts";
 import type { Size } from "../canvas.ts";
-import { FONT, TEXT_SIZE } from "../renderer.ts";
+import { canvasRenderer, FONT, TEXT_SIZE } from "../renderer.ts";
 import type { Box } from "../renderer.ts";
 import type { Range } from "../scale.ts";
 import type { ChartTheme } from "../theme.ts";
@@ -111,6 +111,7 @@ function paint(plot: uPlot, setup: PlotSetup): void {
   ctx.save();
   ctx.setTransform(uPlot.pxRatio, 0, 0, uPlot.pxRatio, 0, 0);
   setup.draw(ctx);
+  if (setup.options.xName !== "") drawAxisName(canvasRenderer(ctx), cssBox(plot), setup.options.xName, setup.theme);
   ctx.restore();
 }
 
@@ -123,7 +124,11 @@ function xAxis({ theme, options }: PlotSetup): uPlot.Axis {
     size: AXIS_HEIGHT,
     gap: 4,
     splits: (plot, _axis, min, max) => [...wanted(plot, min, max).at],
-    values: (plot, splits) => labelsFor(splits, wanted(plot, plot.scales["x"]!.min!, plot.scales["x"]!.max!)),
+    values: (plot, splits) => {
+      const labels = labelsFor(splits, wanted(plot, plot.scales["x"]!.min!, plot.scales["x"]!.max!));
+      const right = cssBox(plot).width + EDGE;
+      return labels.map((label, index) => (fitsBeside(plot.valToPos(splits[index]!, "x"), label, right, options.xName) ? label : ""));
+    },
     filter: (_plot, splits) => splits,
   };
 }

@@ -5,7 +5,7 @@ import { padRange } from "../scale.ts";
 import type { Range, ScaleKind } from "../scale.ts";
 import { lowerBound } from "../series.ts";
 import type { Trace } from "../series.ts";
-import type { Outliers } from "./options.ts";
+import type { Outliers, YLimits } from "./options.ts";
 import { clipRuns } from "./outliers.ts";
 
 const Y_PADDING = 0.06;
@@ -42,10 +42,22 @@ export interface RequestY {
   readonly outliers: Outliers;
   readonly chosen: string | null;
   readonly always: readonly number[];
+  readonly limits: YLimits;
 }
 
 /** The y values of the points in view, with a little air. */
-export function extentY(traces: readonly Trace[], x: Range, { kind, outliers, chosen, always }: RequestY): ExtentY {
+export function extentY(traces: readonly Trace[], x: Range, request: RequestY): ExtentY {
+  const found = dataExtentY(traces, x, request);
+  const { kind, limits } = request;
+  const fits = (value: number | null): value is number => value !== null && Number.isFinite(value) && (kind === "linear" || value > 0);
+  if (!fits(limits.min) && !fits(limits.max)) return found;
+  const range = { min: fits(limits.min) ? limits.min : found.range.min, max: fits(limits.max) ? limits.max : found.range.max };
+  // One end by hand may lie beyond all data; the other then follows it.
+  if (range.min >= range.max) Object.assign(range, fits(limits.max) ? { min: range.max - Math.abs(range.max || 1) } : { max: range.min + Math.abs(range.min || 1) });
+  return { range, numHidden: countOutside(traces.flatMap((trace) => inView(trace, x)), range, kind), beyond: [] };
+}
+
+function dataExtentY(traces: readonly Trace[], x: Range, { kind, outliers, chosen, always }: RequestY): ExtentY {
   const lines = traces.map((trace) => ({ id: trace.id, label: trace.label, parts: inView(trace, x) }));
   const parts = lines.flatMap((line) => line.parts);
   // A log axis has room for everything.

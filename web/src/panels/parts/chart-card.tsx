@@ -1,7 +1,7 @@
 /** A metric's chart with its heading and what can be done with it. */
 
 import type { JSX } from "preact";
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 
 import type { LineChart } from "../../chart/index.ts";
 import type { Metric } from "../../state/metrics.ts";
@@ -9,8 +9,10 @@ import type { Page } from "../../state/page.ts";
 import { download } from "../../ui/download.ts";
 import { Menu } from "../../ui/menu.tsx";
 import type { MenuItem } from "../../ui/menu.tsx";
+import { limitsOf } from "../../state/y-limits.ts";
+import { LimitsDialog } from "./chart-limits.tsx";
 import { exactCsv } from "./exact-csv.ts";
-import { MetricChart } from "./metric-chart.tsx";
+import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 import { InView } from "./in-view.tsx";
 
@@ -18,14 +20,14 @@ export interface ChartCardProps {
   readonly page: Page;
   readonly metric: Metric;
   readonly height: number;
-  readonly isPinned?: boolean;
 }
 
 const MOST_IN_LEGEND = 4;
 
-export function ChartCard({ page, metric, height, isPinned = false }: ChartCardProps): JSX.Element {
+export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element {
   const chart = useRef<LineChart | null>(null);
   const { view } = page;
+  const isFavourite = view.pinned.value.includes(metric.name);
   return (
     <section class="card chart-card" aria-label={metric.name} data-metric={metric.name}>
       <header class="card-head">
@@ -33,7 +35,8 @@ export function ChartCard({ page, metric, height, isPinned = false }: ChartCardP
         {metric.unit !== null && <span class="card-note">{metric.unit}</span>}
         {isAlongMetric(page, metric) && <span class="card-note" title="The x axis that the run defined">along {metric.x}</span>}
         <span class="card-space" />
-        {isPinned && <span class="card-note" title="Pinned">pinned</span>}
+        <button type="button" class="button is-quiet chart-star" aria-pressed={isFavourite} title={isFavourite ? "A favourite: shown at the top" : "Make it a favourite, shown at the top"} aria-label={`Favourite: ${metric.name}`}
+          onClick={() => toggleFavourite(page, metric.name)}>{isFavourite ? "★" : "☆"}</button>
         <button type="button" class="button is-quiet" title="Full screen" aria-label={`Full screen: ${metric.name}`}
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
@@ -68,18 +71,31 @@ export interface ChartMenuProps {
 export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element {
   const { view } = page;
   const { name } = metric;
-  const isPinned = view.pinned.value.includes(name);
-  const isLog = view.logY.value.includes(name);
+  const [isSetting, setSetting] = useState(false);
+  const isFavourite = view.pinned.value.includes(name);
+  const isLog = isLogY(view, name);
+  const { min, max } = limitsOf(view.yLimits.value, name);
   const items: (MenuItem | "divider")[] = [
-    { label: "Pin to the top", isOn: isPinned, run: () => (view.pinned.value = toggled(view.pinned.value, name)) },
+    { label: "Favourite, shown at the top", isOn: isFavourite, run: () => toggleFavourite(page, name) },
     { label: "Logarithmic values", isOn: isLog, run: () => (view.logY.value = toggled(view.logY.value, name)) },
+    { label: "Limits of the axes…", ...(min === null && max === null ? {} : { isOn: true }), run: () => setSetting(true) },
     ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
     "divider",
     { label: "Download CSV", hint: "every point", run: () => void saveCsv(page, metric) },
-    { label: "Download PNG", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
+    { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
     { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
   ];
-  return <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>;
+  return (
+    <>
+      <Menu label={`Actions for ${name}`} items={items}>⋯</Menu>
+      {isSetting && <LimitsDialog page={page} metric={metric} onClose={() => setSetting(false)} />}
+    </>
+  );
+}
+
+/** Favourites are kept in the address, and by this browser for the next visit. */
+function toggleFavourite({ view }: Page, name: string): void {
+  view.pinned.value = toggled(view.pinned.value, name);
 }
 
 async function saveCsv(page: Page, metric: Metric): Promise<void> {

@@ -1,6 +1,6 @@
 /** From series of runs to the lines of a chart: labels, colours, ranks, and groups drawn as their mean. */
 
-import { aggregate, overlaid } from "../../chart/index.ts";
+import { aggregate, besideSlot, overlaid } from "../../chart/index.ts";
 import type { AxisFormat, Series, SpreadKind } from "../../chart/index.ts";
 import { prepare } from "../../chart/series.ts";
 import type { SeriesPart } from "../../source/source.ts";
@@ -48,7 +48,7 @@ export function linesOf({ parts, label, slot, groups, alone = null, spread, isMe
     id: lineId(run, head.rank),
     label: ofRun.length > 1 || head.rank > 0 ? `${label(run)} rank ${head.rank}` : label(run),
     // Ranks of one run are told apart by the palette's own order.
-    slot: slot(run) + head.rank,
+    slot: besideSlot(slot(run), head.rank),
     data,
     smoothed: smoothed?.text === smooth ? smoothed.values : undefined,
   }))))];

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { createLineChart, smoothingText } from "../../chart/index.ts";
+import { axisName, createLineChart, smoothingText } from "../../chart/index.ts";
 import type { LineChart, LineOptions, Mark, Range, Smoothing, Stretch } from "../../chart/index.ts";
 import { useSeriesQueries } from "../../state/queries.ts";
 import type { SeriesQueryResult } from "../../state/queries.ts";
@@ -13,6 +13,7 @@ import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
 import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
+import { limitsOf } from "../../state/y-limits.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { SeriesPart } from "../../source/source.ts";
 import type { AxisName, RunRow, XKind } from "../../wire.ts";
@@ -87,7 +88,10 @@ function RunChart(props: MetricChartProps): JSX.Element {
     xFormat: kind ?? "number",
     yFormat: formatOf(metric.name, metric.unit),
     xKind: view.isLogX.value ? "log" : "linear",
-    yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
+    yKind: isLogY(view, metric.name) ? "log" : "linear",
+    xName: kind === null ? x : axisName(kind),
+    yName: metric.unit === null ? metric.name : `${metric.name} (${metric.unit})`,
+    yLimits: limitsOf(view.yLimits.value, metric.name),
     smoothing,
     outliers: parts.size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
     onShowAll: () => (view.outliers.value = "0"),
@@ -154,6 +158,11 @@ export function show(chart: LineChart, next: Shown): void {
   if (before?.lines !== next.lines) chart.setSeries(next.lines);
   if (before === undefined || before.zoom?.min !== next.zoom?.min || before.zoom?.max !== next.zoom?.max || before.text !== text) chart.setRange(next.zoom);
   if (before?.emphasis.solo !== next.emphasis.solo || before?.emphasis.hovered !== next.emphasis.hovered) chart.setEmphasis(next.emphasis);
+}
+
+/** Whether a chart has a logarithmic y axis: as all have, unless this one was turned around. */
+export function isLogY(view: View, name: string): boolean {
+  return view.isLogY.value !== view.logY.value.includes(name);
 }
 
 export function setZoom(view: View, zoom: Zoom | null): void {

@@ -16,7 +16,7 @@ import type { Trace } from "../../../src/chart/series.ts";
 import type { ChartTheme } from "../../../src/chart/theme.ts";
 
 const of = (...values: number[]): Float64Array => Float64Array.from(values);
-const ALL = { kind: "linear", outliers: "show", chosen: null, always: [] } as const;
+const ALL = { kind: "linear", outliers: "show", chosen: null, always: [], limits: { min: null, max: null } } as const;
 const THEME: ChartTheme = {
   isDark: false, ink: "#000", muted: "#555", grid: "#eee", line: "#ddd", surface: "#fff", accent: "#00f", good: "#080", warning: "#850", critical: "#c00",
 };
@@ -46,6 +46,14 @@ test("the y axis fits the points in view and does not go below zero for what is 
   expect(extentY([A], { min: 4, max: 11 }, ALL).range.max).toBeCloseTo(3.06, 6);
   expect(extentY([raw("b", of(0, 1), of(0, 1))], { min: 0, max: 1 }, ALL).range.min).toBe(0);
   expect(extentY([A], { min: 0, max: 10 }, { ...ALL, always: [80] }).range.max).toBeGreaterThan(80);
+});
+
+test("limits by hand replace one end of the y axis or both, and what lies beyond is counted", () => {
+  const limited = (min: number | null, max: number | null, kind: "linear" | "log" = "linear") => extentY([A], { min: 0, max: 10 }, { ...ALL, kind, limits: { min, max } });
+  expect(limited(0, 2.5)).toMatchObject({ range: { min: 0, max: 2.5 }, numHidden: 1 });
+  expect(limited(null, 50).range.max).toBe(50);
+  expect(limited(9, null).range).toEqual({ min: 9, max: 18 });
+  expect(limited(0, null, "log").range.min).toBeGreaterThan(0);
 });
 
 test("points that the y axis cannot show are counted", () => {
