@@ -186,13 +186,12 @@ def test_pictures_can_be_taken(runs: Path, serve: Serve, open_page: OpenPage) ->
     assert Path(caught.value.path()).read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_pinned_chart_comes_first_and_a_chart_fills_the_window(
+def test_a_favourite_comes_first_and_a_chart_fills_the_window(
     runs: Path, serve: Serve, open_page: OpenPage
 ) -> None:
     page = open_page(serve(runs).url + "#panel=charts")
-    page.locator('[data-metric="acc"]').get_by_role("button", name="Actions").click()
-    page.get_by_role("menuitemcheckbox", name="Pin to the top").click()
-    page.get_by_role("region", name="pinned").wait_for()
+    page.locator('[data-metric="acc"]').get_by_role("button", name="Favourite").click()
+    page.get_by_role("region", name="favourites").wait_for()
     assert page.locator("[data-metric]").first.get_attribute("data-metric") == "acc"
     page.get_by_role("button", name="Full screen: train/loss").click()
     box = page.locator("dialog[open] .u-over").bounding_box()

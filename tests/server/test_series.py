@@ -247,6 +247,15 @@ def test_slices_on_a_logarithmic_axis_keep_the_first_steps(tmp_path: Path, serve
     assert series.columns["count"].sum() == 3000
 
 
+def test_slices_come_with_their_mean_where_it_is_asked_for(tmp_path: Path, server: Server) -> None:
+    spiky(tmp_path)
+    answer = server.ask("/api/series", name="loss", run="id-x", pixels=10, mean=1)
+    _, (series,) = decode_series(answer.body)
+    mean = series.columns["mean"]
+    assert mean.max() == pytest.approx(1 + 98 / 300)
+    assert (mean == 1).sum() == 9
+
+
 def test_a_smoothing_that_is_not_known_is_refused(tmp_path: Path, server: Server) -> None:
     noisy(tmp_path)
     answer = server.ask("/api/series", name="loss", run="id-x", smooth="box:3")

@@ -55,10 +55,9 @@ AXIS = choice_param("axis", _AXES, typescript="AxisName")
 LO = float_param("lo")
 HI = float_param("hi")
 PIXELS = int_param("pixels", default=1000, most=20_000, note="1000; 0: every point")
-IS_LOG = bool_param("log", note="slices equally wide on a logarithmic x")
-SMOOTH = str_param(
-    "smooth", note="`ema:0.9`, `time-ema:0.9`, `gaussian:12` or `mean:25`: a further column"
-)
+WITH_MEAN = bool_param("mean", note="1: of slices")
+IS_LOG = bool_param("log", note="1: logarithmic slices")
+SMOOTH = str_param("smooth", note="such as `ema:0.9`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,7 @@ class Slicing:
 
     pixels: int
     is_log: bool = False
+    with_mean: bool = False
     smoothing: Smoothing | None = None
 
 
@@ -94,7 +94,10 @@ async def series(request: Request) -> Response:
     lo, hi = LO(request), HI(request)
     smooth = SMOOTH(request)
     slicing = Slicing(
-        PIXELS(request), IS_LOG(request), None if smooth is None else parse_smoothing(smooth)
+        PIXELS(request),
+        is_log=IS_LOG(request),
+        with_mean=WITH_MEAN(request),
+        smoothing=None if smooth is None else parse_smoothing(smooth),
     )
     if lo is not None and hi is not None and lo > hi:
         raise UsageError(f"lo={lo} must not be above hi={hi}.")
@@ -210,8 +213,8 @@ def series_block(
     if smoothing is not None:
         # Over every point of the series, not over slices or those in the range.
         further[str(smoothing)] = series.smoothed(smoothing).between(lo, hi).floats[which]
-        if not is_raw:
-            further["mean"] = slices.means(values)
+    if not is_raw and (slicing.with_mean or smoothing is not None):
+        further["mean"] = slices.means(values)
     head = wire.SeriesHead(
         run=run_id,
         name=series.name,

@@ -35,8 +35,8 @@ export function drawAxisX(renderer: Renderer, box: Box, scale: Scale, { at, labe
 }
 
 /** The name of the x axis, at its end. */
-export function drawAxisName(renderer: Renderer, box: Box, name: string, theme: ChartTheme): void {
-  renderer.text(box.left + box.width + EDGE, box.top + box.height + 12, name, { fill: theme.muted, align: "right", weight: 600 });
+export function drawAxisName(renderer: Renderer, box: Box, name: string, theme: ChartTheme, below = 12): void {
+  renderer.text(box.left + box.width + EDGE, box.top + box.height + below, name, { fill: theme.muted, align: "right", weight: 600 });
 }
 
 /** Whether a label centred at `x` ends before the axis' name, or before the edge where there is none. */

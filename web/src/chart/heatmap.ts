@@ -19,11 +19,13 @@ export interface HeatmapOptions {
   readonly rowNames: readonly string[];
   /** Either names, or ascending positions on an axis. */
   readonly columns: { readonly names: readonly string[]; /** What a name is the name of. */ readonly noun?: string } | { readonly x: Float64Array; readonly format: AxisFormat };
-  /** Row by row; nan where there is nothing finite. */
+  /** Row by row; nan where there is nothing finite, -infinity where there is nothing at all. */
   readonly values: Float64Array;
   readonly ramp: RampKind;
   /** Values of the ramp's ends; by default those of the data, symmetric about zero when diverging. */
   readonly range?: Range;
+  /** More about a cell, for the tooltip. */
+  readonly rowNote?: (row: number, column: number) => string;
   /** How a value is told in the tooltip. */
   readonly format?: (value: number) => string;
   /** A row and a column that are framed; null for none. */
@@ -42,7 +44,9 @@ export function createHeatmap(root: HTMLElement, options: HeatmapOptions): Chart
       const cell = point === null ? null : cellUnder(point, size, current());
       if (cell === null) return null;
       const value = current().values[cell.row * numColumns(current()) + cell.column]!;
-      return { title: columnName(current(), cell.column), rows: [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(value) }] };
+      const note = current().rowNote?.(cell.row, cell.column) ?? "";
+      const rows = [{ label: current().rowNames[cell.row]!, value: (current().format ?? formatNumber)(value) }];
+      return { title: columnName(current(), cell.column), rows, ...(note === "" ? {} : { foot: note }) };
     },
     click: (point, size) => {
       const cell = cellUnder(point, size, current());
@@ -64,6 +68,7 @@ export function drawHeatmap(renderer: Renderer, size: Size, options: HeatmapOpti
   for (let row = 0; row < rows; row++) {
     const line = options.values.subarray(row * columns, (row + 1) * columns);
     reduceRow(line, pixels).forEach((value, pixel) => {
+      if (value === -Infinity) return;
       const left = box.left + pixel * width;
       const cell = { left, top: box.top + row * height, width: width - gap + (gap ? 0 : 0.35), height: height - gap + (gap ? 0 : 0.35) };
       renderer.rect(cell, Number.isNaN(value) ? { fill: theme.critical, alpha: 0.55 } : { fill: table[rampIndex(value, range, table.length)]! });
@@ -82,6 +87,7 @@ export function reduceRow(line: Float64Array, pixels: number): Float64Array {
   line.forEach((value, index) => {
     const pixel = Math.min(pixels - 1, Math.floor((index * pixels) / line.length));
     const best = result[pixel]!;
+    if (value === -Infinity) return;
     if (Number.isNaN(best) || Math.abs(value) > Math.abs(best)) result[pixel] = value;
   });
   return result;

@@ -19,7 +19,8 @@ import { Menu } from "../ui/menu.tsx";
 import { SearchBox } from "../ui/search-box.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
-import { ChartMenu, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { ChartMenu, hasRankMap, OutlierMenu, ranksOf, toggled } from "./parts/chart-card.tsx";
+import { RankMap } from "./parts/rank-map.tsx";
 import { ChartGrid, ChartSections } from "./parts/chart-sections.tsx";
 import { CHART_MARKS, hiddenMarks, MetricChart } from "./parts/metric-chart.tsx";
 import type { ChartMark } from "./parts/metric-chart.tsx";
@@ -67,7 +68,7 @@ function Charts({ page }: PanelProps): JSX.Element {
   );
 }
 
-const RANK_VIEWS = [{ value: "", label: "Rank 0" }, { value: "all", label: "Each rank" }, { value: "mean", label: "Mean ± range" }] as const;
+const RANK_VIEWS = [{ value: "", label: "Rank 0" }, { value: "all", label: "Each rank" }, { value: "mean", label: "Mean ± range" }, { value: "map", label: "Heat map" }] as const;
 
 function RankChoice({ page }: { readonly page: Page }): JSX.Element {
   const ranks = page.view.text("ranks");
@@ -132,20 +133,27 @@ function MarkChoice({ page }: { readonly page: Page }): JSX.Element {
 
 function NoCharts({ page, isFiltered, numRuns }: { readonly page: Page; readonly isFiltered: boolean; readonly numRuns: number }): JSX.Element {
   if (isFiltered) return <Empty title="No metric matches this filter">Clear it to see all {page.metrics.value.length} metrics.</Empty>;
-  if (numRuns === 0) return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
+  const { runs, view } = page;
+  if (!runs.isLoaded.value) return <Empty title="Loading runs…" />;
+  if (numRuns === 0) {
+    const project = view.project.value;
+    if (project !== null && !runs.projects.value.includes(project)) return <Empty title={`There is no project “${project}” here`}>It may have been deleted, or the link is misspelt. Choose another at the top.</Empty>;
+    if (runs.fitting.value.length === 0 && view.filter.value !== "") return <Empty title="No run matches the filter">Change or clear the filter above the list of runs.</Empty>;
+    return <Empty title="No run is shown">Choose runs in the list: click the coloured mark to show a run in the charts.</Empty>;
+  }
   return <NoMetrics page={page} />;
 }
 
 /** One chart that fills the window; the address keeps it. */
 function FullChart({ page }: { readonly page: Page }): JSX.Element {
-  const { view, metrics } = page;
+  const { view, metrics, runs } = page;
   const chart = useRef<LineChart | null>(null);
   const metric: Metric | undefined = metrics.value.find(({ name }) => name === view.full.value);
   return (
     <Dialog title={metric?.name ?? ""} isOpen={metric !== undefined} isFull onClose={() => (view.full.value = null)}>
       {metric !== undefined && (
         <div class="full-chart">
-          <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />
+          {hasRankMap(page, metric) ? <RankMap page={page} run={runs.focus.value!.id} metric={metric} height={Math.max(300, window.innerHeight - 140)} /> : <MetricChart page={page} metric={metric} height="100%" {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}
           <div class="full-tools"><ChartMenu page={page} metric={metric} chart={() => chart.current} /></div>
         </div>
       )}

@@ -1,7 +1,6 @@
 /** Processors, memory, GPUs, disk and network, now and over the run. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
 
 import { createStackedBar, formatBytes } from "../chart/index.ts";
 import type { Mark, Segment, Series } from "../chart/index.ts";
@@ -20,6 +19,7 @@ import { markSeverity } from "./parts/metric-chart.tsx";
 import { LineSection } from "./parts/line-section.tsx";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { scaled } from "./parts/scaled.ts";
+import { RankMap } from "./parts/rank-map.tsx";
 import { Section } from "./parts/section.tsx";
 import { chartsWith, GPU_CHARTS, HOST_CHARTS, machineOf } from "./system-measures.ts";
 import type { Machine, MachineChart } from "./system-measures.ts";
@@ -222,18 +222,30 @@ function valueOf(parts: readonly SeriesPart[] | null | undefined): number | null
   return data === undefined ? null : lastOf(data);
 }
 
+/** More ranks than this are a heat map: that many lines tell nothing apart. */
+const MOST_RANK_LINES = 8;
+const RANK_MAP_HEIGHT = 260;
+
 /** With several ranks: which one holds the others up. */
 function Ranks({ page, run, detail }: Omit<DeviceProps, "machine">): JSX.Element | null {
-  const [names] = useState(["train/duration_ms", "data/wait_ms"]);
-  const wanted = names.filter((name) => (detail.metrics.find((metric) => metric.name === name)?.ranks.length ?? 0) > 1);
-  const cells = useSeriesQueries(page, wanted.map((name): SeriesQueryOptions => ({ run: run.id, name, x: "step", axis: "step", ranks: "all", range: null, pixels: PIXELS })));
+  const loss = detail.roles["loss"];
+  const wanted = detail.metrics.filter(({ name, axis, ranks }) => ranks.length > 1 && axis === "step" && [...RANK_TIMES, loss].includes(name));
+  const few = wanted.filter(({ name, ranks }) => ranks.length <= MOST_RANK_LINES && RANK_TIMES.includes(name));
+  const cells = useSeriesQueries(page, few.map(({ name }): SeriesQueryOptions => ({ run: run.id, name, x: "step", axis: "step", ranks: "all", range: null, pixels: PIXELS })));
   if (wanted.length === 0) return null;
   return (
     <div class="pane-grid">
-      {wanted.map((name, index) => (
-        <LineSection key={name} page={page} title={`${name} by rank`} options={{ xFormat: "step", outliers: "clip" }}
+      {few.map(({ name }, index) => (
+        <LineSection key={name} page={page} title={`${name} by rank`} options={{ xFormat: "step", xName: "Step", outliers: "clip" }}
           series={(cells[index]?.parts ?? []).map(({ head, data }) => ({ id: `${name}#${head.rank}`, label: `rank ${head.rank}`, slot: head.rank, data }))} />
+      ))}
+      {wanted.filter((metric) => !few.includes(metric)).map((metric) => (
+        <Section key={metric.name} title={`${metric.name} by rank`} note={`${metric.ranks.length} ranks`}>
+          <RankMap page={page} run={run.id} metric={metric} height={RANK_MAP_HEIGHT} />
+        </Section>
       ))}
     </div>
   );
 }
+
+const RANK_TIMES: readonly string[] = ["train/duration_ms", "data/wait_ms"];

@@ -51,6 +51,8 @@ export interface SeriesRequest {
   readonly pixels: number;
   /** Whether slices are equally wide on a logarithmic x. */
   readonly isLog?: boolean;
+  /** Whether slices come with their mean. */
+  readonly withMean?: boolean;
   /** Such as `ema:0.9`: parts come with smoothed values. */
   readonly smooth?: string;
 }

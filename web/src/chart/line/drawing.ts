@@ -53,7 +53,7 @@ export function drawLineChart(renderer: Renderer, drawing: LineDrawing, theme: C
     drawCrosses(renderer, drawing, theme);
     for (const limit of options.limits) drawLimit(renderer, drawing, limit.y, limit.label, theme);
     if (drawing.traces.every((trace) => trace.x.length === 0)) {
-      renderer.text(box.left + box.width / 2, box.top + box.height / 2, "no data yet", { fill: theme.muted, align: "center" });
+      renderer.text(box.left + box.width / 2, box.top + box.height / 2, options.emptyText, { fill: theme.muted, align: "center" });
     }
     if (hiddenText(drawing) !== "") drawHiddenNote(renderer, drawing, theme);
   });

@@ -66,6 +66,8 @@ export interface LineOptions {
   /** Id of the series that is drawn in front of the others, and stronger. */
   readonly chosen: string | null;
   readonly hasLegend: boolean;
+  /** What stands in a chart without a point. */
+  readonly emptyText: string;
   readonly sync: SyncBus | null;
   /** The user chose a range of x; the caller may bring finer data. */
   readonly onZoom?: (range: Range) => void;
@@ -97,6 +99,7 @@ export const LINE_DEFAULTS: LineOptions = {
   baseline: null,
   chosen: null,
   hasLegend: true,
+  emptyText: "no data yet",
   sync: null,
 };
 

@@ -36,6 +36,8 @@ const LINEAR = 1;
 const LOGARITHMIC = 3;
 const X_TICK_PX = 90;
 const Y_TICK_PX = 40;
+/** Where uPlot puts the middle of labels under the axis. */
+const TICK_BELOW = 10;
 const SMALLEST_DRAG_PX = 4;
 
 export function createPlot(host: HTMLElement, setup: PlotSetup): Plot {
@@ -111,7 +113,7 @@ function paint(plot: uPlot, setup: PlotSetup): void {
   ctx.save();
   ctx.setTransform(uPlot.pxRatio, 0, 0, uPlot.pxRatio, 0, 0);
   setup.draw(ctx);
-  if (setup.options.xName !== "") drawAxisName(canvasRenderer(ctx), cssBox(plot), setup.options.xName, setup.theme);
+  if (setup.options.xName !== "") drawAxisName(canvasRenderer(ctx), cssBox(plot), setup.options.xName, setup.theme, TICK_BELOW);
   ctx.restore();
 }
 

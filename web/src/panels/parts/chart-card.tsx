@@ -14,6 +14,7 @@ import { LimitsDialog } from "./chart-limits.tsx";
 import { exactCsv } from "./exact-csv.ts";
 import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
+import { RankMap } from "./rank-map.tsx";
 import { InView } from "./in-view.tsx";
 
 export interface ChartCardProps {
@@ -41,13 +42,18 @@ export function ChartCard({ page, metric, height }: ChartCardProps): JSX.Element
           onClick={() => (view.full.value = metric.name)}>⤢</button>
         <ChartMenu page={page} metric={metric} chart={() => chart.current} />
       </header>
-      <InView height={height}>{() => <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
+      <InView height={height}>{() => hasRankMap(page, metric) ? <RankMap page={page} run={page.runs.focus.value!.id} metric={metric} height={height} /> : <MetricChart page={page} metric={metric} height={height} mostInLegend={MOST_IN_LEGEND} {...ranksOf(page)} onChart={(made) => (chart.current = made)} />}</InView>
     </section>
   );
 }
 
 function isAlongMetric({ view }: Page, { name, x }: Metric): boolean {
   return x !== null && view.x.value === "step" && !view.onStep.value.includes(name);
+}
+
+/** Whether a chart shows the ranks of the run in focus as a heat map. */
+export function hasRankMap({ view, runs }: Page, { ranks }: Metric): boolean {
+  return view.text("ranks").value === "map" && ranks.length > 1 && runs.focus.value !== null;
 }
 
 /** Whether charts show every rank, their mean or, as long as nobody asks, the first. */

@@ -11,6 +11,7 @@ import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
+import { isEnded } from "../../state/runs.ts";
 import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
 import { limitsOf } from "../../state/y-limits.ts";
@@ -83,7 +84,13 @@ function RunChart(props: MetricChartProps): JSX.Element {
   }));
   const marks = useMarks(page, metric.name, x);
   const stretches = usePhases(page, metric.name, x);
+  const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
+  const isOver = ids.every((id) => {
+    const row = runs.row(id);
+    return row === undefined || isEnded(row);
+  });
   const options: Partial<LineOptions> = {
+    emptyText: isWaiting ? "loading…" : zoom !== null ? "no values in this range" : isOver ? "no values" : "no values yet",
     title: metric.name,
     xFormat: kind ?? "number",
     yFormat: formatOf(metric.name, metric.unit),
@@ -109,7 +116,6 @@ function RunChart(props: MetricChartProps): JSX.Element {
     ...props.options,
   };
   const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups, alone) };
-  const isWaiting = lines.length === 0 && whole.some(({ parts: ofRun, problem }) => ofRun === null && problem === null);
   // A server brings finer points when asked; a file has what it has.
   const coarseness = page.source.connection.value === "archive" ? archiveNote([...parts.values()].flat(), x) : null;
   const problem = lines.length === 0 ? whole.find((cell) => cell.problem !== null)?.problem : undefined;

@@ -1,0 +1,115 @@
+"""What a user chooses about charts: smoothing, limits, colours, favourites, sections, pictures."""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import epochal
+from epochal.format import format_number
+from tests.e2e.browsing import OpenPage, Serve, download, until
+from tests.store.journals import Journal
+
+STEPS = 4000
+
+
+@pytest.fixture
+def noisy(tmp_path: Path) -> Path:
+    """Three runs of 4,000 noisy steps."""
+    for number, rate in enumerate((0.1, 0.2, 0.2)):
+        noise = np.random.default_rng(number).normal(size=STEPS)
+        journal = Journal(tmp_path, f"run{number}", config={"lr": rate})
+        for step in range(STEPS):
+            loss = float(3 * math.exp(-step / 800) + 1 + 0.2 * noise[step])
+            journal.add({"log": "metrics", "step": step, "m": {"loss": loss, "acc": 1 / loss}})
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kind", "smooth"), [("ema", "ema:0.9"), ("mean", "mean:19")])
+def test_a_smoothed_value_is_that_of_python(
+    noisy: Path, serve: Serve, open_page: OpenPage, kind: str, smooth: str
+) -> None:
+    url = serve(noisy).url + f"#panel=charts&runs=id-run0&smooth=0.9&smooth-as={kind}"
+    page = open_page(url)
+    chart = page.locator('[data-metric="loss"] .chart-plot')
+    chart.locator(".u-over").wait_for()
+    chart.focus()
+    # Smoothed values follow the lines, so the key is pressed until they are there.
+    values = epochal.load(noisy / "p" / "run0").series("loss", smooth=smooth).values
+
+    def agrees() -> bool:
+        page.keyboard.press("ArrowRight")
+        said = chart.locator("output").inner_text()
+        found = re.match(r"step ([\d\u202f, ]+), run0 ([\d.]+)", said)
+        if found is None:
+            return False
+        step = int(re.sub(r"\D", "", found[1]))
+        return format_number(float(values[step])) == found[2]
+
+    until(page, agrees)
+
+
+def test_pictures_have_title_names_and_legend_and_png_has_twice_the_pixels(
+    noisy: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(noisy).url + "#panel=charts&log-y-all=1&limits=loss:0.5..6")
+    page.locator('[data-metric="loss"] .metric-chart[aria-busy="false"]').wait_for()
+    svg = download(page, "loss", "SVG")
+    texts = re.findall(r"<text[^>]*>([^<]*)</text>", svg)
+    assert {"loss", "Step", "run0", "run1", "run2"} <= set(texts)
+    assert "rotate(-90" in svg
+    assert texts.count("loss") == 2  # the title and the name of the y axis
+    width, height = map(int, re.findall(r'<svg[^>]*width="(\d+)" height="(\d+)"', svg)[0])
+    page.locator('[data-metric="loss"]').get_by_role("button", name="Actions").click()
+    with page.expect_download() as caught:
+        page.get_by_role("menuitem", name="Download PNG").click()
+    png = Path(caught.value.path()).read_bytes()
+    assert struct.unpack(">II", png[16:24]) == (2 * width, 2 * height)
+
+
+def test_favourites_colours_columns_and_limits_are_in_the_address(
+    noisy: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    page = open_page(serve(noisy).url + "#panel=charts")
+    page.get_by_role("button", name="Favourite: acc").first.click()
+    page.get_by_role("button", name="Colour of runs").click()
+    page.get_by_role("menuitemcheckbox", name="By lr").click()
+    assert page.locator(".color-keys").inner_text().split("\n")[0] == "lr"
+    marks = page.locator(".run-mark i")
+    colors = [marks.nth(index).evaluate("mark => mark.style.background") for index in range(3)]
+    assert len(set(colors)) == 2
+    page.get_by_role("button", name="Size and columns of charts").click()
+    page.get_by_role("menuitemcheckbox", name="1 column").click()
+    page.locator('[data-metric="loss"]').get_by_role("button", name="Actions").click()
+    page.get_by_role("menuitem", name="Limits of the axes").click()
+    page.get_by_label("Largest y").fill("2.5")
+    page.get_by_role("button", name="Set", exact=True).click()
+    until(page, lambda: "limits=loss:..2.5" in page.url)
+    for kept in ("pin=acc", "color-by=lr", "columns=1"):
+        assert kept in page.url
+    again = page.context.new_page()
+    again.goto(page.url.split("#")[0] + "#panel=charts")
+    again.get_by_role("region", name="favourites").wait_for()
+
+
+def test_hundreds_of_metrics_are_in_sections_that_open(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    names = [f"layers/{layer}/{part}" for layer in range(100) for part in ("w", "b", "g", "n")]
+    journal = Journal(tmp_path)
+    for step in range(3):
+        journal.add({"log": "metrics", "step": step, "m": dict.fromkeys(names, 1.0)})
+    page = open_page(serve(tmp_path).url + "#panel=charts")
+    section = page.get_by_role("region", name="layers/42", exact=True)
+    section.wait_for()
+    assert page.locator("[data-metric]").count() == 0
+    section.get_by_role("button", name="42").click()
+    until(page, lambda: page.locator("[data-metric]").count() == 4)
+    page.get_by_label("Filter charts").fill("7/w")
+    until(page, lambda: page.locator(".search-count", has_text="10 of 400").count() == 1)
+    page.locator('[data-metric="layers/7/w"]').wait_for()

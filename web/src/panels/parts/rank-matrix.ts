@@ -1,0 +1,95 @@
+/** The series of many ranks as a matrix: ranks by steps, several ranks in a row where there are more than can be seen. */
+
+import type { SeriesPart } from "../../source/source.ts";
+
+export interface RankMatrix {
+  readonly rowNames: readonly string[];
+  /** Middle of each column. */
+  readonly x: Float64Array;
+  /** Row by row; nan where nothing finite was logged, -infinity where nothing was. */
+  readonly values: Float64Array;
+  /** Which rank each value is of. */
+  readonly ranks: Int32Array;
+  /** Without the outermost hundredth on both sides: one slow step must not flatten the rest. */
+  readonly range: { readonly min: number; readonly max: number };
+}
+
+const ABSENT = -Infinity;
+
+export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxColumns: number): RankMatrix | null {
+  const byRank = [...parts].sort((one, other) => one.head.rank - other.head.rank);
+  const samples = byRank.map(samplesOf);
+  let [lo, hi, longest] = [Infinity, -Infinity, 0];
+  for (const { x } of samples) {
+    if (x.length > 0) [lo, hi] = [Math.min(lo, x[0]!), Math.max(hi, x.at(-1)!)];
+    longest = Math.max(longest, x.length);
+  }
+  if (!(lo <= hi)) return null;
+  const columns = Math.max(1, Math.min(maxColumns, longest));
+  const width = (hi - lo) / columns || 1;
+  const cells = samples.map((sample) => columnMeans(sample, lo, width, columns));
+  const x = Float64Array.from({ length: columns }, (_, column) => lo + (column + 0.5) * width);
+  const medians = x.map((_, column) => median(cells.map((cell) => cell[column]!).filter(Number.isFinite)));
+  const perRow = Math.max(1, Math.ceil(cells.length / Math.max(1, maxRows)));
+  const numRows = Math.ceil(cells.length / perRow);
+  const values = new Float64Array(numRows * columns).fill(ABSENT);
+  const ranks = new Int32Array(numRows * columns);
+  cells.forEach((cell, index) => {
+    const row = Math.floor(index / perRow);
+    cell.forEach((value, column) => {
+      const at = row * columns + column;
+      if (isFarther(value, values[at]!, medians[column]!)) [values[at], ranks[at]] = [value, byRank[index]!.head.rank];
+    });
+  });
+  const rowNames = Array.from({ length: numRows }, (_, row) => {
+    const [first, last] = [byRank[row * perRow]!.head.rank, byRank[Math.min(cells.length, (row + 1) * perRow) - 1]!.head.rank];
+    return first === last ? `rank ${first}` : `${first}–${last}`;
+  });
+  return { rowNames, x, values, ranks, range: innerRange(values) };
+}
+
+/** Of several ranks in one row the one that differs most from the others is shown; one without a number goes before all. */
+function isFarther(value: number, known: number, middle: number): boolean {
+  if (value === ABSENT || Number.isNaN(known)) return false;
+  if (known === ABSENT || Number.isNaN(value)) return true;
+  return Math.abs(value - middle) > Math.abs(known - middle);
+}
+
+interface Samples {
+  readonly x: Float64Array;
+  readonly y: Float64Array;
+  readonly weight: Float64Array | null;
+}
+
+function samplesOf({ data, columns }: SeriesPart): Samples {
+  if (data.kind === "raw") return { x: data.x, y: data.y, weight: null };
+  return { x: data.lastX, y: columns?.["mean"] ?? data.last, weight: data.count };
+}
+
+function columnMeans({ x, y, weight }: Samples, lo: number, width: number, columns: number): Float64Array {
+  const sums = new Float64Array(columns);
+  const weights = new Float64Array(columns);
+  const seen = new Uint8Array(columns);
+  for (let index = 0; index < x.length; index++) {
+    const column = Math.min(columns - 1, Math.max(0, Math.floor((x[index]! - lo) / width)));
+    seen[column] = 1;
+    const value = y[index]!;
+    // Slices that came after the answer have no mean yet.
+    if (value === undefined || !Number.isFinite(value)) continue;
+    const share = weight?.[index] ?? 1;
+    sums[column]! += value * share;
+    weights[column]! += share;
+  }
+  return sums.map((sum, column) => (weights[column]! > 0 ? sum / weights[column]! : seen[column] === 1 ? NaN : ABSENT));
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[sorted.length >> 1] ?? 0;
+}
+
+function innerRange(values: Float64Array): { readonly min: number; readonly max: number } {
+  const known = values.filter(Number.isFinite).sort();
+  if (known.length === 0) return { min: 0, max: 1 };
+  return { min: known[Math.floor(known.length * 0.01)]!, max: known[Math.min(known.length - 1, Math.ceil(known.length * 0.99))]! };
+}

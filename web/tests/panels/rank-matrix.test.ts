@@ -1,0 +1,33 @@
+import { expect, test } from "vitest";
+
+import { rankMatrix } from "../../src/panels/parts/rank-matrix.ts";
+import type { SeriesPart } from "../../src/source/source.ts";
+import type { SeriesHead } from "../../src/wire.ts";
+
+function part(rank: number, y: readonly number[], start = 0): SeriesPart {
+  const x = Float64Array.from(y, (_, index) => start + index);
+  return { head: { rank } as SeriesHead, data: { kind: "raw", x, y: Float64Array.from(y) }, times: null };
+}
+
+test("every rank has a row while there is room, in the order of ranks", () => {
+  const found = rankMatrix([part(1, [3, 4]), part(0, [1, 2])], 10, 10)!;
+  expect(found.rowNames).toEqual(["rank 0", "rank 1"]);
+  expect([...found.values]).toEqual([1, 2, 3, 4]);
+});
+
+test("of a thousand ranks the one that differs most is seen in its row", () => {
+  const parts = Array.from({ length: 1000 }, (_, rank) => part(rank, Array<number>(50).fill(rank === 337 ? 90 : 10)));
+  const found = rankMatrix(parts, 100, 25)!;
+  expect(found.rowNames).toHaveLength(100);
+  expect(found.rowNames[33]).toBe("330–339");
+  expect([...found.values.subarray(33 * 25, 34 * 25)]).toEqual(Array<number>(25).fill(90));
+  expect(found.ranks[33 * 25]).toBe(337);
+  expect(found.values[0]).toBe(10);
+});
+
+test("what is not finite and what was never logged are told apart", () => {
+  const found = rankMatrix([part(0, [1, NaN, 3, 4]), part(1, [1, 2])], 10, 4)!;
+  expect(found.values[1]).toBeNaN();
+  expect([...found.values.subarray(4)]).toEqual([1, 2, -Infinity, -Infinity]);
+  expect(rankMatrix([], 10, 10)).toBeNull();
+});
