@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 help:
 	@echo "make demo        a small training, live in the browser (about 20 s); ARGS=--open opens it"
 	@echo "make test        every test"
-	@echo "make test-fast   the tests that are quick, in about a minute"
+	@echo "make test-fast   the tests that are quick; aim: a minute on two cores"
 	@echo "make test-frameworks   integrations with further real frameworks; NAME=optuna for one"
 	@echo "make check       format, lint, types, layers, sizes"
 	@echo "make bench       our costs beside the peers', printed as ratios"
