@@ -1,5 +1,6 @@
 """A training of the clinic, from the harness to the judge."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +34,7 @@ def trained(folder: Path, kind: str, optimizer: str, fault: str | None, *, steps
         with run:
             result = train(bench, run)
     torch.set_num_threads(threads)
+    torch.backends.mha.set_fastpath_enabled(True)  # a kind that needs it off is over
     return evidence.collect(name, Path(run.dir), result, ended=1e12)
 
 
@@ -54,6 +56,20 @@ def test_scalars_only_leaves_out_what_watching_gives(tmp_path: Path) -> None:
     scalars = [record for _, _, record in kept.scalars_only()]
     assert not any("params/" in name for record in scalars for name in record.get("m", {}))
     assert sum(record["log"] == "step" for record in scalars) == 60
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_trains_and_is_diagnosed(tmp_path: Path, kind: str) -> None:
+    kept = trained(tmp_path, kind, KINDS[kind].optimizers[1].name, None, steps=20)
+    assert math.isfinite(kept.result["result"])
+    findings_of(kept)
+
+
+# These wait, on purpose.
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"memory_leak", "hang", "straggler"}))
+def test_every_fault_can_be_planted(tmp_path: Path, fault: str) -> None:
+    kind, optimizer = FAULTS[fault].kinds()[-1]
+    assert trained(tmp_path, kind, optimizer, fault, steps=20).entries
 
 
 @pytest.mark.parametrize("fault", ["one_batch", "labels_shuffled", "missing_step", "nan_input"])
