@@ -392,7 +392,7 @@ export interface Knots {
   at: number[];
 }
 
-/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. */
+/** The data of an archive, in its element `epochal-archive`. `made` is when it was saved. `runs` has `config` and the summaries of the headline roles. `responses` are those of the endpoints of a run, by run id and endpoint name. `series` are series bodies along steps, in base64, plain or compressed with gzip; `axes` converts steps to other axes. `blobs` are `data:` URLs by run id and file. `sweep` has `GroupTables` by choice of keys under `groups`, and an `ImportanceTable` by metric under `importance`. */
 export interface ArchiveBody {
   wire: number;
   made: number;
@@ -401,6 +401,7 @@ export interface ArchiveBody {
   responses: Record<string, Record<string, unknown>>;
   blobs: Record<string, Record<string, string>>;
   series: string[];
+  sweep?: Record<string, unknown>;
 }
 
 /** The body of every error response. */

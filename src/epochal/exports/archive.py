@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from epochal.atomic_file import new_text_file
 from epochal.errors import UsageError
 from epochal.exports.archive_entries import pack_blobs, pack_entries
 from epochal.exports.archive_series import MAX_SERIES, knots_of, lines_of, pack_series
+from epochal.exports.archive_sweep import pack_sweep
 from epochal.exports.export import Rows
 from epochal.journal.line import without_surrogates
 from epochal.page.loader import Page, load_page
@@ -35,6 +36,7 @@ BUDGET_BYTES = 5_000_000
 # Shares of the space beside the page; series take the rest.
 _ENTRIES_SHARE = 0.3
 _BLOBS_SHARE = 0.3
+_SWEEP_SHARE = 0.1
 _MIN_BUDGET_BYTES = 100_000
 _MIN_BYTES = 20_000
 _HEADLINES = ("role:loss", "role:eval_loss")
@@ -140,6 +142,9 @@ def _body(runs: Sequence[RunView], *, budget_bytes: int) -> bytes:
         blobs={},
         series=[],
     )
+    sweep_bytes = int(max(_MIN_BYTES, budget_bytes - len(_escaped(body))) * _SWEEP_SHARE)
+    sweep = pack_sweep(chosen, _shown_config, budget_bytes=sweep_bytes)
+    body = msgspec.structs.replace(body, sweep=sweep)
     left = max(_MIN_BYTES, budget_bytes - len(_escaped(body)))
     entries = pack_entries(chosen, budget_bytes=int(left * _ENTRIES_SHARE))
     blob_lists, blobs = pack_blobs(chosen, budget_bytes=int(left * _BLOBS_SHARE))
@@ -163,7 +168,7 @@ def _rows(runs: Sequence[RunView]) -> wire.RunList:
     rows = [
         msgspec.structs.replace(
             run_row(run, with_config=True, summaries=_HEADLINES),
-            config=_redactor(run).config(run.config),
+            config=_shown_config(run),
         )
         for run in runs
     ]
@@ -180,6 +185,10 @@ def _redacted(run: RunView, response: msgspec.Struct) -> msgspec.Struct:
         config=redactor.config(run.config),
         facts=redactor.identity(run.facts),
     )
+
+
+def _shown_config(run: RunView) -> Mapping[str, Any]:
+    return _redactor(run).config(run.config)
 
 
 def _redactor(run: RunView) -> Redactor:

@@ -505,7 +505,8 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     ``made`` is when it was saved. ``runs`` has ``config`` and the summaries of the headline roles.
     ``responses`` are those of the endpoints of a run, by run id and endpoint name. ``series`` are
     series bodies along steps, in base64, plain or compressed with gzip; ``axes`` converts steps to
-    other axes. ``blobs`` are ``data:`` URLs by run id and file.
+    other axes. ``blobs`` are ``data:`` URLs by run id and file. ``sweep`` has ``GroupTables`` by
+    choice of keys under ``groups``, and an ``ImportanceTable`` by metric under ``importance``.
     """
 
     wire: int
@@ -515,6 +516,7 @@ class ArchiveBody(msgspec.Struct, frozen=True):
     responses: dict[str, dict[str, Any]]
     blobs: dict[str, dict[str, str]]
     series: list[str]
+    sweep: dict[str, Any] = {}
 
 
 class Problem(msgspec.Struct, frozen=True):

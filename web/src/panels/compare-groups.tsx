@@ -27,7 +27,6 @@ export function GroupsView({ page }: { readonly page: Page }): JSX.Element {
   const choice = view.groupBy.value;
   const request = { ...sweepRuns(page), ...groupKeys(choice), metric: [metric], value: value.value };
   const { answer, problem, isWaiting } = useSweep(page, choice === null || metric === "" ? null : JSON.stringify(request), (source) => source.groups(request));
-  if (page.source.sweep === null) return <Empty title="Groups need the server">A saved file has the runs themselves: group the list, and charts draw the groups.</Empty>;
   return (
     <>
       <div class="pane-bar">
@@ -61,7 +60,7 @@ interface GroupsProps {
 function Groups({ page, answer, problem, isWaiting, metric }: GroupsProps): JSX.Element {
   const table = answer?.tables[0];
   if (problem !== null) return <p class="metric-problem" role="status">{problem}</p>;
-  if (answer === null) return <div class="pane" aria-busy="true" />;
+  if (answer === null) return <p class="groups-waiting" role="status">Reading {page.runs.numFitting.value} runs …</p>;
   if (table === undefined) return <Empty title="No values">{isWaiting ? "Reading …" : `None of these ${answer.runs} runs has ${metric}.`}</Empty>;
   const known = page.metrics.value.find(({ name }) => name === table.metric) ?? { name: table.metric, axis: "step" as const, unit: null };
   const isDrawn = page.view.spread.value !== "none";
@@ -91,7 +90,7 @@ function RowTable({ page, answer, table }: { readonly page: Page; readonly answe
             {answer.keys.map((key) => <th key={key} scope="col">{key}</th>)}
             {answer.keys.length === 0 && <th scope="col">runs</th>}
             <th scope="col">n</th><th scope="col">mean</th><th scope="col" title="95 % interval of the mean">95 %</th><th scope="col">median</th>
-            <th scope="col" title="Standard deviation">std</th><th scope="col">min</th><th scope="col">max</th><th scope="col" title="First and third quartile">quartiles</th>
+            <th scope="col" title="Standard deviation">std</th><th scope="col">min</th><th scope="col">max</th><th scope="col" title="First and third quartile">quartiles</th><th scope="col"><span class="visually-hidden">Show</span></th>
           </tr>
         </thead>
         <tbody>
@@ -117,7 +116,7 @@ function DifferenceTable({ table }: { readonly table: GroupTable }): JSX.Element
   return (
     <div class="groups-scroll">
       <table class="groups-table">
-        <thead><tr><th scope="col">group</th><th scope="col">difference</th><th scope="col">95 %</th><th scope="col">p</th><th scope="col">over</th><th scope="col">in words</th></tr></thead>
+        <thead><tr><th scope="col">group</th><th scope="col">difference</th><th scope="col">95 %</th><th scope="col">p</th><th scope="col">over</th><th scope="col" class="groups-words">in words</th></tr></thead>
         <tbody>
           {table.differences.map((one) => (
             <tr key={other(one)}>

@@ -6,7 +6,6 @@ import { createHeatmap, formatNumber } from "../chart/index.ts";
 import type { HeatmapOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
 import { sweepRuns, useSweep } from "../state/sweep.ts";
-import { Empty } from "../ui/empty.tsx";
 import { Mount } from "../ui/mount.tsx";
 import type { ImportanceLevel, ImportancePair, ImportanceRow, ImportanceTable } from "../wire.ts";
 import { MetricSelect, useMetric } from "./compare-groups.tsx";
@@ -25,7 +24,6 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
     ...sweepRuns(page), metric, value: value.value, ...(pair.value === "" ? {} : { pair: pair.value.split(",") }), ...(forest.value === "1" ? { forest: true } : {}),
   };
   const { answer, problem, isWaiting } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
-  if (page.source.sweep === null) return <Empty title="This needs the server">Open these runs with epochal serve to rank their config keys.</Empty>;
   return (
     <>
       <div class="pane-bar">
@@ -36,7 +34,7 @@ export function ImportanceView({ page }: { readonly page: Page }): JSX.Element {
         {answer?.has_forest && <label class="check"><input type="checkbox" checked={forest.value === "1"} onChange={(event) => (forest.value = event.currentTarget.checked ? "1" : "")} />Random forest</label>}
       </div>
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
-      {answer === null ? problem === null && <div class="pane" aria-busy="true" /> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
+      {answer === null ? problem === null && <p class="groups-waiting" role="status">Reading {page.runs.numFitting.value} runs …</p> : <Ranking page={page} found={answer} isWaiting={isWaiting} onPair={(keys) => (pair.value = keys.join(","))} />}
     </>
   );
 }
@@ -62,7 +60,7 @@ function Ranking({ page, found, isWaiting, onPair }: RankingProps): JSX.Element 
           <div class="matters-pictures">
             <Section title={`${found.metric} by ${chosen.key}`} note="mean, 95 % interval, smallest to largest"><Levels row={chosen} /></Section>
             {found.pair !== null && (
-              <Section title={`${found.pair.keys[0]} and ${found.pair.keys[1]} together`} note="mean" tools={<PairSelect found={found} pair={found.pair} onPair={onPair} />}>
+              <Section title={`${found.pair.keys[0]} and ${found.pair.keys[1]} together`} note="mean" tools={page.source.sweep.curves !== null && <PairSelect found={found} pair={found.pair} onPair={onPair} />}>
                 <PairMap metric={found.metric} pair={found.pair} />
               </Section>
             )}
@@ -84,7 +82,7 @@ function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTabl
       <table class="groups-table">
         <thead>
           <tr>
-            <th scope="col">key</th><th scope="col" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
+            <th scope="col">key</th><th scope="col" class="matters-share" title="Share of the order of the runs that the key explains">explains</th><th scope="col" title="Spearman's rank correlation">rank correlation</th>
             <th scope="col" title="After Holm's correction over all keys">p</th><th scope="col">best at</th>{hasForest && <th scope="col" title={`Out-of-bag R² ${formatNumber(found.forest_score!)}`}>forest</th>}<th scope="col" />
           </tr>
         </thead>

@@ -10,10 +10,11 @@ import { lowerBound } from "../chart/series.ts";
 import { parseSmoothing, smooth, smoothingText } from "../chart/smooth.ts";
 import { smoothSlices, withinSlices } from "../chart/smooth-slices.ts";
 import { ENTRY_KINDS, WIRE_VERSION } from "../wire.ts";
-import type { ArchiveBody, EntryKind, EntryList, EntryRow, Knots, RunDetail, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
+import type { ArchiveBody, EntryKind, EntryList, EntryRow, GroupTables, ImportanceTable, Knots, RunDetail, RunParams, RunResponses, RunRow, SeriesHead, XKind } from "../wire.ts";
+import { groupName } from "../state/group-keys.ts";
 import { decodeSeries } from "./decode.ts";
 import { SourceError } from "./source.ts";
-import type { Connection, SeriesAnswer, SeriesPart, SeriesRequest, Source } from "./source.ts";
+import type { Connection, SeriesAnswer, SeriesPart, SeriesRequest, Source, SweepSource } from "./source.ts";
 
 export const ARCHIVE_ELEMENT = "epochal-archive";
 
@@ -35,7 +36,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     changes: null,
     projects: null,
     supportsQueries: false,
-    sweep: null,
+    sweep: sweepOf(body),
     async runs({ query, offset = 0, limit = Infinity, summaries = [] }) {
       if (query !== undefined && query !== "") throw new SourceError("Queries need the server; an archive supports words and regular expressions.", 0);
       return { ...body.runs, offset, rows: body.runs.rows.slice(offset, offset + limit).map((row) => withSummaries(row, summaries, responsesOf(body, row.id).run)) };
@@ -55,6 +56,33 @@ export function createArchiveSource(body: ArchiveBody): Source {
     },
     exportUrl: () => null,
     follow: () => ({ subscribe: () => undefined, close: () => undefined }),
+  };
+}
+
+/** Tables that were computed when the file was saved: of all its runs and of last values. */
+function sweepOf(body: ArchiveBody): SweepSource {
+  const { groups = {}, importance = {} } = body.sweep as { groups?: Record<string, GroupTables>; importance?: Record<string, ImportanceTable> };
+  const check = ({ query = "", value = "last" }: { readonly query?: string; readonly value?: string }): void => {
+    if (query.includes("(")) throw new SourceError("This file has numbers of all its runs: clear the filter.", 0);
+    if (value !== "last") throw new SourceError("This file has numbers of last values only.", 0);
+  };
+  return {
+    curves: null,
+    async groups(request) {
+      check(request);
+      const choice = request.all_but === undefined ? (request.by ?? []).join(",") : `-${request.all_but.join(",")}`;
+      const found = groups[choice];
+      if (found === undefined) throw new SourceError(`This file has groups by ${Object.keys(groups).map(groupName).join("; ") || "nothing"}.`, 0);
+      const tables = found.tables.filter(({ metric }) => request.metric.includes(metric));
+      if (tables.length === 0) throw new SourceError(`This file has groups of ${found.tables.map(({ metric }) => metric).join(", ")}.`, 0);
+      return { ...found, tables };
+    },
+    async importance(request) {
+      check(request);
+      const found = importance[request.metric];
+      if (found === undefined) throw new SourceError(`This file ranks keys for ${Object.keys(importance).join(", ") || "no metric"}.`, 0);
+      return { ...found, has_forest: false };
+    },
   };
 }
 

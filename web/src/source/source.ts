@@ -101,7 +101,8 @@ export interface ImportanceRequest extends SweepRuns {
 }
 
 export interface SweepSource {
-  curves(request: CurvesRequest): Promise<GroupCurves>;
+  /** Null where charts draw groups from the series that they have. */
+  readonly curves: ((request: CurvesRequest) => Promise<GroupCurves>) | null;
   groups(request: TablesRequest): Promise<GroupTables>;
   importance(request: ImportanceRequest): Promise<ImportanceTable>;
 }
@@ -170,8 +171,8 @@ export interface Source {
   /** The response of an endpoint of one run; the endpoint table of the server declares them. */
   get<Endpoint extends RunEndpoint>(endpoint: Endpoint, run: string, params?: RunParams[Endpoint]): Promise<RunResponses[Endpoint]>;
   series(request: SeriesRequest): Promise<SeriesAnswer>;
-  /** Numbers of many runs at once; null where there is no server to compute them. */
-  readonly sweep: SweepSource | null;
+  /** Numbers of many runs at once. */
+  readonly sweep: SweepSource;
   /** Address of a blob's bytes, for `src` and `href`. */
   blobUrl(run: string, file: string): string;
   /** A blob that is a text. */

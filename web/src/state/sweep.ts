@@ -36,7 +36,7 @@ export function useSweep<Answer>(page: Page, key: string | null, ask: (source: S
   const numRuns = page.runs.all.value.length;
   const areLive = page.runs.fitting.value.some((row) => !isEnded(row));
   useEffect(() => {
-    if (key === null || sweep === null) return undefined;
+    if (key === null) return undefined;
     let isOver = false;
     const fetch = (): void => {
       ask(sweep).then(

@@ -21,7 +21,7 @@ const WIDE_POINTS = 700;
 
 /** Whether charts show groups as the server averages them. */
 export function drawsGroups({ view, source }: Page): boolean {
-  return source.sweep !== null && view.groupBy.value !== null && view.spread.value !== "none";
+  return source.sweep.curves !== null && view.groupBy.value !== null && view.spread.value !== "none";
 }
 
 export function GroupChart(props: MetricChartProps): JSX.Element {
@@ -36,11 +36,11 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
     ...(asked === null ? {} : { x: asked }), ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
   };
   const key = JSON.stringify(request);
-  const { answer: whole, problem, isWaiting } = useSweep(page, key, (source) => source.curves(request));
+  const { answer: whole, problem, isWaiting } = useSweep(page, key, (source) => source.curves!(request));
   const x = whole?.x ?? view.x.value;
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
   const range = zoom === null ? null : { lo: widened(zoom).min, hi: widened(zoom).max };
-  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => source.curves({ ...request, ...range }));
+  const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => source.curves!({ ...request, ...range }));
   const curves = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole;
   const slots = (curves?.curves ?? []).map((curve) => runs.slot(curve.runs[0] ?? "")).join(" ");
   const lines = useMemo(() => groupLines(curves, centre, spread, runs.slot), [curves, centre, spread, slots]);

@@ -1,0 +1,85 @@
+"""What an archive says of several runs together: groups by likely keys, and which keys matter.
+
+A saved page has no server that computes these. Curves of groups are not among them: the page draws
+those from the series in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from epochal.server.group_rows import importance_row, tables_row
+from epochal.store.comparison import flat_config
+from epochal.store.groups import (
+    Group,
+    Member,
+    MemberRead,
+    default_metrics,
+    group_members,
+    member_of,
+    read_value,
+    values_of_groups,
+)
+from epochal.store.importance import importance_of
+from epochal.store.store import RunView
+
+_MOST_METRICS = 6
+_MOST_KEYS = 8
+_MOST_GROUPS = 40
+
+
+def pack_sweep(
+    runs: Sequence[RunView],
+    redact: Callable[[RunView], Mapping[str, Any]],
+    *,
+    budget_bytes: int,
+) -> dict[str, Any]:
+    """Tables of groups by choice of keys, and rankings by metric, as far as they fit.
+
+    A choice is a key, or ``-seed`` for everything but the seed. ``redact`` gives the config of a
+    run as it may be shown.
+    """
+    found = [(run, member_of(run)) for run in runs]
+    members = [
+        Member(run, member.info, dict(flat_config(redact(run)))) for run, member in found if member
+    ]
+    metrics = default_metrics(members)[:_MOST_METRICS] if len(members) > 1 else []
+    if not metrics:
+        return {}
+    read = [
+        (one, {name: read_value(one.run, name, "last", None) for name in metrics})
+        for one in members
+    ]
+    packed: dict[str, Any] = {"groups": {}, "importance": {}}
+    everything = Group((), (), tuple(members))
+    left = budget_bytes
+    for metric in metrics:
+        inside: list[MemberRead] = [one[metric] for _, one in read]
+        (values,) = values_of_groups([everything], [inside], metric)
+        ranking = importance_row(importance_of(values))
+        packed["importance"][metric] = ranking
+        left -= len(msgspec.json.encode(ranking))
+    for choice, keys in _choices(members).items():
+        grouping = group_members(members, **keys)
+        if len(grouping.groups) > _MOST_GROUPS:
+            continue
+        table = tables_row(grouping, read, metrics, at=None)
+        left -= len(msgspec.json.encode(table))
+        if left < 0:
+            break
+        packed["groups"][choice] = table
+    return packed
+
+
+def _choices(members: Sequence[Member]) -> dict[str, dict[str, Sequence[str]]]:
+    """Everything but the seed, and each key that differs."""
+    grouping = group_members(members, by=())
+    choices: dict[str, dict[str, Sequence[str]]] = {}
+    if grouping.repeats:
+        choices["-" + ",".join(grouping.repeats)] = {"all_but": grouping.repeats}
+    for key in grouping.varying[:_MOST_KEYS]:
+        choices[key] = {"by": (key,)}
+    return choices
