@@ -184,7 +184,7 @@ def test_a_configuration_may_come_in_many_forms(
 def test_numpy_and_enum_values_in_a_configuration_become_plain(start_run: StartRun) -> None:
     config = {"a": np.float64(0.5), "b": np.int8(3), "c": np.str_("x"), "d": Colour.RED}
     plain = identity(start_run(config={**config, "e": np.zeros(3)}))["config"]
-    assert plain == {"a": 0.5, "b": 3, "c": "x", "d": "red", "e": "array([0., 0., 0.])"}
+    assert plain == {"a": 0.5, "b": 3, "c": "x", "d": "red", "e": [0.0, 0.0, 0.0]}
 
 
 def test_a_yaml_file_gives_values_that_code_may_override(

@@ -27,6 +27,8 @@ ADDED = {
     "owner": "whose run it is",
     "summary": "what the program set as its summary",
     "groups": "groups of runs, null unless they were requested",
+    "host": "the machine of a live run",
+    "phase": "what the training of a live run is doing",
 }
 # Values that 0.1.0 had wrong, by the end of their path: what it answered, what is right.
 CORRECTED = {

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from epochal.cli.command import add_json, add_run, run_of
 from epochal.cli.figures import format_figures
 from epochal.cli.output import one_line, say, say_json
@@ -164,7 +166,7 @@ def _as_data(view: RunView, info: RunInfo, series: list[Series]) -> dict[str, An
                 "rank": one.rank,
                 "duplicates": one.duplicates,
                 "hidden": one.hidden,
-                "summary": one.summary,
+                "summary": msgspec.structs.asdict(one.summary),
                 "best": one.best,
             }
             for one in series

@@ -133,6 +133,8 @@ def positions(
         return np.unique(np.concatenate([np.exp(even) if is_log else even, ends]))
     width = (scaled[-1] - scaled[0]) or 1.0
     slices = np.minimum((scaled - scaled[0]) / width * most, most - 1).astype(np.int64)
+    if is_log:  # what lies at 0 or below has no place on that axis, and takes none from others
+        slices[every <= 0] = -1
     _, first = np.unique(slices, return_index=True)
     return np.unique(np.concatenate([every[first], every[-1:], ends]))
 

@@ -187,6 +187,7 @@ EVENTS = (
         texts("reason", "traceback"),
     ),
     Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
+    Event("hub-failed", "companion", "the run could not be sent to its hub", texts("reason")),
     Event(
         "alert-sent",
         "companion",
