@@ -24,7 +24,16 @@ import msgspec
 from msgspec.structs import astuple
 
 from epochal.journal.line import decode, decode_json, encode_lines
-from epochal.journal.line_columns import Column, Keys, Lines, LineShape, pack, take
+from epochal.journal.line_columns import (
+    Column,
+    Keys,
+    LineGroup,
+    Lines,
+    LineShape,
+    merged_groups,
+    pack,
+    take,
+)
 from epochal.records import Record
 
 _SCALAR = int | float | bool | str | None
@@ -260,7 +269,7 @@ class ColumnarDecoder:
         alike: dict[bytes, list[int]] = {}
         for place, line in enumerate(lines):
             alike.setdefault(line.translate(None, _NUMBER_BYTES), []).append(place)
-        taken: list[_Group] = []
+        taken: list[LineGroup] = []
         for signature, places in alike.items():
             known = self._of_known_shape(signature, lines, places)
             if known is not None:
@@ -274,13 +283,13 @@ class ColumnarDecoder:
                 if len(groups) == 1 and len(self._known) < _MAX_DECODERS:
                     self._known[signature] = _model(*groups[0].shape)
                 taken += groups
-        taken = _merged(taken)
+        taken = merged_groups(taken)
         self._learn(taken)
         _number(work, lines, start, taken)
 
     def _of_known_shape(
         self, signature: bytes, lines: list[bytes], places: list[int]
-    ) -> _Group | None:
+    ) -> LineGroup | None:
         """Lines that look like others of one shape before, if they have that shape."""
         model = self._known.get(signature)
         if model is None:
@@ -290,7 +299,7 @@ class ColumnarDecoder:
             del self._known[signature]
             return None
         try:
-            return _Group(model.shape, places, model.packed(records))
+            return LineGroup(model.shape, places, model.packed(records))
         except struct.error:
             return None
 
@@ -302,7 +311,7 @@ class ColumnarDecoder:
             self._seen.add(signature)
         return False
 
-    def _learn(self, taken: Iterable[_Group]) -> None:
+    def _learn(self, taken: Iterable[LineGroup]) -> None:
         counts: dict[str, int] = {}
         before = dict(self._latest)
         for shape, places, _ in taken:
@@ -313,14 +322,6 @@ class ColumnarDecoder:
             structs = tuple(model.struct for model in self._latest.values())
             self._decode_latest = msgspec.json.Decoder(Union[structs]).decode_lines  # noqa: UP007
             self._shapes.latest = (dict(self._latest), self._decode_latest)
-
-
-class _Group(NamedTuple):
-    """Lines of one shape, by their places among the lines of a slice."""
-
-    shape: LineShape
-    places: list[int]
-    columns: list[Column]
 
 
 class _Work:
@@ -376,9 +377,8 @@ class _Model:
         except (ValueError, RecursionError):
             return None
         # One record a line, the first with keys in this order, which is the order of metrics.
-        if not records or text.count(b"\n") != len(records):
-            return None
-        if not text.startswith(encode_lines(records[:1])):
+        is_by_line = text.count(b"}\n{") + 1 == text.count(b"\n") == len(records)
+        if not is_by_line or not text.startswith(encode_lines(records[:1])):
             return None
         columns = list(self.columns(records))
         types = self.shape.types
@@ -398,7 +398,7 @@ class _Model:
         """The values as columns; raises struct.error for an int beyond 64 bits."""
         return list(map(pack, self.shape.types, self.columns(records)))
 
-    def by_types(self, places: list[int], records: list[Any]) -> Iterator[_Group]:
+    def by_types(self, places: list[int], records: list[Any]) -> Iterator[LineGroup]:
         """Records by the types of their values; without those that have an int beyond 64 bits."""
         columns: list[Sequence[Any]] = list(self.columns(records))
         found = [set(map(type, column)) for column in columns]
@@ -415,7 +415,7 @@ class _Model:
                 packed = list(map(pack, types, chosen))
             except struct.error:
                 continue
-            yield _Group(LineShape(self._kind, self._keys, types), take(places, some), packed)
+            yield LineGroup(LineShape(self._kind, self._keys, types), take(places, some), packed)
 
 
 _model = lru_cache(_MAX_DECODERS)(_Model)
@@ -503,30 +503,11 @@ def _model_of(line: bytes) -> _Model | None:
     return _model(record["log"], tuple(keys), None)
 
 
-def _merged(groups: list[_Group]) -> list[_Group]:
-    """One group for each shape, in file order: lines of one shape need not look alike."""
-    merged: dict[LineShape, _Group] = {}
-    for group in groups:
-        known = merged.get(group.shape)
-        if known is not None:
-            places = known.places + group.places
-            order = sorted(range(len(places)), key=places.__getitem__)
-            columns = [
-                pack(kind, take(some + more, order))
-                for kind, some, more in zip(
-                    group.shape.types, known.columns, group.columns, strict=True
-                )
-            ]
-            group = _Group(group.shape, take(places, order), columns)
-        merged[group.shape] = group
-    return list(merged.values())
-
-
 def _number(
     work: _Work,
     lines: list[bytes],
     start: int,
-    taken: list[_Group],
+    taken: list[LineGroup],
 ) -> None:
     """Take in lines and groups with their ordinals: only here is known which are records."""
     first = work.ordinal

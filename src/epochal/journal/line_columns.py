@@ -71,6 +71,33 @@ class Lines(NamedTuple):
             yield Lines(self.shape, array("q", take(self.ordinals, some)), columns)
 
 
+class LineGroup(NamedTuple):
+    """Lines of one shape, by their places among the lines of a slice."""
+
+    shape: LineShape
+    places: list[int]
+    columns: list[Column]
+
+
+def merged_groups(groups: list[LineGroup]) -> list[LineGroup]:
+    """One group for each shape, in file order: lines of one shape need not look alike."""
+    merged: dict[LineShape, LineGroup] = {}
+    for group in groups:
+        known = merged.get(group.shape)
+        if known is not None:
+            places = known.places + group.places
+            order = sorted(range(len(places)), key=places.__getitem__)
+            columns = [
+                pack(kind, take(some + more, order))
+                for kind, some, more in zip(
+                    group.shape.types, known.columns, group.columns, strict=True
+                )
+            ]
+            group = LineGroup(group.shape, take(places, order), columns)
+        merged[group.shape] = group
+    return list(merged.values())
+
+
 def take(values: Sequence[Any], places: Sequence[int]) -> list[Any]:
     """The values at some places."""
     return [values[place] for place in places]

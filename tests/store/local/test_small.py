@@ -163,6 +163,9 @@ def test_a_fork_has_its_parts_read(tmp_path: Path) -> None:
         b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":0.25}}\n',
         b'{"log":"metrics","t":90.0,"step":90,\n"m":{"loss":0.25,"acc":1.0}}\n',
         b"\n",
+        b'{"log":"metrics","t":90.0,"step":90,"m":{"loss":0.25,"acc":1.0}}'
+        b'{"log":"metrics","t":91.0,"step":91,"m":{"loss":0.25,"acc":1.0}}\n'
+        b'{"log":"metrics","t":92.0,"step":92,\n"m":{"loss":0.25,"acc":1.0}}\n',
     ],
 )
 def test_a_line_that_only_looks_alike_is_read_as_it_is(tmp_path: Path, line: bytes) -> None:
@@ -180,7 +183,8 @@ def test_metrics_stand_in_the_order_of_the_run_itself(tmp_path: Path) -> None:
     for root, names in ((tmp_path / "a", ("loss", "acc")), (tmp_path / "b", ("acc", "loss"))):
         journal = Journal(root)
         for step in range(90):
-            journal.metrics(step, **dict.fromkeys(names, 0.5 + step))
+            values: dict[str, Any] = dict.fromkeys(names, 0.5 + step)
+            journal.metrics(step, **values)
         journal.add(FINISH)
         for _ in range(2):
             run = load_run(root / "p" / "x", held=held)
