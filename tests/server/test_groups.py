@@ -45,6 +45,7 @@ def test_curves_are_thinned_bounded_and_have_the_asked_columns(server: Server) -
     asked: dict[str, Any] = {"metric": "acc", "by": "lr", "points": 10, "column": ["mean", "std"]}
     found = server.ask("/api/group_curves", **asked).json
     assert (found["lowest"], found["highest"], found["x"]) == (0.0, 1.0, "step")
+    assert found["groups"] == 2
     first = found["curves"][0]
     assert list(first["columns"]) == ["mean", "std"]
     assert len(first["at"]) == len(first["n"]) == len(first["columns"]["mean"]) == 11
@@ -80,3 +81,12 @@ def test_mistakes_are_sentences(
     answer = server.ask(path, **asked)
     assert answer.status == status
     assert words in answer.json["error"]
+
+
+def test_of_very_many_groups_the_largest_have_curves(root: Path, server: Server) -> None:
+    for number in range(105):
+        journal = Journal(root, f"one-{number}", config={"lr": 5.0 + number, "seed": 0})
+        journal.metrics(1, acc=0.5).finish()
+    found = server.ask("/api/group_curves", metric="acc", by="lr").json
+    assert (found["groups"], len(found["curves"])) == (107, 100)
+    assert [one["members"] for one in found["curves"][:3]] == [3, 3, 1]

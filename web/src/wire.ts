@@ -482,11 +482,12 @@ export interface GroupDifference {
   sentence: string;
 }
 
-/** One metric of groups of runs; `lowest` and `highest` bound what the metric can be. */
+/** One metric of groups of runs; `lowest` and `highest` bound what the metric can be. `groups` counts all groups; beyond 100 only the largest have curves. */
 export interface GroupCurves {
   metric: string;
   x: string;
   keys: string[];
+  groups: number;
   lowest: number | null;
   highest: number | null;
   curves: GroupCurve[];

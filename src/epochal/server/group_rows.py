@@ -58,11 +58,15 @@ class GroupCurve(msgspec.Struct, frozen=True):
 
 
 class GroupCurves(msgspec.Struct, frozen=True):
-    """One metric of groups of runs; ``lowest`` and ``highest`` bound what the metric can be."""
+    """One metric of groups of runs; ``lowest`` and ``highest`` bound what the metric can be.
+
+    ``groups`` counts all groups; beyond 100 only the largest have curves.
+    """
 
     metric: str
     x: str
     keys: list[str]
+    groups: int
     lowest: float | None
     highest: float | None
     curves: list[GroupCurve]
@@ -222,6 +226,7 @@ def curves_row(
         metric,
         x,
         list(grouping.keys),
+        len(grouping.groups),
         lowest,
         highest,
         [_curve(one, columns) for one in found if len(one.numbers)],

@@ -56,6 +56,8 @@ from epochal.store.store import RunView
 T = TypeVar("T")
 
 MAX_RUNS = 4000
+# More lines than this say nothing in a chart.
+MAX_CURVES = 100
 
 METRIC = required_param("metric", most=1)
 METRICS = required_param("metric", most=16)
@@ -93,7 +95,7 @@ async def group_curves(request: Request) -> Response:
         series = {member.run.id: one for member, one in read}
         x = common_axis(series.values(), asked_x) or asked_x or "step"
         found = []
-        for group in grouping.groups:
+        for group in _largest(grouping.groups):
             inside = [series[member.run.id] for member in group.members]
             at = grid(inside, x=x, most=points or None, lo=lo, hi=hi, is_log=is_log)
             found.append(group_series(group, inside, at=at, metric=metric, x=x))
@@ -171,6 +173,14 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
     if not found:
         raise RunNotFoundError("there is no run to group.")
     return found
+
+
+def _largest(groups: Sequence[Group]) -> list[Group]:
+    """The groups with most members if there are too many, in their order."""
+    if len(groups) <= MAX_CURVES:
+        return list(groups)
+    kept = sorted(groups, key=lambda one: -len(one.members))[:MAX_CURVES]
+    return [group for group in groups if group in kept]
 
 
 def _keys(request: Request) -> dict[str, Sequence[str] | None]:

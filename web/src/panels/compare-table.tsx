@@ -10,7 +10,7 @@ import type { Page } from "../state/page.ts";
 import { MiddleText } from "../ui/middle-text.tsx";
 import { useScrollView, windowOf } from "../ui/window.ts";
 import type { RunRow } from "../wire.ts";
-import { meanOf } from "./compare-columns.ts";
+import { isCounted, meanOf } from "./compare-columns.ts";
 import type { Column } from "./compare-columns.ts";
 
 export interface CompareTableProps {
@@ -111,6 +111,8 @@ interface GroupRowProps {
 function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.Element {
   const keys = page.runs.groupKeys.value;
   const title = keys.length === 1 ? `${keys[0]} = ${line.title}` : line.title;
+  const furthest = Math.max(...page.runs.fitting.value.map(({ step }) => step ?? 0), 0);
+  const counted = line.rows.filter((row) => isCounted(row, furthest));
   return (
     <div class="compare-row compare-group" role="row" aria-rowindex={index + 2} style={{ transform: `translateY(${index * ROW_PX}px)` }}>
       <div class="compare-cell compare-name" role="rowheader">
@@ -118,9 +120,9 @@ function GroupRow({ page, line, columns, index, onFold }: GroupRowProps): JSX.El
         <span class="card-note">{line.rows.length}</span>
       </div>
       {columns.map((column) => {
-        const { num, mean, std } = column.kind === "metric" ? meanOf(line.rows, column) : { num: 0, mean: 0, std: 0 };
+        const { num, mean, std } = column.kind === "metric" ? meanOf(counted, column) : { num: 0, mean: 0, std: 0 };
         const text = num === 0 ? "" : `${formatNumber(mean)}${num > 1 ? ` ± ${formatNumber(std)}` : ""}`;
-        const of = num === line.rows.length ? "" : ` (${num} of ${line.rows.length} runs have a number)`;
+        const of = num === line.rows.length ? "" : ` (${num} of ${line.rows.length} runs count: finished, with a number)`;
         return <div key={column.id} class="compare-cell is-number" role="cell" title={text === "" ? "" : `mean ± standard deviation${of}: ${text}`}><span class="compare-text">{text}</span></div>;
       })}
     </div>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { columnOf, compareValues, differingKeys, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
+import { columnOf, compareValues, differingKeys, isCounted, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
 import { configRows } from "../../src/panels/config-diff.tsx";
 import type { RunRow, Summary } from "../../src/wire.ts";
@@ -71,4 +71,9 @@ test("configurations side by side say where they differ and what is not set", ()
   expect(rows.find(({ key }) => key === "optimizer.lr")).toEqual({ key: "optimizer.lr", texts: ["1", "2", null], isSame: false });
   expect(rows.find(({ key }) => key === "x")?.texts).toEqual([null, "null", null]);
   expect(configRows([{ a: [1] }, { a: [1] }])).toEqual([{ key: "a", texts: ["[1]", "[1]"], isSame: true }]);
+});
+
+test("a run that stopped early does not count for its group", () => {
+  const row = (state: string, step: number | null): RunRow => ({ ...ROWS[0]!, status: { ...ROWS[0]!.status, state: state as RunRow["status"]["state"] }, step });
+  expect([row("finished", 10), row("crashed", 99), row("crashed", 50), row("running", null)].map((one) => isCounted(one, 100))).toEqual([true, true, false, true]);
 });

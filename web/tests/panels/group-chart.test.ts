@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import { countTitle, valueText } from "../../src/panels/compare-groups.tsx";
 import { levelScale, pairOptions } from "../../src/panels/compare-importance.tsx";
-import { columnsOf, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
+import { columnsOf, curvesTable, dropoutMarks, groupLines } from "../../src/panels/parts/group-chart.tsx";
 import { groupKeys } from "../../src/state/sweep.ts";
 import type { GroupCurve, GroupCurves, ImportanceLevel } from "../../src/wire.ts";
 
@@ -11,7 +11,7 @@ const CURVE: GroupCurve = {
   columns: { mean: [0.5, 0.9, 0.8], std: [0.1, 0.3, null], median: [0.4, 0.9, 0.8], q25: [0.3, 0.8, 0.8], q75: [0.6, 1, 0.8] },
   dropouts: [{ run: "a", name: "one", at: 1, why: "ended", state: "crashed" }, { run: "b", name: "two", at: 2, why: "nonfinite", state: "finished" }], runs: ["a", "b", "c"],
 };
-const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], lowest: 0, highest: 1, curves: [CURVE] };
+const CURVES: GroupCurves = { metric: "acc", x: "step", keys: ["lr"], groups: 1, lowest: 0, highest: 1, curves: [CURVE] };
 
 test("a group is a line with a band that stays within possible values", () => {
   const [line] = groupLines(CURVES, "mean", "std", () => 4);
@@ -69,4 +69,11 @@ test("a heat map has the pair's means, and tells how many runs they are of", () 
   expect([...options.values]).toEqual([1, 2, NaN, 3]);
   expect(options.format!(3)).toContain("3 runs, 1 nan");
   expect(options.range).toEqual({ min: 1, max: 3 });
+});
+
+test("a chart of groups downloads the numbers of every step", () => {
+  const [head, first, , last] = curvesTable(CURVES).split("\r\n");
+  expect(head).toBe("metric,lr,step,members,missing,n,nonfinite,ended,mean,std,median,q25,q75");
+  expect(first).toBe("acc,0.001,0,3,0,3,0,0,0.5,0.1,0.4,0.3,0.6");
+  expect(last).toBe("acc,0.001,2,3,0,1,1,1,0.8,,0.8,0.8,0.8");
 });

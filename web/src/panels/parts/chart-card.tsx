@@ -12,6 +12,7 @@ import type { MenuItem } from "../../ui/menu.tsx";
 import { limitsOf } from "../../state/y-limits.ts";
 import { LimitsDialog } from "./chart-limits.tsx";
 import { exactCsv } from "./exact-csv.ts";
+import { drawsGroups, groupCsv } from "./group-chart.tsx";
 import { isLogY, MetricChart } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 import { RankMap } from "./rank-map.tsx";
@@ -87,7 +88,7 @@ export function ChartMenu({ page, metric, chart }: ChartMenuProps): JSX.Element 
     { label: "Limits of the axes…", ...(min === null && max === null ? {} : { isOn: true }), run: () => setSetting(true) },
     ...(metric.x === null ? [] : [{ label: `Along ${metric.x}`, isOn: !view.onStep.value.includes(name), run: () => (view.onStep.value = toggled(view.onStep.value, name)) }]),
     "divider",
-    { label: "Download CSV", hint: "every point", run: () => void saveCsv(page, metric) },
+    { label: "Download CSV", hint: drawsGroups(page) ? "every step of each group" : "every point", run: () => void saveCsv(page, metric) },
     { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${name}.png`, blob)) },
     { label: "Download SVG", run: () => download(`${name}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
   ];
@@ -106,7 +107,8 @@ function toggleFavourite({ view }: Page, name: string): void {
 
 async function saveCsv(page: Page, metric: Metric): Promise<void> {
   try {
-    download(`${metric.name}.csv`, await exactCsv(page, metric), "text/csv;charset=utf-8");
+    const text = drawsGroups(page) ? await groupCsv(page, metric.name) : await exactCsv(page, metric);
+    download(`${metric.name}.csv`, text, "text/csv;charset=utf-8");
   } catch (error) {
     page.toasts.show(error instanceof Error ? error.message : String(error), "critical");
   }

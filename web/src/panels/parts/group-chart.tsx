@@ -5,7 +5,9 @@ import { useMemo } from "preact/hooks";
 
 import { createLineChart, smoothingText } from "../../chart/index.ts";
 import type { LineOptions, Mark, Series } from "../../chart/index.ts";
+import { csvField } from "../../chart/line/exports.ts";
 import { nearestIndex } from "../../chart/series.ts";
+import type { CurvesRequest } from "../../source/source.ts";
 import type { Page } from "../../state/page.ts";
 import { groupKeys, sweepRuns, useSweep } from "../../state/sweep.ts";
 import { isXKind } from "../../state/view.ts";
@@ -28,12 +30,10 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
   const { page, metric, height, mostInLegend = 24 } = props;
   const { view, runs } = page;
   const [centre, spread] = [view.centre.value, view.spread.value];
-  const asked = requestedX(view, metric.name);
   const smooth = useSettled(smoothingText(smoothingOf(view)));
   const request = {
-    ...sweepRuns(page), ...groupKeys(view.groupBy.value), metric: metric.name, column: columnsOf(centre, spread),
-    points: height === "100%" || Number(height) > 260 ? WIDE_POINTS : NARROW_POINTS,
-    ...(asked === null ? {} : { x: asked }), ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
+    ...groupRequest(page, metric.name), column: columnsOf(centre, spread), points: height === "100%" || Number(height) > 260 ? WIDE_POINTS : NARROW_POINTS,
+    ...(view.isLogX.value ? { log: true } : {}), ...(smooth === "" ? {} : { smooth }),
   };
   const key = JSON.stringify(request);
   const { answer: whole, problem, isWaiting } = useSweep(page, key, (source) => source.curves!(request));
@@ -77,9 +77,35 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
             return chart;
           }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
         )}
+      {curves !== null && curves.curves.length < curves.groups && <p class="metric-coarse" title="Group by fewer keys to see all.">{curves.curves.length} largest of {curves.groups} groups</p>}
       {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
     </div>
   );
+}
+
+function groupRequest(page: Page, metric: string): CurvesRequest {
+  const x = requestedX(page.view, metric);
+  return { ...sweepRuns(page), ...groupKeys(page.view.groupBy.value), metric, ...(x === null ? {} : { x }) };
+}
+
+/** The numbers of groups at every step as CSV, with the columns of `epochal compare --csv --steps`. */
+export async function groupCsv(page: Page, metric: string): Promise<string> {
+  return curvesTable(await page.source.sweep.curves!({ ...groupRequest(page, metric), points: 0 }));
+}
+
+export function curvesTable({ metric, x, keys, curves }: GroupCurves): string {
+  const counts = ["n", "nonfinite", "ended"] as const;
+  const names = Object.keys(curves[0]?.columns ?? {}).filter((name) => !(counts as readonly string[]).includes(name));
+  const lines = [["metric", ...keys, x, "members", "missing", ...counts, ...names]];
+  for (const curve of curves) {
+    for (const [index, at] of curve.at.entries()) {
+      lines.push([
+        metric, ...curve.values.map((value) => String(value ?? "")), String(at), String(curve.members), String(curve.missing),
+        ...counts.map((name) => String(curve[name][index])), ...names.map((name) => String(curve.columns[name]![index] ?? "")),
+      ]);
+    }
+  }
+  return `${lines.map((line) => line.map(csvField).join(",")).join("\r\n")}\r\n`;
 }
 
 const EDGES: Readonly<Record<SpreadChoice, readonly string[]>> = {
