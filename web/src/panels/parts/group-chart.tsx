@@ -9,13 +9,13 @@ import { csvField } from "../../chart/line/exports.ts";
 import { nearestIndex } from "../../chart/series.ts";
 import type { CurvesRequest } from "../../source/source.ts";
 import type { Page } from "../../state/page.ts";
+import { useSeriesQueries } from "../../state/queries.ts";
 import { groupKeys, sweepRuns, useSweep } from "../../state/sweep.ts";
-import { isXKind } from "../../state/view.ts";
 import type { Centre, SpreadChoice } from "../../state/view.ts";
 import { Mount } from "../../ui/mount.tsx";
 import type { GroupCurve, GroupCurves } from "../../wire.ts";
-import { countText, formatOf, groupId } from "./lines.ts";
-import { OUTLIERS, requestedX, setZoom, show, smoothingOf, useSettled, widened } from "./metric-chart.tsx";
+import { countText, groupId, linesOf } from "./lines.ts";
+import { axisOptions, OUTLIERS, requestedX, show, smoothingOf, useSettled, widened } from "./metric-chart.tsx";
 import type { MetricChartProps } from "./metric-chart.tsx";
 
 const NARROW_POINTS = 300;
@@ -43,25 +43,16 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
   const close = useSweep(page, range === null ? null : key + JSON.stringify(range), (source) => source.curves!({ ...request, ...range }));
   const curves = range !== null && !close.isWaiting && close.answer !== null ? close.answer : whole;
   const slots = (curves?.curves ?? []).map((curve) => runs.slot(curve.runs[0] ?? "")).join(" ");
-  const lines = useMemo(() => groupLines(curves, centre, spread, runs.slot), [curves, centre, spread, slots]);
+  const alone = useChosenRun(page, metric.name, x);
+  const lines = useMemo(() => [...groupLines(curves, centre, spread, runs.slot), ...alone], [curves, centre, spread, slots, alone]);
   const marks = useMemo(() => dropoutMarks(curves, centre, runs.slot), [curves, centre, slots]);
-  const kind = isXKind(x) ? x : null;
   const options: Partial<LineOptions> = {
-    title: metric.name,
-    xFormat: kind ?? "number",
-    yFormat: formatOf(metric.name, metric.unit),
-    xKind: view.isLogX.value ? "log" : "linear",
-    yKind: view.logY.value.includes(metric.name) ? "log" : "linear",
+    ...axisOptions(page, metric, x),
+    emptyText: zoom !== null ? "no values in this range" : "no values",
     outliers: lines.length < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
-    onShowAll: () => (view.outliers.value = "0"),
+    chosen: view.focus.value,
     hasLegend: lines.length > 1 && lines.length <= mostInLegend,
     marks,
-    sync: kind === null ? null : page.sync,
-    onZoom: (chosen) => setZoom(view, { x, ...chosen }),
-    onReset: () => setZoom(view, null),
-    onSolo: (chosen) => {
-      page.picked.value = chosen;
-    },
     ...props.options,
   };
   const hovered = curves?.curves.find((curve) => page.hovered.value !== null && curve.runs.includes(page.hovered.value));
@@ -82,6 +73,20 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
     </div>
   );
 }
+
+/** The line of the run that somebody chose in the list, beside the groups. */
+function useChosenRun(page: Page, name: string, x: string): readonly Series[] {
+  const { view, runs } = page;
+  const run = view.focus.value;
+  const [found] = useSeriesQueries(page, run === null ? [] : [{ name, x: requestedX(view, name), pixels: 2 * NARROW_POINTS, run, range: null }]);
+  const parts = found?.parts ?? null;
+  return useMemo(() => {
+    const fitting = (parts ?? []).filter(({ head }) => head.x === x);
+    return run === null || fitting.length === 0 ? NO_LINES : linesOf({ parts: new Map([[run, fitting]]), groups: null, spread: "std", label: runs.label, slot: runs.slot });
+  }, [run, parts, x]);
+}
+
+const NO_LINES: readonly Series[] = [];
 
 function groupRequest(page: Page, metric: string): CurvesRequest {
   const x = requestedX(page.view, metric);

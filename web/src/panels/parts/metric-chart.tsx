@@ -66,7 +66,6 @@ function RunChart(props: MetricChartProps): JSX.Element {
   const base = { ...plain, ...(askedSmooth === "" ? {} : { smooth: askedSmooth }) };
   const whole = useLastParts(JSON.stringify(plain), useSeriesQueries(page, ids.map((run): SeriesQueryOptions => ({ ...base, run, range: null }))));
   const x = whole.flatMap(({ parts }) => parts ?? [])[0]?.head.x ?? expectedX(view.x.value, metric.axis);
-  const kind = isXKind(x) ? x : null;
   const zoom = view.zoom.value?.x === x ? view.zoom.value : null;
   const close = useSeriesQueries(page, zoom === null ? [] : ids.map((run): SeriesQueryOptions => ({ ...base, run, range: widened(zoom) })));
   const parts = new Map<string, readonly SeriesPart[]>();
@@ -90,29 +89,15 @@ function RunChart(props: MetricChartProps): JSX.Element {
     return row === undefined || isEnded(row);
   });
   const options: Partial<LineOptions> = {
+    ...axisOptions(page, metric, x),
     emptyText: isWaiting ? "loading…" : zoom !== null ? "no values in this range" : isOver ? "no values" : "no values yet",
-    title: metric.name,
-    xFormat: kind ?? "number",
-    yFormat: formatOf(metric.name, metric.unit),
-    xKind: view.isLogX.value ? "log" : "linear",
-    yKind: isLogY(view, metric.name) ? "log" : "linear",
-    xName: kind === null ? x : axisName(kind),
-    yName: metric.unit === null ? metric.name : `${metric.name} (${metric.unit})`,
-    yLimits: limitsOf(view.yLimits.value, metric.name),
     smoothing,
     outliers: parts.size < 2 && view.outliers.value === "auto" ? "show" : OUTLIERS[view.outliers.value],
-    onShowAll: () => (view.outliers.value = "0"),
     baseline: groups === null ? view.baseline.value : null,
     chosen: lines.length > 1 ? chosen : null,
     hasLegend: lines.length > 1 && lines.length <= mostInLegend,
     marks,
     stretches,
-    sync: kind === null ? null : page.sync,
-    onZoom: (range) => setZoom(view, { x, ...range }),
-    onReset: () => setZoom(view, null),
-    onSolo: (chosen) => {
-      page.picked.value = chosen;
-    },
     ...props.options,
   };
   const emphasis = { solo: page.picked.value, hovered: hoveredLine(page.hovered.value, parts, groups, alone) };
@@ -130,6 +115,29 @@ function RunChart(props: MetricChartProps): JSX.Element {
       {coarseness !== null && <p class="metric-coarse" title="This file has only the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
     </div>
   );
+}
+
+/** What charts of runs and of groups have in common: axes as they were chosen, and what a gesture on them changes. */
+export function axisOptions(page: Page, metric: MetricChartProps["metric"], x: string): Partial<LineOptions> {
+  const { view } = page;
+  const kind = isXKind(x) ? x : null;
+  return {
+    title: metric.name,
+    xFormat: kind ?? "number",
+    yFormat: formatOf(metric.name, metric.unit),
+    xKind: view.isLogX.value ? "log" : "linear",
+    yKind: isLogY(view, metric.name) ? "log" : "linear",
+    xName: kind === null ? x : axisName(kind),
+    yName: metric.unit === null ? metric.name : `${metric.name} (${metric.unit})`,
+    yLimits: limitsOf(view.yLimits.value, metric.name),
+    onShowAll: () => (view.outliers.value = "0"),
+    sync: kind === null ? null : page.sync,
+    onZoom: (range) => setZoom(view, { x, ...range }),
+    onReset: () => setZoom(view, null),
+    onSolo: (chosen) => {
+      page.picked.value = chosen;
+    },
+  };
 }
 
 /** The same result while the same things go in, compared one by one. */
