@@ -101,35 +101,6 @@ export interface RunList {
   groups?: RunGroup[] | null;
 }
 
-/** The best value in a project, of the metric that plays a role. */
-export interface BestValue {
-  role: string;
-  value: number;
-  run: string;
-  name: string;
-}
-
-/** A project: its runs by state, its owners, its best value and when a run last wrote. Hidden runs count as well. `best` is null while no run that was read has an evaluation loss or a loss. `running` has the ids of live runs, the newest first, at most ten. */
-export interface ProjectRow {
-  name: string;
-  runs: number;
-  states: Record<string, number>;
-  running: string[];
-  errors: number;
-  warnings: number;
-  owners: string[];
-  tags: string[];
-  created: number | null;
-  updated: number | null;
-  best: BestValue | null;
-}
-
-/** Every project, the one that was written last first; `pending` as in `RunList`. */
-export interface ProjectList {
-  projects: ProjectRow[];
-  pending: number;
-}
-
 /** A series that exists; `summary` is of its lowest rank, null unless requested. */
 export interface MetricRow {
   name: string;
@@ -417,6 +388,35 @@ export interface Health {
   folders: string;
   streams: number;
   faults: number;
+}
+
+/** Every project, the one that was written last first; `pending` as in `RunList`. */
+export interface ProjectList {
+  projects: ProjectRow[];
+  pending: number;
+}
+
+/** A project: its runs by state, its owners, its best value and when a run last wrote. Hidden runs count as well. `best` is null while no run that was read has an evaluation loss or a loss. `running` has the ids of live runs, the newest first, at most ten. */
+export interface ProjectRow {
+  name: string;
+  runs: number;
+  states: Record<string, number>;
+  running: string[];
+  errors: number;
+  warnings: number;
+  owners: string[];
+  tags: string[];
+  created: number | null;
+  updated: number | null;
+  best: BestValue | null;
+}
+
+/** The best value in a project, of the metric that plays a role. */
+export interface BestValue {
+  role: string;
+  value: number;
+  run: string;
+  name: string;
 }
 
 /** Groups of runs by `keys`; `repeats` are the keys that repeat an experiment (seeds). `varying` are the keys that differ between the runs. `absent` are metrics that no run has. */

@@ -134,7 +134,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
         "projects",
         "/api/projects",
-        wire.ProjectList,
+        projects.ProjectList,
         projects.projects,
         "every project: counts, live and failed runs, best value, last activity",
     ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from epochal.errors import FormatError, MetricNotFoundError
-from epochal.server import wire
 from epochal.server.responses import json_response
 from epochal.server.rows import finite
 from epochal.server.state import server_state
@@ -22,11 +22,47 @@ _MOST_WORDS = 50
 _ROLES = ("eval_loss", "loss")
 
 
+class BestValue(msgspec.Struct, frozen=True):
+    """The best value in a project, of the metric that plays a role."""
+
+    role: str
+    value: float
+    run: str
+    name: str
+
+
+class ProjectRow(msgspec.Struct, frozen=True):
+    """A project: its runs by state, its owners, its best value and when a run last wrote.
+
+    Hidden runs count as well. ``best`` is null while no run that was read has an evaluation loss
+    or a loss. ``running`` has the ids of live runs, the newest first, at most ten.
+    """
+
+    name: str
+    runs: int
+    states: dict[str, int]
+    running: list[str]
+    errors: int
+    warnings: int
+    owners: list[str]
+    tags: list[str]
+    created: float | None
+    updated: float | None
+    best: BestValue | None
+
+
+class ProjectList(msgspec.Struct, frozen=True):
+    """Every project, the one that was written last first; ``pending`` as in ``RunList``."""
+
+    projects: list[ProjectRow]
+    pending: int
+
+
 async def projects(request: Request) -> Response:
     """``/api/projects``: every project in one row."""
     reader = server_state(request).reader
 
-    def query() -> wire.ProjectList:
+    def query() -> ProjectList:
         reader.catalog.refresh()
         known = reader.catalog.known_runs()
         by_project: dict[str, list[tuple[RunView, RunInfo]]] = {}
@@ -35,15 +71,15 @@ async def projects(request: Request) -> Response:
             by_project.setdefault(info.project, []).append((run, info))
         rows = [_project_row(name, runs) for name, runs in by_project.items()]
         rows.sort(key=lambda row: row.updated or 0.0, reverse=True)
-        return wire.ProjectList(rows, known.pending)
+        return ProjectList(rows, known.pending)
 
     return await json_response(request, await reader.query(query))
 
 
-def _project_row(name: str, runs: Sequence[tuple[RunView, RunInfo]]) -> wire.ProjectRow:
+def _project_row(name: str, runs: Sequence[tuple[RunView, RunInfo]]) -> ProjectRow:
     infos = [info for _, info in runs]
     live = [info.id for info in infos if info.status.state == "running"]
-    return wire.ProjectRow(
+    return ProjectRow(
         name=name,
         runs=len(runs),
         states=dict(Counter(info.status.state for info in infos)),
@@ -58,7 +94,7 @@ def _project_row(name: str, runs: Sequence[tuple[RunView, RunInfo]]) -> wire.Pro
     )
 
 
-def _best(runs: Sequence[tuple[RunView, RunInfo]], role: str) -> wire.BestValue | None:
+def _best(runs: Sequence[tuple[RunView, RunInfo]], role: str) -> BestValue | None:
     found: tuple[float, RunInfo] | None = None
     for run, info in runs:
         if not info.is_partial and (value := _lowest(run, role)) is not None:
@@ -66,7 +102,7 @@ def _best(runs: Sequence[tuple[RunView, RunInfo]], role: str) -> wire.BestValue 
     if found is None:
         return None
     value, info = found
-    return wire.BestValue(role=role, value=value, run=info.id, name=info.name)
+    return BestValue(role=role, value=value, run=info.id, name=info.name)
 
 
 def _lowest(run: RunView, role: str) -> float | None:

@@ -139,42 +139,6 @@ class RunList(msgspec.Struct, frozen=True):
     groups: list[RunGroup] | None = None
 
 
-class BestValue(msgspec.Struct, frozen=True):
-    """The best value in a project, of the metric that plays a role."""
-
-    role: str
-    value: float
-    run: str
-    name: str
-
-
-class ProjectRow(msgspec.Struct, frozen=True):
-    """A project: its runs by state, its owners, its best value and when a run last wrote.
-
-    Hidden runs count as well. ``best`` is null while no run that was read has an evaluation loss
-    or a loss. ``running`` has the ids of live runs, the newest first, at most ten.
-    """
-
-    name: str
-    runs: int
-    states: dict[str, int]
-    running: list[str]
-    errors: int
-    warnings: int
-    owners: list[str]
-    tags: list[str]
-    created: float | None
-    updated: float | None
-    best: BestValue | None
-
-
-class ProjectList(msgspec.Struct, frozen=True):
-    """Every project, the one that was written last first; ``pending`` as in ``RunList``."""
-
-    projects: list[ProjectRow]
-    pending: int
-
-
 class MetricRow(msgspec.Struct, frozen=True):
     """A series that exists; ``summary`` is of its lowest rank, null unless requested."""
 

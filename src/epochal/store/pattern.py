@@ -48,7 +48,7 @@ class Pattern:
     def is_in(self, text: str) -> bool:
         """Whether it matches anywhere in a text."""
         if self._literal is not None and text.isascii():
-            return self._literal in text[:MAX_TEXT].lower()
+            return self._literal in (text if len(text) <= MAX_TEXT else text[:MAX_TEXT]).lower()
         encoded = text[:MAX_TEXT].encode("utf-8", "replace")
         return self._expression.search(encoded) is not None
 

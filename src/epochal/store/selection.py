@@ -277,8 +277,10 @@ class _Compiler:
         def selects(run: Subject) -> bool:
             value = reading(run)
             texts = value if isinstance(value, (list, tuple)) else (value,)
-            found = any(isinstance(text, str) and pattern.is_in(text) for text in texts)
-            return found is wanted
+            for text in texts:
+                if isinstance(text, str) and pattern.is_in(text):
+                    return wanted
+            return not wanted
 
         return selects
 

@@ -120,6 +120,10 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
     "divider",
     { label: "List hidden runs", isOn: hidden.value === "1", ...(runs.numHidden.value > 0 ? { hint: formatWhole(runs.numHidden.value) } : {}), run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
   ];
+  if (page.source.connection.value !== "archive") {
+    const { notifier } = page;
+    more.push({ label: "Notify when a run ends", isOn: notifier.isOn.value, isDisabled: notifier.obstacle !== null, ...(notifier.obstacle === null ? {} : { hint: notifier.obstacle }), run: () => void notifier.toggle() });
+  }
   if (actions !== null) {
     more.push({ label: "Select runs", isOn: selection.isOn.value, hint: "a", run: () => (selection.isOn.value = !selection.isOn.value) }, { label: "Trash…", run: onTrash });
   }

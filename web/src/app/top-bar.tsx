@@ -7,6 +7,7 @@ import { formatDuration, formatWhole } from "../chart/index.ts";
 import { progressOf } from "../state/progress.ts";
 import type { Progress } from "../state/progress.ts";
 import type { Page } from "../state/page.ts";
+import { chosenProjects } from "../state/projects.ts";
 import { isEnded } from "../state/runs.ts";
 import { Menu } from "../ui/menu.tsx";
 import { phaseMeaning, phaseTone } from "../panels/parts/phases.ts";
@@ -53,7 +54,8 @@ function Projects({ page }: { readonly page: Page }): JSX.Element | null {
       page.view.focus.value = null;
     },
   }));
-  return <span class="top-project"><Menu label="Project" items={items}>{project.value ?? "All projects"} ▾</Menu></span>;
+  const several = chosenProjects(project.value, projects.value);
+  return <span class="top-project"><Menu label="Project" items={[...items, "divider", { label: "Overview of projects…", hint: "q", run: () => page.open("projects") }]}>{several?.join(", ") ?? "All projects"} ▾</Menu></span>;
 }
 
 function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {

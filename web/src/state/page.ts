@@ -18,6 +18,8 @@ import type { Findings } from "./findings.ts";
 import { createMarks } from "./marks.ts";
 import type { Marks } from "./marks.ts";
 import { metricsOf } from "./metrics.ts";
+import { createNotifier } from "./notify.ts";
+import type { Notifier } from "./notify.ts";
 import type { Metric } from "./metrics.ts";
 import { createReadings } from "./machine-readings.ts";
 import type { Readings } from "./machine-readings.ts";
@@ -46,6 +48,8 @@ export interface Page {
   readonly marks: Marks;
   /** What machines do at this moment. */
   readonly readings: Readings;
+  /** Tells of runs that have ended. */
+  readonly notifier: Notifier;
   /** Every metric that any run in the charts has. */
   readonly metrics: ReadonlySignal<readonly Metric[]>;
   /** Unix seconds, moving on once a second. */
@@ -78,11 +82,13 @@ export function createPage(source: Source, view: View = createView()): Page {
   const focused = computed(() => runs.focus.value?.id ?? null);
   const findings = createFindings(source, focused);
   const marks = createMarks(source, focused);
+  const notifier = createNotifier((sentence) => toasts.show(sentence, "critical"));
   const listeners = new Set<(update: Update) => void>();
   const now = signal(Date.now() / 1000);
   const isPaused = signal(false);
   const readings = createReadings(isPaused);
   const feed = source.follow((update) => {
+    notifier.apply(update, runs.row);
     runs.apply(update);
     if (update.type === "joined") runs.reload();
     if (update.type === "records") recorded(update);
@@ -134,7 +140,7 @@ export function createPage(source: Source, view: View = createView()): Page {
   effect(() => seriesCache.pause(isPaused.value));
 
   return {
-    source, view, runs, selection, details, seriesCache, findings, marks, readings, toasts, now, isPaused,
+    source, view, runs, selection, details, seriesCache, findings, marks, readings, notifier, toasts, now, isPaused,
     picked: signal<ReadonlySet<string>>(new Set()),
     hovered: signal<string | null>(null),
     coloring: signal<string | null>(null),

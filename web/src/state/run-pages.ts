@@ -24,12 +24,15 @@ export interface RunPages {
   readonly problem: ReadonlySignal<string | null>;
   /** Ask for the rows from an index up to another, unless they are there or on their way. */
   want(start: number, stop: number): void;
+  /** Show the first rows of the whole list until the server has answered for this one. */
+  seed(rows: readonly RunRow[], total: number): void;
   reload(): void;
 }
 
 /** So many rows come with one answer. */
 const PAGE_ROWS = 100;
-const TYPING_MS = 120;
+const TYPING_MS = 60;
+const AGAIN_MS = 1000;
 
 export function createRunPages(source: Source, request: ReadonlySignal<ListRequest>, summaries: readonly string[], onRows: (rows: readonly RunRow[]) => void): RunPages {
   const total = signal<number | null>(null);
@@ -38,6 +41,11 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
   const problem = signal<string | null>(null);
   const asked = new Set<number>();
   let version = 0;
+  /** The version whose rows are shown. */
+  let shownFor = -1;
+  let key = "";
+  let isBusy = false;
+  let isWantedAgain = false;
   let lastWanted: readonly [number, number] = [0, PAGE_ROWS];
 
   const fetchPage = async (page: number, isFirst: boolean): Promise<void> => {
@@ -45,10 +53,13 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const { query, order, group } = request.peek();
     asked.add(page);
     try {
-      const list = await source.runs({ query, order, offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst && group !== "" ? { group } : {}) });
+      const list = await source.runs({ query, ...(order === "" ? {} : { order }), offset: page * PAGE_ROWS, limit: PAGE_ROWS, withConfig: true, summaries, ...(isFirst && group !== "" ? { group } : {}) });
       if (mine !== version) return;
       onRows(list.rows);
-      const next = isFirst || ids.peek().length !== list.total ? new Array<string | undefined>(list.total) : [...ids.peek()];
+      // A list that was asked for again keeps the rows that are there until newer ones come.
+      const isSame = ids.peek().length === list.total && shownFor === mine;
+      const next = isSame ? [...ids.peek()] : new Array<string | undefined>(list.total);
+      shownFor = mine;
       list.rows.forEach(({ id }, index) => (next[page * PAGE_ROWS + index] = id));
       if (isFirst) groups.value = list.groups ?? null;
       ids.value = next;
@@ -66,11 +77,24 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const end = Math.min(stop, total.peek()!);
     for (let page = Math.floor(start / PAGE_ROWS); page * PAGE_ROWS < end; page++) if (!asked.has(page)) void fetchPage(page, false);
   };
+  /** Ask for the list; one that is on its way is awaited, unless something else is wanted by now. */
   const reload = async (): Promise<void> => {
-    version++;
+    const wanted = JSON.stringify(request.peek());
+    if (wanted === key && isBusy) {
+      isWantedAgain = true;
+      return;
+    }
+    if (wanted !== key) version++;
+    key = wanted;
+    isBusy = true;
     asked.clear();
+    const mine = version;
     await fetchPage(0, true);
+    if (mine !== version) return;
+    isBusy = false;
     want(...lastWanted);
+    if (isWantedAgain) setTimeout(() => void reload(), AGAIN_MS);
+    isWantedAgain = false;
   };
   let before = "";
   effect(() => {
@@ -84,7 +108,14 @@ export function createRunPages(source: Source, request: ReadonlySignal<ListReque
     const timer = setTimeout(() => void reload(), isTyped ? TYPING_MS : 0);
     return () => clearTimeout(timer);
   });
-  return { total, ids, groups, problem, want, reload: () => void reload() };
+  const seed = (rows: readonly RunRow[], numAll: number): void => {
+    if (total.peek() !== null) return;
+    const next = new Array<string | undefined>(numAll);
+    rows.forEach(({ id }, index) => (next[index] = id));
+    ids.value = next;
+    total.value = numAll;
+  };
+  return { total, ids, groups, problem, want, seed, reload: () => void reload() };
 }
 
 /** A text of the query language. */

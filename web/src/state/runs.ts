@@ -13,6 +13,7 @@ import type { Coloring } from "./colors.ts";
 import { flatConfig } from "./config.ts";
 import { groupBy } from "./group-by.ts";
 import { byKeys, groupKeysOf, groupTitle, serverTitle } from "./group-keys.ts";
+import { chosenProjects } from "./projects.ts";
 import { createRunPages, fieldOf, quoted } from "./run-pages.ts";
 import type { ListRequest } from "./run-pages.ts";
 import type { View } from "./view.ts";
@@ -150,6 +151,10 @@ export function createRuns(source: Source, view: View): Runs {
         numStored.value = list.total;
         if (isFirst && source.supportsQueries && total > MOST_ROWS) {
           merge(list.rows);
+          if (view.filter.peek() === "" && view.project.peek() === null && view.order.peek() === "-created" && view.groupBy.peek() === null) {
+            pages.seed(list.rows.filter(({ hidden }) => !hidden), list.total);
+          }
+          isLoaded.value = true;
           const wasWhole = isWhole.peek();
           isWhole.value = false;
           if (!wasWhole) pages.reload();
@@ -177,8 +182,8 @@ export function createRuns(source: Source, view: View): Runs {
   const all = computed(() => [...rows.value.values()]);
   const projects = computed(() => (isWhole.value ? null : serverProjects.value) ?? [...new Set(all.value.map(({ project }) => project))].sort());
   const ofProject = computed(() => {
-    const project = view.project.value;
-    return project === null ? all.value : all.value.filter((row) => row.project === project);
+    const chosen = chosenProjects(view.project.value, projects.value);
+    return chosen === null ? all.value : all.value.filter((row) => chosen.includes(row.project));
   });
   /** What the server is asked to choose runs by; empty where this page chooses. */
   const asked = computed(() => {
@@ -191,7 +196,7 @@ export function createRuns(source: Source, view: View): Runs {
   const listQuery = (): string => {
     const words = asked.value === "" && view.filterMode.value === "words" ? wordsQuery(view.filter.value) : asked.value;
     return [
-      view.project.value === null ? "" : `project == ${quoted(view.project.value)}`,
+      projectsQuery(chosenProjects(view.project.value, projects.value)),
       showsHidden.value === "1" ? "" : "not hidden",
       words === "" ? "" : `(${words})`,
     ].filter((part) => part !== "").join(" and ");
@@ -221,7 +226,7 @@ export function createRuns(source: Source, view: View): Runs {
   const groupKeys = computed(() => groupKeysOf(view.groupBy.value, ofProject.value));
   const request = computed((): ListRequest => {
     const fields = groupKeys.value.map((key) => fieldOf("config", key));
-    return { isOn: !isWhole.value, query: listQuery(), order: [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
+    return { isOn: !isWhole.value, query: listQuery(), order: fields.length === 0 && view.order.value === "-created" ? "" : [...fields, serverOrder(view.order.value)].join(","), group: fields.join(",") };
   });
   const pages = createRunPages(source, request, HEADLINES, (found) => merge(found, true));
 
@@ -321,7 +326,8 @@ export function createRuns(source: Source, view: View): Runs {
   const missing = computed((): Missing | null => {
     if (!isLoaded.value || problem.value !== null) return null;
     const [project, run] = [view.project.value, view.focus.value];
-    if (project !== null && numStored.value > 0 && !projects.value.includes(project)) return { kind: "project", name: project };
+    const unknownProject = chosenProjects(project, projects.value)?.find((name) => !projects.value.includes(name));
+    if (unknownProject !== undefined && numStored.value > 0) return { kind: "project", name: unknownProject };
     if (run === null || rows.value.has(run)) return null;
     return isWhole.value || unknown.value.has(run) ? { kind: "run", name: run } : null;
   });
@@ -381,7 +387,7 @@ export function createRuns(source: Source, view: View): Runs {
       const row = rows.value.get(id);
       if (row === undefined) return id;
       const others = namesakes.value.get(row.name)?.length ?? 1;
-      return others > 1 ? `${row.name} · ${view.project.value === null ? `${row.project} ` : ""}${row.id.slice(0, 6)}` : row.name;
+      return others > 1 ? `${row.name} · ${(chosenProjects(view.project.value, projects.value)?.length ?? 2) > 1 ? `${row.project} ` : ""}${row.id.slice(0, 6)}` : row.name;
     },
     toggle(id) {
       const ids = shown.value.map((row) => row.id);
@@ -404,7 +410,8 @@ export function createRuns(source: Source, view: View): Runs {
       if (update.type === "status") merge([update.row], false);
       if (update.type !== "runs") return;
       if (update.all) {
-        void load();
+        if (isWhole.peek()) void load();
+        else reloadSoon();
         return;
       }
       const isBig = !isWhole.peek();
@@ -424,6 +431,11 @@ export function createRuns(source: Source, view: View): Runs {
       merge([{ ...row, summary: { [role]: { ...before, last: Number.isFinite(last) ? last : null, last_nonfinite: nonfiniteWord(last) } } }]);
     },
   };
+}
+
+function projectsQuery(chosen: readonly string[] | null): string {
+  if (chosen === null) return "";
+  return chosen.length === 1 ? `project == ${quoted(chosen[0]!)}` : `project in [${chosen.map(quoted).join(", ")}]`;
 }
 
 /** The server's word for an order of the list: roles are found by their names there. */

@@ -337,12 +337,15 @@ class ListedRun(RunView):
         return self._row
 
     @property
-    @locked
     def known_row(self) -> Row:
         """The row as far as it is known: whole, or of identity and newest records alone."""
-        if self._row is None and self._outline is None:
-            self._outline = self._held.guard.run(self.place, self._make_outline)
-        return self._row or self._outline or self.row
+        known = self._row or self._outline
+        if known is not None:  # without the lock: lists ask this of every run
+            return known
+        with self.lock:
+            if self._row is None and self._outline is None:
+                self._outline = self._held.guard.run(self.place, self._make_outline)
+            return self._row or self._outline or self.row
 
     def _make_outline(self) -> Row | None:
         self._look_once()
@@ -464,10 +467,13 @@ class ListedRun(RunView):
         return self._status_of(self.row)
 
     @property
-    @locked
     def known_status(self) -> Status:
         """The status as far as the run is known; reads no more of it."""
-        return self._status_of(self.known_row)
+        row = self._row
+        if row is not None and self._ended_row is row and self._ended is not None:
+            return self._ended  # without the lock: lists ask this of every run
+        with self.lock:
+            return self._status_of(self.known_row)
 
     def _status_of(self, row: Row) -> Status:
         if self._ended is not None and self._ended_row is row:

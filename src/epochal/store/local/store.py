@@ -195,6 +195,7 @@ class LocalStore:
             listed = list(self._by_id.values())
             num_waiting = len(self._runs) - len(listed)
         left = sorted((run for run in listed if not run.is_known), key=_created, reverse=True)
+        until = time.monotonic() + budget_s  # telling apart may have taken all of it
         read: set[str] = set()
         for run in left:
             if only_small and not run.is_quickly_read:
@@ -438,6 +439,8 @@ class LocalStore:
 
 class KnownRun:
     """A run as queries see it while lists are made: only what is known of it, nothing is read."""
+
+    __slots__ = ("id", "row", "run")
 
     def __init__(self, run: LocalRun) -> None:
         self.run = run

@@ -1,0 +1,118 @@
+/** Every project: how many runs, which are live or failed, the best value and the last activity; several can be viewed together. */
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+import { formatDuration, formatNumber, formatWhole } from "../chart/index.ts";
+import type { Page } from "../state/page.ts";
+import { chosenProjects, projectRows } from "../state/projects.ts";
+import { Empty } from "../ui/empty.tsx";
+import type { ProjectRow } from "../wire.ts";
+import type { Panel, PanelProps } from "./panel.ts";
+import "./projects.css";
+
+export const panel: Panel = {
+  order: 140, id: "projects", title: "Projects", shortcut: "q", component: Projects,
+  count: (page) => (page.runs.projects.value.length > 1 ? page.runs.projects.value.length : undefined),
+};
+
+const AGAIN_MS = 10_000;
+const BAD = ["failed", "crashed"];
+
+function Projects({ page }: PanelProps): JSX.Element {
+  const { rows, problem } = useProjects(page);
+  const chosen = chosenProjects(page.view.project.value, page.runs.projects.value);
+  if (problem !== null) return <p class="problem" role="alert">{problem}</p>;
+  if (rows === null) return <div class="pane" aria-busy="true"><p class="card-note">Counting runs…</p></div>;
+  if (rows.length === 0) return <Empty title="No projects yet">epochal.init(project="…") begins one.</Empty>;
+  const toggle = (name: string): void => {
+    const before = chosen ?? [];
+    const next = before.includes(name) ? before.filter((one) => one !== name) : [...before, name];
+    show(page, next.length === 0 ? null : next.join(","));
+  };
+  return (
+    <div class="pane">
+      <p class="card-note">{chosen === null ? "All projects are in view; choose one, or tick several." : `In view: ${chosen.join(", ")}. `}
+        {chosen !== null && <button type="button" class="link" onClick={() => show(page, null)}>All projects</button>}
+      </p>
+      <div class="projects">
+        <table>
+          <thead>
+            <tr><th scope="col"><span class="sr">In view</span></th><th scope="col">project</th><th scope="col">runs</th><th scope="col">live</th><th scope="col">failed</th><th scope="col">open findings</th>
+              <th scope="col">best</th><th scope="col">last activity</th><th scope="col">owners</th></tr>
+          </thead>
+          <tbody>
+            {rows.map((row) => <Project key={row.name} page={page} row={row} isChosen={chosen?.includes(row.name) ?? false} onToggle={() => toggle(row.name)} />)}
+          </tbody>
+        </table>
+      </div>
+    </div>
+  );
+}
+
+interface ProjectProps {
+  readonly page: Page;
+  readonly row: ProjectRow;
+  readonly isChosen: boolean;
+  readonly onToggle: () => void;
+}
+
+function Project({ page, row, isChosen, onToggle }: ProjectProps): JSX.Element {
+  const numBad = BAD.reduce((sum, state) => sum + (row.states[state] ?? 0), 0);
+  const states = Object.entries(row.states).map(([state, count]) => `${count} ${state}`).join(", ");
+  const openRun = (id: string): void => {
+    show(page, row.name);
+    page.view.focus.value = id;
+    page.open("overview");
+  };
+  return (
+    <tr class={isChosen ? "is-chosen" : ""}>
+      <td><input type="checkbox" checked={isChosen} aria-label={`View ${row.name}`} onChange={onToggle} /></td>
+      <th scope="row"><button type="button" class="link" onClick={() => {
+        show(page, row.name);
+        page.open("overview");
+      }}>{row.name}</button></th>
+      <td class="is-number" title={states}>{formatWhole(row.runs)}</td>
+      <td class="is-number">{row.running.length === 0 ? "" : <button type="button" class="link is-live" title="Open the newest of them" onClick={() => openRun(row.running[0]!)}>{formatWhole(row.states["running"] ?? 0)}</button>}</td>
+      <td class={`is-number${numBad > 0 ? " is-critical" : ""}`}>{numBad === 0 ? "" : formatWhole(numBad)}</td>
+      <td title="Runs with open errors, and runs with open warnings only">{row.errors > 0 && <span class="is-critical">✕ {formatWhole(row.errors)} </span>}{row.warnings > 0 && <span class="is-warning">▲ {formatWhole(row.warnings)}</span>}</td>
+      <td>{row.best !== null && (
+        <button type="button" class="link" title={`${row.best.role.replace("_", " ")} ${row.best.value} of ${row.best.name}`} onClick={() => openRun(row.best!.run)}>
+          {formatNumber(row.best.value)} <span class="card-note">{row.best.role.replace("_", " ")}</span>
+        </button>
+      )}</td>
+      <td>{row.updated === null ? "" : `${formatDuration(Math.max(0, page.now.value - row.updated))} ago`}</td>
+      <td class="projects-owners" title={row.owners.join(", ")}>{row.owners.join(", ")}</td>
+    </tr>
+  );
+}
+
+function show({ view }: Page, project: string | null): void {
+  view.project.value = project;
+  view.shown.value = null;
+  view.focus.value = null;
+}
+
+/** Asked for again now and then; an archive has all runs itself. */
+function useProjects(page: Page): { readonly rows: readonly ProjectRow[] | null; readonly problem: string | null } {
+  const [found, setFound] = useState<{ readonly rows: readonly ProjectRow[] | null; readonly problem: string | null }>({ rows: null, problem: null });
+  const ask = page.source.projects;
+  useEffect(() => {
+    if (ask === null) return undefined;
+    let isOver = false;
+    const look = (): void => {
+      if (page.isPaused.peek()) return;
+      ask().then(
+        ({ projects }) => !isOver && setFound({ rows: projects, problem: null }),
+        (error: unknown) => !isOver && setFound((before) => ({ ...before, problem: error instanceof Error ? error.message : String(error) })),
+      );
+    };
+    look();
+    const timer = setInterval(look, AGAIN_MS);
+    return () => {
+      isOver = true;
+      clearInterval(timer);
+    };
+  }, [page]);
+  return ask === null ? { rows: projectRows(page.runs.all.value), problem: null } : found;
+}

@@ -1,0 +1,73 @@
+/** Notifications of the browser when a run ends, if the person asked for them and the browser allows it. */
+
+import { signal } from "@preact/signals";
+import type { ReadonlySignal } from "@preact/signals";
+
+import type { Update } from "../source/source.ts";
+import type { RunRow } from "../wire.ts";
+import { isEnded } from "./runs.ts";
+
+export interface Notifier {
+  readonly isOn: ReadonlySignal<boolean>;
+  /** Why there can be none; null where there can. */
+  readonly obstacle: string | null;
+  /** Ask the browser for leave, or stop. */
+  toggle(): Promise<void>;
+  /** Look whether a run has ended; `before` is its row until now. */
+  apply(update: Update, before: (id: string) => RunRow | undefined): void;
+}
+
+const KEY = "epochal-notify";
+
+export function createNotifier(onRefused: (sentence: string) => void): Notifier {
+  const isPossible = typeof Notification !== "undefined" && window.isSecureContext;
+  const isOn = signal(isPossible && Notification.permission === "granted" && stored() === "1");
+  const tell = (row: RunRow): void => {
+    const body = row.status.reason ?? (row.step === null ? row.project : `${row.project}, step ${row.step}`);
+    new Notification(`${row.name}: ${row.status.text}`, { body, tag: row.id });
+  };
+  return {
+    isOn,
+    obstacle: isPossible ? null : "needs https, or this machine's own address",
+    async toggle() {
+      if (isOn.value) {
+        isOn.value = false;
+        store("0");
+        return;
+      }
+      const answer = isPossible ? await Notification.requestPermission() : "denied";
+      isOn.value = answer === "granted";
+      store(isOn.value ? "1" : "0");
+      if (!isOn.value) onRefused("The browser does not allow notifications of this page: its settings for this site do.");
+    },
+    apply(update, before) {
+      if (!isOn.peek()) return;
+      for (const row of rowsOf(update)) {
+        const known = before(row.id);
+        if (known !== undefined && !isEnded(known) && isEnded(row)) tell(row);
+      }
+    },
+  };
+}
+
+function rowsOf(update: Update): readonly RunRow[] {
+  if (update.type === "status") return [update.row];
+  return update.type === "runs" ? update.changed : [];
+}
+
+function stored(): string | null {
+  try {
+    return localStorage.getItem(KEY);
+  } catch (error) {
+    if (!(error instanceof DOMException)) throw error;
+    return null; // storage is switched off
+  }
+}
+
+function store(value: string): void {
+  try {
+    localStorage.setItem(KEY, value);
+  } catch (error) {
+    if (!(error instanceof DOMException)) throw error;
+  }
+}
