@@ -113,3 +113,24 @@ def test_hundreds_of_metrics_are_in_sections_that_open(
     page.get_by_label("Filter charts").fill("7/w")
     until(page, lambda: page.locator(".search-count", has_text="10 of 400").count() == 1)
     page.locator('[data-metric="layers/7/w"]').wait_for()
+
+
+def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
+    tmp_path: Path, serve: Serve, open_page: OpenPage
+) -> None:
+    for number in range(101):
+        journal = Journal(tmp_path, f"run{number:03}")
+        for step in range(3):
+            journal.metrics(step, loss=float(number + step))
+        journal.add({"log": "finish", "status": "finished"})
+    page = open_page(serve(tmp_path).url + "#panel=charts&run=id-run007")
+    page.get_by_role("button", name="Which runs are listed and shown").click()
+    page.get_by_role("menuitem", name="Show all that fit").click()
+    chart = page.locator('[data-metric="loss"]')
+    chart.get_by_text("101 runs: median, quartiles, range").wait_for()
+    until(page, lambda: "all=1" in page.url)
+    assert page.locator(".runs-count").inner_text() == "all of 101 shown"
+    until(page, lambda: "run007" in download(page, "loss", "SVG"))
+    assert "median of 101 runs" in download(page, "loss", "SVG")
+    page.get_by_role("button", name="newest").click()
+    until(page, lambda: "all=1" not in page.url)

@@ -146,7 +146,7 @@ def test_a_baseline_gives_differences(runs: Path, serve: Serve, open_page: OpenP
     page = open_page(serve(runs).url)
     page.locator(".run-name", has_text="short").click()
     page.keyboard.press("b")
-    page.locator(".run", has_text="other").locator(".run-delta", has_text="±0%").wait_for()
+    page.locator(".run", has_text="other").locator(".run-delta", has_text="±0 %").wait_for()
     assert "%" in page.locator(".run", has_text="long").locator(".run-delta").inner_text()
 
 

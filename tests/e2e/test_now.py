@@ -53,7 +53,7 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
     training = Training(tmp_path)
     page = open_page(f"{serve(tmp_path).url}#panel={panel}")
     card = page.locator(place)
-    card.get_by_text("30%", exact=True).wait_for()
+    card.get_by_text("30 %", exact=True).wait_for()
     recorded = datetime.fromtimestamp(training.journal.t)
     assert card.locator(".as-of").inner_text() == f"recorded {recorded:%Y-%m-%d %H:%M:%S}"
 
@@ -65,7 +65,7 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
         def is_read(cpu_pct: float = cpu_pct, power: float = power, drawn: str = drawn) -> bool:
             training.read(cpu_pct, power)
             # The limits are those of the record.
-            return shows(f"{cpu_pct:.0f}%", f"{drawn} of 600 W", "3.0 GiB of 4.0 GiB")
+            return shows(f"{cpu_pct:.0f} %", f"{drawn} of 600 W", "3.0 GiB of 4.0 GiB")
 
         until(page, is_read)
         assert card.locator(".as-of").inner_text().startswith("as of ")
@@ -73,7 +73,7 @@ def test_bars_move_each_second_and_fall_back_to_the_record(
     told = datetime.strptime(f"{datetime.now():%Y-%m-%d} {said[6:]}", "%Y-%m-%d %H:%M:%S")
     assert abs((datetime.now() - told).total_seconds()) % 86_400 < 60
     training.stop_reading()
-    until(page, lambda: shows("30%", "300 W of 600 W", "2.0 GiB of 4.0 GiB"))
+    until(page, lambda: shows("30 %", "300 W of 600 W", "2.0 GiB of 4.0 GiB"))
     assert card.locator(".as-of").inner_text().startswith("recorded ")
 
 
@@ -92,7 +92,7 @@ def test_charts_stand_still_while_bars_move(
 
         def is_read(cpu_pct: float = cpu_pct) -> bool:
             training.read(cpu_pct, 500_000.0)
-            return bars.get_by_text(f"{cpu_pct:.0f}%", exact=True).count() > 0
+            return bars.get_by_text(f"{cpu_pct:.0f} %", exact=True).count() > 0
 
         until(page, is_read)
     assert chart.bounding_box() == place

@@ -149,8 +149,8 @@ def test_what_the_time_of_a_step_is_lost_to_is_shown_by_cause(
     section.get_by_text("steps 380–399 · 2000.0 ms a step · newest").wait_for()
     bar = section.locator(".chart-stack-track")
     told = bar.get_attribute("aria-label") or ""
-    assert told.startswith("useful 1560.4 ms, 78%, ")
-    assert re.search(r"input wait \d+\.\d ms, \d+%, communication \d+\.\d ms", told), told
+    assert told.startswith("useful 1560.4 ms, 78\xa0%, ")
+    assert re.search(r"input wait \d+\.\d ms, \d+\xa0%, communication \d+\.\d ms", told), told
     point_at(page, section.locator("canvas"), 0.4)
     section.locator(".chart-tooltip").get_by_text("2000.0 ms in all").wait_for()
 
@@ -282,7 +282,7 @@ def test_the_picture_of_the_model_zooms_and_runs_nothing(site: str, open_page: O
     picture = page.locator(".picture img")
     assert (picture.get_attribute("src") or "").startswith("data:image/svg+xml")
     page.get_by_label("Zoom in").click()
-    page.get_by_text("125%").wait_for()
+    page.get_by_text("125 %").wait_for()
     page.get_by_role("button", name="Hide").click()
     picture.wait_for(state="detached")
 

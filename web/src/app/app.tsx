@@ -105,7 +105,7 @@ function MissingRun({ page }: { readonly page: Page }): JSX.Element | null {
 /** The window's title says how the run in focus is doing, for tabs in the background. */
 function useTitle(page: Page): void {
   const row = page.runs.focus.value;
-  const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}%` : "";
+  const percent = row?.step != null && row.total_steps ? ` ${Math.floor(Math.min(1, (row.step + 1) / row.total_steps) * 100)}\u00a0%` : "";
   const title = row === null ? "Epochal" : `${row.name}${percent} · ${row.status.state}`;
   useEffect(() => {
     document.title = title;

@@ -13,6 +13,8 @@ import { Menu } from "../ui/menu.tsx";
 import type { MenuItem } from "../ui/menu.tsx";
 import { VirtualList } from "../ui/virtual-list.tsx";
 import type { RunRow as Row } from "../wire.ts";
+import { isCrowd } from "../state/crowd.ts";
+import { MOST_SHOWN } from "../state/runs.ts";
 import { BulkBar, showInCharts, TrashDialog } from "./run-bulk.tsx";
 import { RunFilter } from "./run-filter.tsx";
 import { updateLabels, RunRow } from "./run-row.tsx";
@@ -113,10 +115,16 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
     return [[role, `Smallest ${name}`], [`-${role}`, `Largest ${name}`]] as [string, string][];
   })] as [string, string][];
   const { actions } = selection;
+  // More lines than charts can tell apart are drawn as quantiles, where there is a server to compute them.
+  const isMany = runs.numFitting.value > MOST_SHOWN && page.source.sweep.curves !== null;
+  const showNewest = (): void => {
+    view.isCrowd.value = false;
+    view.shown.value = null;
+  };
   const more: (MenuItem | "divider")[] = [
-    { label: "Show all that fit", run: () => showInCharts(page, runs.fitting.value.map(({ id }) => id), runs.numFitting.value) },
+    { label: "Show all that fit", ...(isMany ? { hint: "as quantiles" } : {}), run: () => (isMany ? (view.isCrowd.value = true) : showInCharts(page, runs.fitting.value.map(({ id }) => id), runs.numFitting.value)) },
     { label: "Show none", run: () => runs.showOnly([]) },
-    { label: "Show the newest", run: () => (view.shown.value = null) },
+    { label: "Show the newest", run: showNewest },
     "divider",
     { label: "List hidden runs", isOn: hidden.value === "1", ...(runs.numHidden.value > 0 ? { hint: formatWhole(runs.numHidden.value) } : {}), run: () => (hidden.value = hidden.value === "1" ? "" : "1") },
   ];
@@ -129,9 +137,9 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
   }
   return (
     <div class="runs-tools">
-      <span class="runs-count">{runs.isLoaded.value ? `${runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
+      <span class="runs-count">{runs.isLoaded.value ? `${isCrowd(page) ? "all" : runs.shown.value.length} of ${formatWhole(runs.numFitting.value)} shown` : ""}</span>
       <span class="card-space" />
-      {view.shown.value !== null && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={() => (view.shown.value = null)}>newest</button>}
+      {(view.shown.value !== null || view.isCrowd.value) && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={showNewest}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>
       <Menu label="Group runs" items={groupItems(page)}>{view.groupBy.value === null ? "group" : `by ${groupName(view.groupBy.value)}`} ▾</Menu>
       <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>

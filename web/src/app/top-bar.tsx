@@ -99,7 +99,7 @@ function ProgressBar({ row, progress }: { readonly row: RunRow; readonly progres
         aria-valuemin={0} aria-valuemax={100} aria-valuenow={share === null ? undefined : Math.round(share * 100)} aria-valuetext={counted}>
         <span class="progress-fill" style={{ transform: `scaleX(${share ?? 0})` }} />
       </span>
-      <span class="progress-text">{[counted, share === null ? "" : `${Math.floor(share * 100)}%`].filter((text) => text !== "").join(" · ")}</span>
+      <span class="progress-text">{[counted, share === null ? "" : `${Math.floor(share * 100)}\u00a0%`].filter((text) => text !== "").join(" · ")}</span>
       <span class="progress-time">{times.join(" · ")}</span>
     </span>
   );

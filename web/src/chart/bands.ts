@@ -71,7 +71,7 @@ export function createBands(root: HTMLElement, options: BandsOptions): Chart<Ban
 export function levelName(level: number): string {
   if (level === 0) return "min";
   if (level === 1) return "max";
-  return level === 0.5 ? "median" : `${Number((level * 100).toFixed(1))}%`;
+  return level === 0.5 ? "median" : `${Number((level * 100).toFixed(1))}\u00a0%`;
 }
 
 export function drawBands(renderer: Renderer, size: Size, options: BandsOptions, theme: ChartTheme): void {

@@ -52,20 +52,20 @@ export function formatCount(count: number): string {
   return scaled(count, 1000, COUNT_UNITS).join("");
 }
 
-/** Write a share as a percentage: `0.42` gives `42.0%`. */
+/** Write a share as a percentage: `0.42` gives `42.0 %`. */
 export function formatPercent(share: number): string {
-  return Number.isFinite(share) ? `${fixed(share * 100, 1)}%` : UNKNOWN;
+  return Number.isFinite(share) ? `${fixed(share * 100, 1)}\u00a0%` : UNKNOWN;
 }
 
-/** Write how far a value lies from a baseline, signed: `+12.3%`; a baseline of zero has no percentage. */
+/** Write how far a value lies from a baseline, signed: `+12.3 %`; a baseline of zero has no percentage. */
 export function formatDelta(value: number, baseline: number): string {
   if (!Number.isFinite(value) || !Number.isFinite(baseline) || baseline === 0) return UNKNOWN;
   const percent = ((value - baseline) / Math.abs(baseline)) * 100;
   // Beyond that a percentage is only a long number.
   if (Math.abs(percent) >= 1000 && value / baseline > 0) return `×${formatCount(Math.round(value / baseline))}`;
   const text = Math.abs(percent) < 10 ? fixed(percent, 2) : fixed(percent, Math.abs(percent) < 1000 ? 1 : 0);
-  if (Number(text) === 0) return "±0%";
-  return `${percent > 0 ? "+" : "−"}${text.replace("-", "")}%`;
+  if (Number(text) === 0) return "±0\u00a0%";
+  return `${percent > 0 ? "+" : "−"}${text.replace("-", "")}\u00a0%`;
 }
 
 /** Write a whole number with thin groups of three: `12 345 678`. */
@@ -73,7 +73,7 @@ export function formatWhole(value: number): string {
   if (!Number.isFinite(value)) return UNKNOWN;
   const [whole = "", decimals] = String(Math.round(value * 1e4) / 1e4).split(".");
   if (whole.includes("e")) return exponential(value, 2);
-  const groupBy = whole.replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  const groupBy = whole.replace(/\B(?=(\d{3})+$)/g, ",");
   return decimals === undefined ? groupBy : `${groupBy}.${decimals}`;
 }
 

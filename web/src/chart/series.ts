@@ -33,6 +33,8 @@ export type SeriesData = RawData | BucketData;
 export interface Spread {
   readonly low: Float64Array;
   readonly high: Float64Array;
+  /** A wider and fainter band around it. */
+  readonly outer?: { readonly low: Float64Array; readonly high: Float64Array };
 }
 
 export interface Series {

@@ -61,7 +61,7 @@ export function wholeOf({ values }: Pick<StackColumn, "values">): number {
 }
 
 function percent(value: number, whole: number): string {
-  return whole > 0 ? `${((value / whole) * 100).toFixed(0)}%` : "";
+  return whole > 0 ? `${((value / whole) * 100).toFixed(0)}\u00a0%` : "";
 }
 
 export function drawStacked(renderer: Renderer, size: Size, options: StackedOptions, theme: ChartTheme): void {

@@ -78,7 +78,7 @@ export function tickLabel(value: number, step: number, format: AxisFormat): stri
     case "bytes":
       return formatBytes(value).replace(".0 ", " ");
     case "percent":
-      return `${plain(value * 100, step * 100)}%`;
+      return `${plain(value * 100, step * 100)}\u00a0%`;
     case "duration":
     case "relative":
       return relativeLabel(value, step);

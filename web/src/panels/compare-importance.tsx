@@ -106,7 +106,7 @@ function RankTable({ found, chosen, onChoose }: { readonly found: ImportanceTabl
 
 function Share({ value }: { readonly value: number | null }): JSX.Element {
   if (value === null) return <span class="matters-quiet">–</span>;
-  return <span class="matters-bar"><i style={{ width: `${Math.max(0, Math.min(1, value)) * 100}px` }} /><span>{Math.round(value * 100)}%</span></span>;
+  return <span class="matters-bar"><i style={{ width: `${Math.max(0, Math.min(1, value)) * 100}px` }} /><span>{Math.round(value * 100)}&nbsp;%</span></span>;
 }
 
 function PairSelect({ found, pair, onPair }: { readonly found: ImportanceTable; readonly pair: ImportancePair; readonly onPair: (keys: readonly string[]) => void }): JSX.Element {

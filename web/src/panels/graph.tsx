@@ -115,7 +115,7 @@ function Picture({ svg, title }: { readonly svg: string; readonly title: string 
         <button type="button" class="button" aria-label="Zoom in" onClick={() => zoom(ZOOM_STEP)}>+</button>
         <button type="button" class="button" aria-label="Zoom out" onClick={() => zoom(1 / ZOOM_STEP)}>−</button>
         <button type="button" class="button" onClick={() => setPlace(WHOLE)}>Whole</button>
-        <span class="section-note">{Math.round(place.scale * 100)}%</span>
+        <span class="section-note">{Math.round(place.scale * 100)}&nbsp;%</span>
       </div>
     </>
   );

@@ -128,7 +128,7 @@ function cellText(value: unknown): string {
 
 function resourceText(name: string, value: unknown): string {
   if (typeof value !== "number") return cellText(value);
-  return name.endsWith("_pct") ? `${value.toFixed(1)}%` : formatBytes(value);
+  return name.endsWith("_pct") ? `${value.toFixed(1)}\u00a0%` : formatBytes(value);
 }
 
 function timeText(t: number | null, since: number | null): string {

@@ -96,8 +96,8 @@ function LightSpeed({ page, detail }: { readonly page: Page; readonly detail: Ru
 
 function barsOf({ sol, mfu, throughput, possible, measured }: Speed): readonly Bar[] {
   const bars: Bar[] = [];
-  if (sol !== null) bars.push({ label: "SOL", share: sol / 100, text: `${sol.toFixed(1)}% of what the hardware could do` });
-  if (mfu !== null) bars.push({ label: "MFU", share: mfu / 100, text: `${mfu.toFixed(1)}% of the peak in useful work` });
+  if (sol !== null) bars.push({ label: "SOL", share: sol / 100, text: `${sol.toFixed(1)}\u00a0% of what the hardware could do` });
+  if (mfu !== null) bars.push({ label: "MFU", share: mfu / 100, text: `${mfu.toFixed(1)}\u00a0% of the peak in useful work` });
   if (throughput !== null) bars.push({ label: "Tokens/s", share: possible === null ? null : throughput / possible, text: `${formatCount(throughput)}/s${possible === null ? "" : ` of ${formatCount(possible)}/s`}` });
   if (measured !== null) bars.push({ label: "Peak", share: measured.share, text: `${formatNumber(measured.tflops)} of ${formatNumber(measured.spec)} TFLOP/s measured here` });
   return bars;

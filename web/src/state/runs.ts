@@ -390,17 +390,20 @@ export function createRuns(source: Source, view: View): Runs {
       return others > 1 ? `${row.name} · ${(chosenProjects(view.project.value, projects.value)?.length ?? 2) > 1 ? `${row.project} ` : ""}${row.id.slice(0, 6)}` : row.name;
     },
     toggle(id) {
+      view.isCrowd.value = false;
       const ids = shown.value.map((row) => row.id);
       view.solo.value = null;
       view.shown.value = ids.includes(id) ? ids.filter((one) => one !== id) : [...ids, id];
     },
     soloOn(id) {
+      view.isCrowd.value = false;
       const isOn = view.solo.value !== id;
       view.solo.value = isOn ? id : null;
       // Alone means without another that was chosen before.
       if (isOn) view.focus.value = id;
     },
     showOnly(ids) {
+      view.isCrowd.value = false;
       view.solo.value = null;
       view.shown.value = ids.slice(0, MOST_SHOWN);
       return view.shown.value.length;

@@ -39,6 +39,8 @@ export interface View {
   readonly focus: Signal<string | null>;
   /** Runs in the charts; null lets the page choose the newest. */
   readonly shown: Signal<readonly string[] | null>;
+  /** Whether charts show all runs of the list, as quantiles. */
+  readonly isCrowd: Signal<boolean>;
   /** The only run in the charts while it is set. */
   readonly solo: Signal<string | null>;
   readonly baseline: Signal<string | null>;
@@ -116,6 +118,7 @@ export function createView(location: Location = window.location, history: Histor
     project: keep(optionalField("project")),
     focus: keep(optionalField("run")),
     shown: keep(optionalNamesField("runs")),
+    isCrowd: keep(flagField("all")),
     solo: keep(optionalField("solo")),
     baseline: keep(optionalField("baseline")),
     filter: keep(textField("filter")),

@@ -20,12 +20,12 @@ test("values that are not finite are named", () => {
 });
 
 test("a delta is signed, and unknown against zero", () => {
-  expect([formatDelta(2.2, 2), formatDelta(1.5, 2), formatDelta(2, 2), formatDelta(1, 0)]).toEqual(["+10.0%", "−25.0%", "±0%", "—"]);
-  expect(formatDelta(-1, -2)).toBe("+50.0%");
+  expect([formatDelta(2.2, 2), formatDelta(1.5, 2), formatDelta(2, 2), formatDelta(1, 0)]).toEqual(["+10.0\u00a0%", "−25.0\u00a0%", "±0\u00a0%", "—"]);
+  expect(formatDelta(-1, -2)).toBe("+50.0\u00a0%");
 });
 
 test("whole numbers are grouped, shares are percentages", () => {
-  expect(formatWhole(12345678)).toBe("12\u202f345\u202f678");
+  expect(formatWhole(12345678)).toBe("12,345,678");
   expect(formatWhole(0.25)).toBe("0.25");
-  expect(formatPercent(0.4213)).toBe("42.1%");
+  expect(formatPercent(0.4213)).toBe("42.1\u00a0%");
 });

@@ -13,7 +13,7 @@ test("a distribution of more than one step names none", () => {
 test("the tooltip of a bin has the unit, and the step where there is one", () => {
   const point = { x: 200, y: 100 };
   expect(binUnder(point, SIZE, { label: "times", distribution, slot: 0, unit: "ms" })).toEqual({
-    title: "0 to 10.0000 ms", rows: [{ label: "count", value: "4", note: "100.0%" }],
+    title: "0 to 10.0000 ms", rows: [{ label: "count", value: "4", note: "100.0\u00a0%" }],
   });
   expect(binUnder(point, SIZE, { label: "times", distribution: { ...distribution, step: 7 }, slot: 0 })?.foot).toBe("step 7");
 });

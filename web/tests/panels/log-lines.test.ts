@@ -11,7 +11,7 @@ test.each([
   [entry("message", { level: "warning", text: "careful" }), "warning", "careful"],
   [entry("message", { level: "info", text: "load", duration_ms: 1532.25 }), "info", "load [1.5s]"],
   [entry("message", { level: "strange", text: "x" }), "info", "x"],
-  [entry("event", { name: "checkpoint", path: "a.pt" }, { step: 1200 }), "info", "checkpoint at step 1\u202f200 path=a.pt"],
+  [entry("event", { name: "checkpoint", path: "a.pt" }, { step: 1200 }), "info", "checkpoint at step 1,200 path=a.pt"],
   [entry("event", { name: "exception", reason: "boom", traceback: "Traceback:\n  x" }), "error", "exception reason=boom\nTraceback:\n  x"],
   [entry("event", { name: "records-lost", count: 3 }), "warning", "records-lost count=3"],
   [entry("epoch", { epoch: 2, total: 4, duration_s: 200, m: { loss: 0.5, acc: null } }), "info", "epoch 2/4  loss=0.5000  acc=nan  [3m 20s]"],

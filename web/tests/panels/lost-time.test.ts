@@ -49,7 +49,7 @@ test("a reading is the mean of a stretch, else the one before it", () => {
 test("parts that only other stretches have are named all the same", () => {
   const parts = [{ label: "data", slot: 1 }, { label: "save", slot: 7 }, { label: "never", slot: 8 }];
   const shown = segmentsOf(parts, [[1, 3, 0], [4, 0, 0]], 1);
-  expect(shown.map(({ label, text }) => [label, text])).toEqual([["data", "4.0 ms, 100%"], ["save", "none here"]]);
+  expect(shown.map(({ label, text }) => [label, text])).toEqual([["data", "4.0 ms, 100\u00a0%"], ["save", "none here"]]);
 });
 
 test("a layer that is only numbered is called one", () => {

@@ -15,8 +15,8 @@ function machine(fields: Partial<LiveMachine> = {}): LiveMachine {
 test("a machine's readings are bars", () => {
   const { machines } = liveNow([machine()], () => null, OPTIONS);
   expect(machines).toEqual([{ title: "", bars: [
-    { label: "CPU", share: 0.124, text: "12%" },
-    { label: "GPU", share: 0.93, text: "93%" },
+    { label: "CPU", share: 0.124, text: "12\u00a0%" },
+    { label: "GPU", share: 0.93, text: "93\u00a0%" },
     { label: "· memory", share: null, text: "3.0 GiB" },
     { label: "· power", share: null, text: "310 W" },
   ] }]);
@@ -25,7 +25,7 @@ test("a machine's readings are bars", () => {
 test("limits may be those that were recorded, and nothing else", () => {
   const recorded = (name: string): number | null => ({ "gpu/0/dram_total": 4 * 2 ** 30, "gpu/0/temperature": 99, "system/ram_used": 7 })[name] ?? null;
   const [first] = liveNow([machine()], recorded, OPTIONS).machines;
-  expect(first!.bars.map(({ text }) => text)).toEqual(["12%", "93%", "3.0 GiB of 4.0 GiB", "310 W"]);
+  expect(first!.bars.map(({ text }) => text)).toEqual(["12\u00a0%", "93\u00a0%", "3.0 GiB of 4.0 GiB", "310 W"]);
 });
 
 test("the time is that of the machine heard of longest ago, with its date unless that is today's", () => {

@@ -17,7 +17,7 @@ test("what still holds comes first, the gravest before the newest", () => {
 test("evidence that is a size reads as one", () => {
   expect(evidenceWords("before_bytes", 490733568)).toEqual(["before", "468.0 MiB"]);
   expect(evidenceWords("loss", 15764840887091.2)).toEqual(["loss", "1.576e+13"]);
-  expect(evidenceWords("steps", 1200)).toEqual(["steps", "1\u202f200"]);
+  expect(evidenceWords("steps", 1200)).toEqual(["steps", "1,200"]);
   expect(evidenceWords("loss", "nan")).toEqual(["loss", "nan"]);
 });
 

@@ -29,6 +29,7 @@ export interface LineDrawing {
 
 const DIMMED = 0.13;
 const FAINT = 0.28;
+const OUTER_BAND = 0.12;
 const BAND = 0.2;
 const DENSE_BAND = 0.42;
 const MARK_SIZE = 3.5;
@@ -66,7 +67,11 @@ export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
 }
 
 function drawBand(renderer: Renderer, { x, y }: LineDrawing, { spread, slot, sampleX }: Trace, theme: ChartTheme, alpha: number): void {
-  if (spread !== null) renderer.path({ fill: slotColor(slot, theme.isDark), alpha: alpha * BAND }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
+  if (spread === null) return;
+  const fill = slotColor(slot, theme.isDark);
+  const { outer } = spread;
+  if (outer !== undefined) renderer.path({ fill, alpha: alpha * OUTER_BAND }, (sink) => band(sink, sampleX, outer.low, outer.high, x, y));
+  renderer.path({ fill, alpha: alpha * BAND }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
 }
 
 function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {

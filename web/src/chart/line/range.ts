@@ -86,7 +86,7 @@ function inView(trace: Trace, { min, max }: Range): Float64Array[] {
   if (trace.spread !== null) {
     const first = lowerBound(trace.sampleX, min);
     const last = upperBound(trace.sampleX, max);
-    parts.push(trace.spread.low.subarray(first, last), trace.spread.high.subarray(first, last));
+    for (const { low, high } of [trace.spread, ...(trace.spread.outer === undefined ? [] : [trace.spread.outer])]) parts.push(low.subarray(first, last), high.subarray(first, last));
   }
   return parts;
 }

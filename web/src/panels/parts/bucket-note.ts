@@ -21,7 +21,7 @@ export function archiveNote(parts: readonly { readonly data: SeriesData; readonl
   const smoothed = parts.find((part) => part.data.kind === "buckets" && part.smoothed !== undefined)?.smoothed;
   if (note === null || smoothed === undefined) return note;
   const raised = smoothed.actual === smoothed.text ? "" : ` as ${smoothed.actual.replace(":", " ")}, the least that buckets allow`;
-  return `${note} · smoothed${raised}, error below ${formatWhole(SLICE_ERROR * 100)} %`;
+  return `${note} · smoothed${raised}, error below ${formatWhole(SLICE_ERROR * 100)}\u00a0%`;
 }
 
 /** The middle distance between slices that hold several points; 0 where each holds one. */

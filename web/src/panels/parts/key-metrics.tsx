@@ -33,8 +33,8 @@ const SIGNS: readonly Sign[] = [
   { label: "gradient norm", role: "norm", names: [] },
   { label: "learning rate", role: "lr", names: [] },
   { label: "throughput", role: "throughput", names: [/(tokens|samples|images|steps)_per_s(ec|econd)?$/], format: (value) => `${formatCount(value)}/s` },
-  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}%` },
-  { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^system\/gpu_pct$/, /^resources\/gpu_pct$/], format: (value) => `${value.toFixed(0)}%` },
+  { label: "speed of light", names: [/(^|\/)sol$/, /(^|[/_])mfu$/], format: (value) => `${value.toFixed(1)}\u00a0%` },
+  { label: "GPU", names: [/^gpu\/0\/gpu_util$/, /^system\/gpu_pct$/, /^resources\/gpu_pct$/], format: (value) => `${value.toFixed(0)}\u00a0%` },
 ];
 
 /** The signs that a run has; where none is known, its first metrics. */

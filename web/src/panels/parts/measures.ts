@@ -13,7 +13,7 @@ export interface Measure {
   readonly judge: (value: number) => Judgement | null;
 }
 
-const percent = (value: number): string => `${value.toFixed(1)}%`;
+const percent = (value: number): string => `${value.toFixed(1)}\u00a0%`;
 const plain = (value: number): string => value.toFixed(2);
 
 function above(good: number, worrying: number): Measure["judge"] {

@@ -11,6 +11,7 @@ import type { SeriesQueryOptions } from "../../state/series-cache.ts";
 import type { Finding } from "../../state/findings.ts";
 import type { Metric } from "../../state/metrics.ts";
 import type { Page } from "../../state/page.ts";
+import { isCrowd } from "../../state/crowd.ts";
 import { isEnded } from "../../state/runs.ts";
 import { isXKind } from "../../state/view.ts";
 import type { View, Zoom } from "../../state/view.ts";
@@ -20,6 +21,7 @@ import type { SeriesPart } from "../../source/source.ts";
 import type { AxisName, RunRow, XKind } from "../../wire.ts";
 import { archiveNote } from "./bucket-note.ts";
 import { drawsGroups, GroupChart } from "./group-chart.tsx";
+import { CrowdChart } from "./crowd-chart.tsx";
 import { formatOf, groupId, linesOf } from "./lines.ts";
 import type { LineGroup, RankView } from "./lines.ts";
 import { phaseStretches } from "./phases.ts";
@@ -40,6 +42,7 @@ export interface MetricChartProps {
 }
 
 export const OUTLIERS = { auto: "auto", 1: "clip", 0: "show" } as const;
+const MOST_LINES = 100;
 const NARROW_PIXELS = 600;
 const WIDE_PIXELS = 1400;
 /** A zoom asks for a little more on both sides, so that lines run to the edges. */
@@ -48,6 +51,7 @@ const OWN: Readonly<Record<AxisName, XKind>> = { step: "step", epoch: "epoch", t
 
 export function MetricChart(props: MetricChartProps): JSX.Element {
   const isOfGroups = props.runs === undefined && props.ranks === undefined && drawsGroups(props.page);
+  if (props.runs === undefined && props.ranks === undefined && isCrowd(props.page)) return <CrowdChart {...props} />;
   return isOfGroups ? <GroupChart {...props} /> : <RunChart {...props} />;
 }
 
@@ -74,12 +78,15 @@ function RunChart(props: MetricChartProps): JSX.Element {
     const found = (close[index]?.parts ?? ofRun ?? []).filter(({ head }) => head.x === x);
     if (found.length > 0) parts.set(request.run, found);
   }
+  // More lines than can be told apart are drawn as their mean between the smallest and the largest.
+  const isCrowded = props.ranks === "each" && [...parts.values()].reduce((sum, { length }) => sum + length, 0) > MOST_LINES;
+  const ranks = isCrowded ? "mean" : props.ranks;
   const groups = groupsFor(page, ids);
   const alone = groups !== null && chosen !== null && !runs.shownIds.value.has(chosen) ? chosen : null;
   const spread = view.spread.value;
   const names = ids.map((id) => `${runs.slot(id)} ${runs.label(id)}`).join("\n");
-  const lines = useSame([...parts.values()].flat(), `${spread} ${view.centre.value} ${props.ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
-    parts, groups, alone, smooth, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(props.ranks ? { ranks: props.ranks } : {}),
+  const lines = useSame([...parts.values()].flat(), `${spread} ${view.centre.value} ${ranks} ${alone} ${smooth}\n${JSON.stringify(groups)}\n${names}`, () => linesOf({
+    parts, groups, alone, smooth, spread: spread === "none" || spread === "line" ? "std" : spread, isMedian: view.centre.value === "median", label: runs.label, slot: runs.slot, ...(ranks ? { ranks } : {}),
   }));
   const marks = useMarks(page, metric.name, x);
   const stretches = usePhases(page, metric.name, x);
@@ -112,6 +119,7 @@ function RunChart(props: MetricChartProps): JSX.Element {
         return chart;
       }} update={(chart) => show(chart, { lines, options, emphasis, zoom })} />
       {problem !== undefined && <p class="metric-problem" role="status">{problem}</p>}
+      {isCrowded && <p class="metric-coarse">more than {MOST_LINES} ranks: mean and range</p>}
       {coarseness !== null && <p class="metric-coarse" title="This file has only the first, last, smallest and largest point of each bucket.">{coarseness}</p>}
     </div>
   );

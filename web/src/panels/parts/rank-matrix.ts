@@ -15,6 +15,7 @@ export interface RankMatrix {
 }
 
 const ABSENT = -Infinity;
+const LONGEST_GAP = 3;
 
 export function rankMatrix(parts: readonly SeriesPart[], maxRows: number, maxColumns: number): RankMatrix | null {
   const byRank = [...parts].sort((one, other) => one.head.rank - other.head.rank);
@@ -80,7 +81,19 @@ function columnMeans({ x, y, weight }: Samples, lo: number, width: number, colum
     sums[column]! += value * share;
     weights[column]! += share;
   }
-  return sums.map((sum, column) => (weights[column]! > 0 ? sum / weights[column]! : seen[column] === 1 ? NaN : ABSENT));
+  const means = sums.map((sum, column) => (weights[column]! > 0 ? sum / weights[column]! : seen[column] === 1 ? NaN : ABSENT));
+  return withoutGaps(means);
+}
+
+/** Points that are a little farther apart than columns leave no holes: a value lasts over the next few columns. */
+function withoutGaps(means: Float64Array): Float64Array {
+  let before = -1;
+  for (let column = 0; column < means.length; column++) {
+    if (means[column] === ABSENT) continue;
+    if (before >= 0 && column - before <= LONGEST_GAP) means.fill(means[before]!, before + 1, column);
+    before = column;
+  }
+  return means;
 }
 
 function median(values: readonly number[]): number {

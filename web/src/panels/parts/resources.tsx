@@ -117,7 +117,7 @@ export function barsOf(latest: Latest, gpus: readonly string[]): readonly Bar[] 
 }
 
 function percentBar(label: string, percent: number | null): Bar | null {
-  return percent === null ? null : { label, share: percent / 100, text: `${percent.toFixed(0)}%` };
+  return percent === null ? null : { label, share: percent / 100, text: `${percent.toFixed(0)}\u00a0%` };
 }
 
 function bytesBar(label: string, used: number | null, total: number | null): Bar | null {

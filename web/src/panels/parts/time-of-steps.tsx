@@ -144,7 +144,7 @@ export function segmentsOf(parts: readonly StackPart[], values: readonly (readon
   return parts.flatMap(({ label, slot }, part): Segment[] => {
     const value = values[shown]![part]!;
     if (!values.some((one) => one[part]! > 0)) return [];
-    return [{ label, value, slot, text: value > 0 ? `${msText(value)}, ${((value / whole) * 100).toFixed(0)}%` : "none here" }];
+    return [{ label, value, slot, text: value > 0 ? `${msText(value)}, ${((value / whole) * 100).toFixed(0)}\u00a0%` : "none here" }];
   });
 }
 

@@ -85,7 +85,7 @@ test("a value that is not finite is read as such, and comes last", () => {
 test("values are compared with the baseline", () => {
   const drawing = sceneOf([A, LATE], { baseline: "a" });
   const { rows } = readoutContent(readAt(drawing, 10, null)!, drawing);
-  expect(rows.map(({ note }) => note)).toEqual(["+33.3%", "baseline"]);
+  expect(rows.map(({ note }) => note)).toEqual(["+33.3\u00a0%", "baseline"]);
 });
 
 test("long lists are cut around the nearest and say how many are left", () => {
