@@ -124,6 +124,7 @@ def test_more_runs_than_lines_can_be_told_apart_are_quantiles_and_say_so(
             journal.metrics(step, loss=float(number + step))
         journal.add({"log": "finish", "status": "finished"})
     page = open_page(serve(tmp_path).url + "#panel=charts&run=id-run007")
+    page.locator(".runs-count", has_text="of 101 shown").wait_for()
     page.get_by_role("button", name="Which runs are listed and shown").click()
     page.get_by_role("menuitem", name="Show all that fit").click()
     chart = page.locator('[data-metric="loss"]')
