@@ -22,7 +22,7 @@ Checkpoints EarlyStopping EpochMetrics EpochRecord EpochalError FlowBuilder Grap
 LostTime Monitor RankMetrics Retention Run RunFinishedError RunNotFoundError SummaryWriter
 TrainingRunLogger TrainingState Trend TrendGroup UsageError __version__ current_run
 explain_phases finish init load
-log open speed_of_light track watch watch_memory watch_moe
+log open speed_of_light track watch watch_data watch_memory watch_moe
 """.split()
 
 CONSOLE = """

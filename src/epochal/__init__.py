@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from epochal.series.trend import Trend, TrendGroup
     from epochal.torch.checkpoint import Checkpoints, Retention, TrainingState
     from epochal.torch.control import EarlyStopping, LossGuard
+    from epochal.torch.data import watch_data
     from epochal.torch.flops import speed_of_light
     from epochal.torch.graph import FlowBuilder, Graph
     from epochal.torch.memory import watch_memory
@@ -71,6 +72,7 @@ _HOMES = {
     "speed_of_light": "epochal.torch.flops",
     "track": "epochal.run.track",
     "watch": "epochal.torch.watching",
+    "watch_data": "epochal.torch.data",
     "watch_memory": "epochal.torch.memory",
     "watch_moe": "epochal.torch.moe",
 }
@@ -110,6 +112,7 @@ __all__ = [
     "speed_of_light",
     "track",
     "watch",
+    "watch_data",
     "watch_memory",
     "watch_moe",
 ]

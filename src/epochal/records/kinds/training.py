@@ -244,6 +244,63 @@ DATASET = Kind(
     ),
 )
 
+DATA = Kind(
+    "data",
+    "none",
+    "batches that a watched data loader gave; identities are sampled by their own value",
+    (
+        Field("name", "text", meaning="the split"),
+        Field("epoch", "count", meaning="passes over the loader, from 1"),
+        Field("dataset", "text", meaning="equal for loaders of one dataset"),
+        Field("dataset_samples", "count"),
+        Field("sampler", "text", meaning="its class"),
+        Field("workers", "count", meaning="processes that load"),
+        Field("first_batch", "count", meaning="of the epoch, from 0"),
+        Field("batches", "count"),
+        Field("samples", "count"),
+        Field("read_batches", "count", meaning="batches whose content was read"),
+        Field("hashed", "count", meaning="samples whose content was hashed"),
+        Field("indices", "list", meaning="indices of samples in the dataset, in their order"),
+        Field("index_bits", "count", meaning="zero bits at the end of the hash of each index"),
+        Field("hashes", "list", meaning="hashes of the content of samples, in their order"),
+        Field("hash_bits", "count", meaning="zero bits at the end of each hash"),
+        Field("hash_indices", "list", meaning="the index of each sample of `hashes`"),
+        Field(
+            "orders",
+            "list",
+            meaning="batches and samples of the epoch so far, and a digest of their order",
+        ),
+        Field("labels", "object", meaning="label to number of samples"),
+        Field("labels_left_out", "flag", meaning="there were more labels than these"),
+        Field("labelled_batches", "count", meaning="batches of 8 samples or more with labels"),
+        Field("one_class_batches", "count", meaning="those of them with one label only"),
+        Field("nonfinite_samples", "count", meaning="samples with values that are not finite"),
+        Field("nonfinite_at", "list", meaning="indices of the first of them"),
+        Field("constant_samples", "count", meaning="samples of which all values are equal"),
+        Field("constant_at", "list", meaning="indices of the first of them"),
+        Field("mean", meaning="of the inputs"),
+        Field("std", meaning="of the inputs"),
+        Field("padding", "amount", meaning="share of positions that are padding"),
+        Field(
+            "lengths",
+            "object",
+            meaning="of sequences, without padding",
+            fields=(
+                Field("sequences", "count"),
+                Field("min", "count"),
+                Field("mean"),
+                Field("max", "count"),
+                Field("up_to", "object", meaning="power of two to number of sequences"),
+            ),
+        ),
+        Field("worker_samples", "list", meaning="samples of each worker"),
+        Field("on_device", "count", meaning="batches with tensors on a device, which are not read"),
+        Field("ended", "flag", meaning="the epoch ended with this record"),
+        Field("complete", "flag", meaning="the loader was exhausted"),
+        Field("skipped_epochs", "count", meaning="epochs without a record, to save space"),
+    ),
+)
+
 ABS_MAXES = Kind(
     "abs-maxes",
     "step",
@@ -253,4 +310,4 @@ ABS_MAXES = Kind(
     dense=True,
 )
 
-TRAINING = (STEP, EVAL, EPOCH, METRICS, MOE, EXPERTS, PHASES, SPAN, SOL, DATASET, ABS_MAXES)
+TRAINING = (STEP, EVAL, EPOCH, METRICS, MOE, EXPERTS, PHASES, SPAN, SOL, DATASET, DATA, ABS_MAXES)

@@ -1,0 +1,158 @@
+"""What one batch is: hashes of its samples, labels, padding, and inputs that are wrong.
+
+Read where the batch is collated, in a worker if there are any. Nothing on a device is touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from epochal.torch.data.sample_hash import content_hash, leaves
+
+_LABELS = ("label", "labels", "target", "targets", "y")
+_MASK = "attention_mask"
+_TOKENS = ("input_ids", "tokens", "input")
+# Mean and spread of the inputs come from so many elements of a batch.
+_ELEMENTS = 4096
+_COLUMNS = 64
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.uint8)
+
+
+@dataclass(slots=True)
+class BatchFacts:
+    """Figures of one batch; positions are those of samples in it."""
+
+    samples: int
+    is_read: bool = True  # otherwise only the number of samples is known
+    worker: int | None = None
+    hashes: list[int | None] | None = None
+    labels: dict[int, int] | None = None
+    nonfinite: list[int] = field(default_factory=list)
+    constant: list[int] = field(default_factory=list)
+    moments: tuple[int, float, float] | None = None  # elements, their sum, the sum of squares
+    lengths: list[int] | None = None
+    padded: int = 0  # positions that are padding, of so many:
+    positions: int = 0
+    is_on_device: bool = False
+
+
+def read_batch(batch: Any, samples: Sequence[Any] | None, *, pad: int | None) -> BatchFacts:
+    """The facts of a batch; ``samples`` are what it was collated from, where that is known.
+
+    Otherwise the rows of its tensors are its samples.
+    """
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    on_host = [tensor for tensor in tensors if tensor.device.type == "cpu"]
+    count = _num_samples(tensors) if samples is None else len(samples)
+    facts = BatchFacts(count, is_on_device=len(on_host) < len(tensors))
+    if samples is not None:
+        facts.hashes = [content_hash(sample) for sample in samples]
+    elif on_host:
+        rows = [one for one in on_host if one.dim() and one.shape[0] == count]
+        facts.hashes = [content_hash([one[place] for one in rows]) for place in range(count)]
+    elif not tensors:
+        facts.hashes = [content_hash(batch)]
+    if facts.hashes is not None and all(one is None for one in facts.hashes):
+        facts.hashes = None
+    facts.labels = _labels(batch, count)
+    _read_inputs(facts, on_host)
+    _read_padding(facts, batch, pad)
+    return facts
+
+
+def count_samples(batch: Any, samples: Sequence[Any] | None) -> BatchFacts:
+    """Only how many samples a batch has."""
+    if samples is not None:
+        return BatchFacts(len(samples), is_read=False)
+    tensors = [leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor)]
+    return BatchFacts(_num_samples(tensors), is_read=False)
+
+
+def _num_samples(tensors: Sequence[torch.Tensor]) -> int:
+    sizes = [int(tensor.shape[0]) for tensor in tensors if tensor.dim()]
+    return sizes[0] if sizes else 1
+
+
+def _labels(batch: Any, count: int) -> dict[int, int] | None:
+    """How often each label occurs, where the batch has one whole number for each sample."""
+    given = None
+    if isinstance(batch, Mapping):
+        given = next((batch[name] for name in _LABELS if name in batch), None)
+    elif isinstance(batch, (tuple, list)) and len(batch) >= 2:
+        given = batch[1]
+    if isinstance(given, torch.Tensor):
+        is_whole = not (given.is_floating_point() or given.is_complex())
+        if given.device.type != "cpu" or not is_whole or given.shape not in ((count,), (count, 1)):
+            return None
+        given = given.reshape(-1).tolist()
+    is_list = isinstance(given, (tuple, list)) and len(given) == count > 0
+    if not is_list or not all(isinstance(label, int) for label in given or ()):
+        return None
+    return dict(Counter(map(int, given or ())))
+
+
+def _read_inputs(facts: BatchFacts, tensors: Sequence[torch.Tensor]) -> None:
+    """Read the first tensor of floats with a row for each sample: usually the input."""
+    for tensor in tensors:
+        is_input = tensor.is_floating_point() and tensor.dim() >= 1 and tensor.numel() > 0
+        if is_input and tensor.shape[0] == facts.samples:
+            break
+    else:
+        return
+    rows = tensor.detach().reshape(facts.samples, -1)
+    if not torch.isfinite(rows.sum(dtype=torch.float32)):
+        is_fine = torch.isfinite(rows).all(dim=1)
+        facts.nonfinite = (~is_fine).nonzero().reshape(-1).tolist()
+    width = rows.shape[1]
+    if width > 1:
+        some = rows[:, :: max(1, width // _COLUMNS)]
+        places = (some == some[:, :1]).all(dim=1).nonzero().reshape(-1).tolist()
+        facts.constant = [one for one in places if bool((rows[one] == rows[one, 0]).all())]
+    flat = rows.reshape(-1)[:: max(1, rows.numel() // _ELEMENTS)].to(torch.float64)
+    flat = flat[torch.isfinite(flat)]
+    facts.moments = (flat.numel(), float(flat.sum()), float((flat * flat).sum()))
+
+
+def _read_padding(facts: BatchFacts, batch: Any, pad: int | None) -> None:
+    """Lengths of sequences, from an attention mask or from the value that stands for padding."""
+    is_token = None
+    if isinstance(batch, Mapping):
+        mask = batch.get(_MASK)
+        if isinstance(mask, torch.Tensor) and mask.dim() == 2 and mask.device.type == "cpu":
+            is_token = mask != 0
+    if is_token is None and pad is not None:
+        tokens = _tokens(batch)
+        is_token = None if tokens is None else tokens != pad
+    if is_token is None or is_token.shape[0] != facts.samples:
+        return
+    facts.lengths = is_token.sum(dim=1).tolist()
+    facts.positions = is_token.numel()
+    facts.padded = facts.positions - sum(facts.lengths)
+
+
+def _tokens(batch: Any) -> torch.Tensor | None:
+    if isinstance(batch, Mapping):
+        named = [batch[name] for name in _TOKENS if name in batch]
+        candidates = [*named, *batch.values()]
+    else:
+        candidates = list(batch) if isinstance(batch, (tuple, list)) else [batch]
+    for one in candidates:
+        if isinstance(one, torch.Tensor) and one.dim() == 2 and one.dtype in _WHOLE:
+            return one if one.device.type == "cpu" else None
+    return None
+
+
+def mixed(indices: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Whole numbers spread evenly over 64 bits, the same in every process."""
+    with np.errstate(over="ignore"):
+        bits = indices.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    spread: np.ndarray[Any, Any] = bits ^ (bits >> np.uint64(31))
+    return spread

@@ -1,0 +1,99 @@
+"""Reads batches where they are collated, and sends what it read to the training process.
+
+The collate function of a loader is replaced while an iterator is made. A batch then travels with
+its facts, and the iterator takes them apart before anybody sees the pair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import get_worker_info
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from epochal.guard import attempt
+from epochal.torch.data.batch_facts import BatchFacts, count_samples, read_batch
+
+# Reading may take this share of the time; above it, fewer batches are read.
+MOST_SHARE = 0.007
+_JUDGED_READS = 8
+_MOST_STRIDE = 1024
+
+
+class Carried:
+    """A batch with what was read of it."""
+
+    __slots__ = ("batch", "facts")
+
+    def __init__(self, batch: Any, facts: BatchFacts | None) -> None:
+        self.batch, self.facts = batch, facts
+
+    def pin_memory(self, device: str | None = None) -> Carried:
+        """Pin the batch, as the loader would have done."""
+        pin: Callable[..., Any] = pin_memory
+        return Carried(pin(self.batch, device), self.facts)
+
+
+class BatchReader:
+    """Reads every batch, or every so many-th where that takes too long.
+
+    The share is that of the time between two batches: of the training's own time without workers,
+    of a worker's otherwise.
+    """
+
+    def __init__(self, pad: int | None) -> None:
+        self.stride = 1
+        self._pad = pad
+        self._index = -1
+        self._faults = 0
+        self._spent = 0.0
+        self._reads = 0
+        self._since: float | None = None
+
+    def read(self, batch: Any, samples: Any) -> BatchFacts | None:
+        """The facts of a batch, only its size where it is left out; None if it cannot be read."""
+        self._index += 1
+        if self._index % self.stride or self._faults >= 3:
+            return attempt(count_samples, batch, samples)[0]
+        began = time.perf_counter()
+        facts, error = attempt(read_batch, batch, samples, pad=self._pad)
+        self._faults += error is not None
+        ended = time.perf_counter()
+        if self._since is None:
+            self._since = ended  # the first read loads code, too
+            return facts
+        self._spent += ended - began
+        self._reads += 1
+        if self._reads >= _JUDGED_READS:
+            self._judge(ended)
+        return facts
+
+    def _judge(self, at: float) -> None:
+        assert self._since is not None
+        share = self._spent / max(at - self._since, 1e-9)
+        if share > MOST_SHARE and self.stride < _MOST_STRIDE:
+            self.stride *= 2
+        elif share < MOST_SHARE / 8 and self.stride > 1:
+            self.stride //= 2
+        self._since, self._spent, self._reads = at, 0.0, 0
+
+
+class WatchedCollate:
+    """A collate function that gives the batch together with its facts."""
+
+    def __init__(self, collate: Callable[[Any], Any], *, pad: int | None, is_batched: bool) -> None:
+        self._collate = collate
+        self._is_batched = is_batched  # whether it is given the samples of a batch as a list
+        self._reader = BatchReader(pad)
+
+    def __call__(self, samples: Any) -> Carried:
+        """Collate as the loader's own function does, then read the batch."""
+        batch = self._collate(samples)
+        is_list = self._is_batched and isinstance(samples, (list, tuple))
+        facts = self._reader.read(batch, samples if is_list else None)
+        if facts is not None:
+            worker = get_worker_info()
+            facts.worker = None if worker is None else worker.id
+        return Carried(batch, facts)

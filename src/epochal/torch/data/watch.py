@@ -1,0 +1,428 @@
+"""Watches what a data loader gives: one ``data`` record a minute at most, and one for each epoch.
+
+A loader stays the object it is, with a subclass of its own class. While it makes an iterator, its
+collate function also reads the batches, and its sampler notes the indices it gives. The
+iterator takes batch and facts apart again. So the loop, and what stands between (Accelerate moves
+batches to a device), get what they always got. Only private names that torch has had since 2.4 are
+used, and no attribute of the loader is left changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch.utils.data import DataLoader, IterableDataset
+
+from epochal.console.messages import msg
+from epochal.errors import UsageError
+from epochal.guard import attempt
+from epochal.journal.line import now
+from epochal.records import Record
+from epochal.torch.data.batch_facts import BatchFacts
+from epochal.torch.data.collate import BatchReader, Carried, WatchedCollate
+from epochal.torch.data.window import MOST_IDENTITIES, Order, Sampled, Window
+
+L = TypeVar("L")
+# Seconds between records: soon at first, once a minute later.
+_FIRST_S, _LATEST_S = 5.0, 60.0
+# Bytes that may be written: so many a second (0.9 MB an hour), and so many at once.
+_BYTES_A_SECOND, _MOST_BYTES = 240.0, 65536.0
+_RECORD_BYTES, _IDENTITY_BYTES = 800.0, 34.0
+
+_dataset_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+
+class Recorder(Protocol):
+    """A run, as far as watching data needs it."""
+
+    @property
+    def step(self) -> int:
+        """The last training step that was logged."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last record is written."""
+
+    def write(self, record: Record, *, silent: bool = False) -> None:
+        """Append one record; ``silent`` prints nothing for it."""
+
+    def on_finish(self, close: Callable[[], object]) -> None:
+        """Have something called when the run finishes."""
+
+
+class LoaderWatch:
+    """What is known of one loader over all its epochs."""
+
+    def __init__(self, name: str, run: Recorder, facts: Record, pad: int | None) -> None:
+        self.pad = pad
+        self._name = name
+        self._run = run
+        self._facts = facts
+        self._epochs = 0
+        self._current: EpochWatch | None = None
+        self.indices, self.hashes = Sampled(), Sampled()
+        self._first_step = run.step
+        self._bytes, self._filled_at = _MOST_BYTES, time.monotonic()
+        self._interval_s, self._written_at = _FIRST_S, time.monotonic()
+        self._skipped = 0
+        self._has_said_device = False
+        run.on_finish(self.end)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run takes no records any more."""
+        return self._run.finished
+
+    def begin(self) -> EpochWatch:
+        """Begin an epoch: one pass over the loader."""
+        self.end()
+        self._epochs += 1
+        self._current = EpochWatch(self, self._epochs)
+        return self._current
+
+    def end(self) -> None:
+        """End the epoch that was left before the loader was exhausted."""
+        if self._current is not None:
+            self._current.end(is_complete=False)
+
+    def is_due(self) -> bool:
+        """Whether a record is due before the epoch ends."""
+        return time.monotonic() - self._written_at >= self._interval_s
+
+    def write(self, epoch: int, window: Window, *, ended: bool, complete: bool) -> bool:
+        """Write a record of a window; False where too much was written lately."""
+        if self.is_over:
+            return True
+        at = time.monotonic()
+        self._bytes = min(_MOST_BYTES, self._bytes + _BYTES_A_SECOND * (at - self._filled_at))
+        self._filled_at = at
+        if self._bytes < _RECORD_BYTES:
+            self._skipped += ended
+            return False
+        # A quarter of what may be written: the next epoch may end soon.
+        room = int((self._bytes - _RECORD_BYTES) / 4 / _IDENTITY_BYTES)
+        fields = window.fields(max(0, min(MOST_IDENTITIES, room)))
+        record: Record = {"log": "data", "t": now(), "name": self._name}
+        if self._run.step != self._first_step:
+            record["step"] = self._run.step
+        record |= {"epoch": epoch, **self._facts, **fields}
+        if ended:
+            record |= {"ended": True, "complete": complete}
+        if self._skipped:
+            record["skipped_epochs"] = self._skipped
+        self._run.write(record, silent=True)
+        identities = len(record.get("indices", ())) + len(record.get("hashes", ()))
+        self._bytes -= _RECORD_BYTES / 2 + _IDENTITY_BYTES / 2 * identities
+        self._written_at, self._skipped = at, 0
+        self._interval_s = min(2 * self._interval_s, _LATEST_S)
+        return True
+
+    def say_device(self) -> None:
+        """Say once that what lies on a device is not read."""
+        if not self._has_said_device:
+            self._has_said_device = True
+            msg(
+                "epochal: watch_data(%r) skips tensors that are on a device: reading them would"
+                " wait for it.",
+                self._name,
+            )
+
+
+class EpochWatch:
+    """One pass over a loader."""
+
+    def __init__(self, of: LoaderWatch, epoch: int) -> None:
+        self._of = of
+        self._epoch = epoch
+        self._window = Window(of.indices, of.hashes)
+        self._order = Order()
+        self._batches = 0
+        self._is_over = False
+
+    def take(self, facts: BatchFacts | None, index: Any) -> None:
+        """Take in one batch; ``index`` is what the sampler gave for it, None where unknown."""
+        if self._is_over or self._of.is_over:
+            return
+        indices = _whole_numbers(index)
+        self._batches += 1
+        self._window.add(facts, indices)
+        self._note_order(facts, indices)
+        if facts is not None and facts.is_on_device:
+            self._of.say_device()
+        if self._of.is_due() and self._of.write(
+            self._epoch, self._window, ended=False, complete=False
+        ):
+            self._window.begin(self._batches)
+
+    def end(self, *, is_complete: bool) -> None:
+        """The last batch was given, or the loop left the loader."""
+        if self._is_over:
+            return
+        self._is_over = True
+        last = self._order.digest()
+        if last is not None and last not in self._window.orders:
+            self._window.orders.append(last)
+        if self._batches:
+            self._of.write(self._epoch, self._window, ended=True, complete=is_complete)
+
+    def _note_order(self, facts: BatchFacts | None, indices: Any) -> None:
+        identities = indices
+        if indices is None and facts is not None and facts.hashes is not None:
+            known = [one for one in facts.hashes if one is not None]
+            identities = np.asarray(known, dtype=np.int64)
+        due = self._order.add(identities)
+        if due is not None:
+            self._window.orders.append(due)
+
+
+def _whole_numbers(index: Any) -> np.ndarray[Any, Any] | None:
+    if index is None:
+        return None
+    given, _ = attempt(np.asarray, index)
+    if given is None or given.dtype.kind not in "iu" or given.ndim > 1:
+        return None
+    return given.reshape(-1)
+
+
+# -- loaders of torch -----------------------------------------------------------------------------
+
+
+class _NotedSampler:
+    """An index sampler that keeps what it gives until its batch arrives."""
+
+    def __init__(self, sampler: Any, base: Any) -> None:
+        self._sampler = sampler
+        self._base = base  # indices of the dataset below a Subset; None if there is none
+        self.given: deque[Any] = deque()
+
+    def __iter__(self) -> Iterator[Any]:
+        given: deque[Any] = deque()
+        self.given = given  # an older iterator keeps its own
+        return self._noted(iter(self._sampler), given)
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sampler, name)
+
+    def _noted(self, indices: Iterator[Any], given: deque[Any]) -> Iterator[Any]:
+        for index in indices:
+            known = index
+            if self._base is not None:
+                numbers = _whole_numbers(index)
+                known = None if numbers is None else attempt(self._base.__getitem__, numbers)[0]
+            given.append(known)
+            yield index
+
+
+def _watch_loader(loader: DataLoader[Any], watch: LoaderWatch, base: Any) -> None:
+    """Give a loader a class of its own, whose iterators tell what they give."""
+    kind: Any = type(loader)
+    # Batches must come in the order of their indices. A loader with a state keeps its sampler's.
+    has_indices = (
+        not isinstance(loader.dataset, IterableDataset)
+        and getattr(loader, "in_order", True)
+        and not hasattr(loader, "state_dict")
+    )
+    making: list[_NotedSampler] = []  # the sampler of the iterator that is being made
+
+    class Watched(kind):  # type: ignore[misc]
+        @property
+        def _index_sampler(self) -> Any:
+            return making[0] if making else super()._index_sampler
+
+        def _get_iterator(self) -> Any:
+            if watch.is_over:
+                return super()._get_iterator()
+            collate = self.collate_fn
+            noted = _NotedSampler(super()._index_sampler, base) if has_indices else None
+            if noted is not None:
+                making.append(noted)
+            # Past DataLoader.__setattr__, which other libraries replace.
+            self.__dict__["collate_fn"] = WatchedCollate(
+                collate, pad=watch.pad, is_batched=self._auto_collation
+            )
+            try:
+                iterator = super()._get_iterator()
+            finally:
+                self.__dict__["collate_fn"] = collate
+                making.clear()
+            _watch_iterator(iterator, watch, noted)
+            return iterator
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            # A copy in another process is not watched.
+            return kind.__new__, (kind,), dict(self.__dict__)
+
+    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
+    Watched.__module__ = kind.__module__
+    Watched._unwatched_class = kind
+    loader.__class__ = Watched
+
+
+def _watch_iterator(iterator: Any, watch: LoaderWatch, noted: _NotedSampler | None) -> None:
+    kind: Any = type(iterator)
+    epoch = watch.begin()
+    given = noted.given if noted is not None else deque()
+
+    class Watched(kind):  # type: ignore[misc]
+        def _next_data(self, *args: Any) -> Any:
+            try:
+                data = super()._next_data(*args)
+            except StopIteration:
+                epoch.end(is_complete=True)
+                raise
+            index = given.popleft() if given else None
+            if not isinstance(data, Carried):
+                return data
+            epoch.take(data.facts, index)
+            return data.batch
+
+        def _reset(self, *args: Any, **options: Any) -> None:
+            """Persistent workers begin another epoch."""
+            nonlocal epoch, given
+            super()._reset(*args, **options)
+            epoch = watch.begin()
+            given = noted.given if noted is not None else deque()
+
+    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
+    Watched.__module__ = kind.__module__
+    iterator.__class__ = Watched
+
+
+def _facts_of(loader: DataLoader[Any]) -> tuple[Record, Any]:
+    """What is known of a loader, and the indices of the dataset below its subsets."""
+    dataset: Any = loader.dataset
+    base = None
+    while hasattr(dataset, "dataset") and hasattr(dataset, "indices"):
+        indices, _ = attempt(np.asarray, dataset.indices)
+        if indices is None or indices.dtype.kind not in "iu":
+            break
+        base = indices if base is None else indices[base]
+        dataset = dataset.dataset
+    facts: Record = {"dataset": f"{type(dataset).__name__}-{_number_of(dataset)}"}
+    is_iterable = isinstance(loader.dataset, IterableDataset)
+    if not is_iterable:
+        size, _ = attempt(len, loader.dataset)
+        facts |= {} if size is None else {"dataset_samples": size}
+        batches = loader.batch_sampler
+        sampler = getattr(batches, "sampler", None) or batches or loader.sampler
+        facts["sampler"] = type(sampler).__name__
+    facts["workers"] = int(loader.num_workers)
+    return facts, base
+
+
+def _number_of(dataset: Any) -> int:
+    """Equal for loaders of one dataset object; processes that make the same ones agree."""
+    known, error = attempt(_dataset_numbers.get, dataset)
+    if error is not None:
+        return 0  # it cannot be referred to weakly
+    if known is None:
+        known = len(_dataset_numbers) + 1
+        attempt(_dataset_numbers.__setitem__, dataset, known)
+    return known
+
+
+# -- other iterables ------------------------------------------------------------------------------
+
+
+def _watched_batches(
+    batches: Iterator[Any], watch: LoaderWatch, reader: BatchReader
+) -> Iterator[Any]:
+    epoch = watch.begin()
+    for batch in batches:
+        epoch.take(None if watch.is_over else reader.read(batch, None), None)
+        yield batch
+    epoch.end(is_complete=True)
+
+
+class WatchedIterable:
+    """A list, a generator or another iterable whose class cannot be replaced."""
+
+    def __init__(self, batches: Iterable[Any], watch: LoaderWatch) -> None:
+        self._batches, self._watch = batches, watch
+        self._reader = BatchReader(watch.pad)
+        self._one_pass = (
+            _watched_batches(batches, watch, self._reader)
+            if isinstance(batches, Iterator)
+            else None
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._one_pass is not None:
+            return self._one_pass
+        return _watched_batches(iter(self._batches), self._watch, self._reader)
+
+    def __next__(self) -> Any:
+        if self._one_pass is None:
+            raise TypeError(f"{type(self._batches).__name__!r} object is not an iterator")
+        return next(self._one_pass)
+
+    def __len__(self) -> int:
+        return len(self._batches)  # type: ignore[arg-type]
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._batches[place]  # type: ignore[index]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+
+def _watch_iterable(batches: Any, watch: LoaderWatch) -> Any:
+    kind: Any = type(batches)
+    reader = BatchReader(watch.pad)
+
+    class Watched(kind):  # type: ignore[misc]
+        def __iter__(self) -> Iterator[Any]:
+            return _watched_batches(iter(super().__iter__()), watch, reader)
+
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return kind.__new__, (kind,), dict(self.__dict__)
+
+    Watched.__name__, Watched.__qualname__ = kind.__name__, kind.__qualname__
+    Watched.__module__ = kind.__module__
+    Watched._unwatched_class = kind
+    batches.__class__ = Watched
+    return batches
+
+
+def watch_data(
+    loader: L, name: str = "train", run: Recorder | None = None, *, pad: int | None = None
+) -> L:
+    """Record what a data loader gives, and return that loader.
+
+    ``name`` is the split: one with "train" in it is training data, any other is evaluation data.
+    ``run`` is the current run when not given. ``pad`` is the token that stands for padding, where
+    batches have no ``attention_mask``. A list or a generator comes back wrapped.
+    """
+    if not name or type(name) is not str:
+        raise UsageError(f"name={name!r} must be a non-empty text, such as 'train' or 'eval'.")
+    if not hasattr(loader, "__iter__"):
+        kind = type(loader).__name__
+        raise UsageError(f"watch_data() takes a data loader or another iterable, not {kind}.")
+    if run is None:
+        from epochal.run.current import current_run
+
+        run = current_run()
+    unwatched = getattr(type(loader), "_unwatched_class", None)
+    if unwatched is not None:
+        loader.__class__ = unwatched  # the last call counts
+    if isinstance(loader, DataLoader) and hasattr(loader, "_get_iterator"):
+        facts, base = _facts_of(loader)
+        _watch_loader(loader, LoaderWatch(name, run, facts, pad), base)
+        return loader
+    watch = LoaderWatch(name, run, {}, pad)
+    if not isinstance(loader, Iterator):
+        watched, error = attempt(_watch_iterable, loader, watch)
+        if error is None:
+            return loader if watched is None else watched
+    return WatchedIterable(loader, watch)  # type: ignore[return-value]
