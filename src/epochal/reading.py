@@ -19,12 +19,14 @@ from epochal.series.series import X_KINDS, Series, X, data_frame
 from epochal.series.smooth import parse_smoothing
 from epochal.settings import read_settings
 from epochal.store.answers import Metric, RunInfo
+from epochal.store.explain import why_in
 from epochal.store.groups import Choice
 from epochal.store.importance import Importance, importance
 from epochal.store.local.load import load_run
 from epochal.store.local.store import LocalStore, open_store
 from epochal.store.run_groups import RunGroups, groups_of
 from epochal.store.store import RunView
+from epochal.store.why import Why
 
 
 def open(  # noqa: A001 - epochal.open is its public name
@@ -212,6 +214,22 @@ class Runs:
         """
         runs = self._store.runs(query)
         return importance(runs, metric, value=value, at=at, pair=pair, forest=forest)
+
+    def why(
+        self,
+        run: str,
+        other: str | None = None,
+        *,
+        against: str | None = None,
+        metric: str | None = None,
+    ) -> Why:
+        """Why a run differs from another one in a metric: differences ranked by what they explain.
+
+        Without ``other``, it is compared with the runs that the query ``against`` selects, by
+        default those of its group or project. ``metric`` is the evaluation loss or the loss by
+        default. Raises ``MetricNotFoundError``.
+        """
+        return why_in(self._store, run, other, against=against, metric=metric)
 
     def run(self, key: str) -> RunData:
         """The run that an id, its start, a name, project/name or a folder's path stands for."""

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "tail": "print a run's latest records, and follow it",
     "doctor": "print findings of a run and what to try; without RUN, what fills the disk",
     "compare": "compare config and final metrics of runs",
+    "why": "rank what explains that a run is worse than another one",
     "export": "write runs as csv, log, plain, jsonl, json, html, svg or png",
     "sync": "send a run to other trackers; each continues where it stopped",
     "import": "copy runs of other trackers into run folders",

@@ -25,6 +25,7 @@ Of a run
     histograms, texts, blobs, messages, events, findings      entries by their usual names
     machines      the newest readings of GPUs and hosts of a live run
     blob          the bytes of a blob
+    patch         changes of the code that were not committed
     records       every record of every writer in file order, from a position on
     end           the position that ``records(since=…)`` continues from
 
@@ -162,6 +163,10 @@ class RunView(Protocol):
 
     def blob(self, file: str) -> bytes:
         """The bytes of a blob that a record names; raises ``UsageError`` for any other file."""
+
+    def patch(self) -> bytes:
+        """The changes that were not committed when the run started; empty where it has none."""
+        return b""
 
     def messages(self) -> list[Entry]:
         """Messages of all ranks, by time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -118,6 +118,18 @@ class LocalRun(ListedRun):
         if file not in named or Path(file).name != file:
             raise UsageError(f"run {self.brief().name!r} has no blob {file!r}.")
         return self.source.blob(file)
+
+    @locked
+    def patch(self) -> bytes:
+        """The changes that were not committed, from the file that run.json names."""
+        git = self.facts.get("git")
+        file = git.get("patch") if isinstance(git, Mapping) else None
+        if not isinstance(file, str) or Path(file).name != file:
+            return b""
+        try:
+            return self.source.blob(file)
+        except (UsageError, OSError):  # deleted since, or left out of a copy
+            return b""
 
     @locked
     def findings(self, *, most: int | None = RECORDS_A_LOOK) -> list[Entry]:

@@ -1,0 +1,163 @@
+"""Where two curves part beyond their noise, and how far apart they end.
+
+The difference of the curves is taken at the points of the sparser one, and cut into at most
+``MOST_BLOCKS`` blocks. A block is apart if its mean difference is above ``BEYOND`` standard errors
+and above ``LEAST_SHARE`` of the level. The standard error comes from local scatter: second
+differences of the points, which a trend does not change, and the scatter around a line, which
+finds noise that lasts several points. The curves part at the first of three blocks in sequence
+that are apart on the same side; the last blocks need no followers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from epochal.series.aggregate import Floats, Points
+from epochal.series.trend import Goal
+
+MOST_BLOCKS = 40
+BEYOND = 4.0
+LEAST_SHARE = 0.005
+# With too few points for scatter, only differences that nobody doubts count.
+_UNKNOWN_SHARE = 0.05
+_IN_SEQUENCE = 3
+_POINTS_IN_A_BLOCK = 3
+_END_SHARE = 0.05
+_MOST_END_POINTS = 200
+_NEIGHBOURS = 7
+_MAD = 1.4826
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The level that a curve ends at, its standard error (nan if not known), and the last step.
+
+    ``value`` is nan or infinite if the curve ends so.
+    """
+
+    value: float
+    error: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    """Where curves part (None if they do not), and where they meet again for good."""
+
+    first: float
+    last: float
+    parted_at: float | None
+    met_at: float | None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the curves are apart at the last step that both have."""
+        return self.parted_at is not None and self.met_at is None
+
+
+def end_of(curve: Points) -> End:
+    """The mean of the last 5 % of the points; of a curve that ends as nan, its last value."""
+    size = curve.values.size
+    if not math.isfinite(last := float(curve.values[-1])):
+        return End(last, math.nan, float(curve.at[-1]))
+    taken = int(np.clip(size * _END_SHARE, 1, _MOST_END_POINTS))
+    values = curve.values[-taken:]
+    values = values[np.isfinite(values)]
+    near = curve.values[-max(_NEIGHBOURS, taken) :]
+    error = _standard_error(values, near[np.isfinite(near)])
+    return End(float(values.mean()), error, float(curve.at[-1]))
+
+
+def noise_between(left: End, right: End) -> float:
+    """The least gap that is beyond the noise of two ends."""
+    level = max(abs(left.value), abs(right.value))
+    error = math.hypot(left.error, right.error)
+    if not math.isfinite(level):
+        return 0.0
+    return _limit(error, level)
+
+
+def parting(left: Points, right: Points, goal: Goal | None) -> Parting | None:
+    """Where two curves part; None where they share no step."""
+    low = max(left.at[0], right.at[0])
+    high = min(left.at[-1], right.at[-1])
+    inside = [one.at[(one.at >= low) & (one.at <= high)] for one in (left, right)]
+    at = min(inside, key=len)
+    if not at.size:
+        return None
+    values = [_values_on(one, at, goal) for one in (left, right)]
+    with np.errstate(invalid="ignore"):
+        difference = np.where(values[0] == values[1], 0.0, values[0] - values[1])
+    level = np.maximum(np.abs(values[0]), np.abs(values[1]))
+    num_blocks = at.size if at.size <= MOST_BLOCKS else at.size // _POINTS_IN_A_BLOCK
+    edges = np.linspace(0, at.size, min(MOST_BLOCKS, num_blocks) + 1).astype(np.intp)
+    pairs = itertools.pairwise(edges.tolist())
+    sides = np.array([_side(difference, level, *pair) for pair in pairs])
+    return _parting(at, edges, sides, float(low), float(high))
+
+
+def _values_on(curve: Points, at: Floats, goal: Goal | None) -> Floats:
+    """Values at positions, linear between points; what is not finite is worse than everything."""
+    worst = -math.inf if goal == "max" else math.inf
+    known = np.isfinite(curve.values)
+    if not known.any():
+        return np.full(at.size, worst)
+    values = np.interp(at, curve.at[known], curve.values[known])
+    place = np.clip(np.searchsorted(curve.at, at, side="right") - 1, 0, curve.at.size - 1)
+    return np.where(known[place], values, worst)
+
+
+def _side(difference: Floats, level: Floats, start: int, stop: int) -> int:
+    """1 or -1 where the left curve is above or below in a block, 0 where that is noise."""
+    inside = difference[start:stop]
+    if not np.isfinite(inside).all():
+        return int(np.sign(inside[~np.isfinite(inside)][-1]))
+    missing = max(0, _NEIGHBOURS - inside.size)
+    near = difference[max(0, start - (missing + 1) // 2) : stop + (missing + 1) // 2]
+    error = _standard_error(inside, near[np.isfinite(near)])
+    mean = float(inside.mean())
+    limit = _limit(error, float(level[start:stop].mean()))
+    return int(np.sign(mean)) if abs(mean) > limit else 0
+
+
+def _limit(error: float, level: float) -> float:
+    if math.isnan(error):
+        return _UNKNOWN_SHARE * level
+    return max(BEYOND * error, LEAST_SHARE * level)
+
+
+def _standard_error(values: Floats, near: Floats) -> float:
+    """Of the mean of values, from the scatter of points near them; nan with too few points."""
+    if near.size < 4:
+        return math.nan
+    scatter = float(np.median(np.abs(np.diff(near, 2)))) * _MAD / math.sqrt(6)
+    if values.size < _NEIGHBOURS:
+        return scatter / math.sqrt(values.size)
+    place = np.arange(values.size, dtype=np.float64)
+    line = np.polyval(np.polyfit(place, values, 1), place)
+    around = float(np.sqrt(((values - line) ** 2).sum() / (values.size - 2)))
+    # Noise that lasts several points makes neighbours alike: fewer of them are independent.
+    lasting = 1.0 if scatter <= 0 else max(1.0, (around / scatter) ** 2)
+    return max(scatter, around) / math.sqrt(max(1.0, values.size / lasting))
+
+
+def _parting(
+    at: Floats, edges: np.ndarray, sides: np.ndarray, first: float, last: float
+) -> Parting:
+    parted = None
+    for index, side in enumerate(sides):
+        following = sides[index : index + _IN_SEQUENCE]
+        if side and (following == side).all():
+            parted = index
+            break
+    if parted is None:
+        return Parting(first, last, None, None)
+    parted_at = float(at[edges[parted]])
+    if sides[-1]:
+        return Parting(first, last, parted_at, None)
+    last_apart = int(np.flatnonzero(sides)[-1])
+    return Parting(first, last, parted_at, float(at[edges[last_apart + 1]]))

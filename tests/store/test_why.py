@@ -1,0 +1,252 @@
+"""Why one run is worse than another, on small trainings that Epochal itself recorded."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import epochal
+from epochal import reading
+from epochal.errors import MetricNotFoundError, UsageError
+from epochal.store.why import RunDifference, Why
+
+STEPS = 200
+
+
+def train(
+    root: Path,
+    name: str,
+    *,
+    lr: float = 0.1,
+    seed: int = 0,
+    steps: int = STEPS,
+    broken_from: int | None = None,
+    **options: Any,
+) -> Path:
+    """Train a linear regression with minibatches; a fault in the code spoils labels from a step."""
+    source, data = np.random.default_rng(seed), np.random.default_rng(100)
+    inputs = data.normal(size=(512, 8))
+    targets = inputs @ data.normal(size=8) + data.normal(scale=0.3, size=512)
+    weights = source.normal(size=8)
+    run = epochal.init(
+        "p",
+        name,
+        dir=root,
+        config={"lr": lr, "batch_size": 32, "seed": seed, **options.pop("config", {})},
+        companion=False,
+        console=False,
+        **options,
+    )
+    with run:
+        for step in range(steps):
+            chosen = source.integers(0, 512, size=32)
+            wanted = targets[chosen]
+            if broken_from is not None and step >= broken_from:
+                wanted = wanted[::-1]
+            error = inputs[chosen] @ weights - wanted
+            weights -= lr * 2 * inputs[chosen].T @ error / 32
+            run.log({"loss": float((error**2).mean()), "lr": lr}, step=step)
+    return root / "p" / name
+
+
+def rewrite(folder: Path, **facts: Any) -> None:
+    """Change what run.json says, as another machine would have recorded it."""
+    path = folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **facts}))
+
+
+def asked(root: Path, run: str, other: str | None = None, **options: Any) -> Why:
+    with reading.open(root) as runs:
+        return runs.why(run, other, **options)
+
+
+def difference(found: Why, key: str) -> RunDifference:
+    return next(one for one in found.differences if one.key == key)
+
+
+def test_a_rate_that_is_too_low_explains_a_worse_loss(tmp_path: Path) -> None:
+    train(tmp_path, "slow", lr=0.001)
+    train(tmp_path, "good", lr=0.1)
+    found = asked(tmp_path, "slow", "good")
+    first = found.differences[0]
+    assert (found.metric, found.worse, found.verdict) == ("loss", "left", "explained")
+    assert (first.area, first.key, first.left, first.right) == ("config", "lr", 0.001, 0.1)
+    assert first.score > 0.8
+    assert "factor of 100" in first.reason
+    assert "recorded learning rates differ from step 0" in first.reason
+    assert not any(one.area == "schedule" for one in found.differences)
+    assert found.parted_at is not None
+    assert found.parted_at < 50
+    assert found.sentence.startswith("slow is worse than good by ")
+    assert "config lr is 0.001 instead of 0.1" in found.sentence
+    turned = asked(tmp_path, "good", "slow")
+    assert turned.worse == "right"
+    assert turned.gap == pytest.approx(-found.gap)
+    assert turned.differences[0].key == "lr"
+
+
+def test_runs_that_differ_in_the_seed_only_are_noise(tmp_path: Path) -> None:
+    train(tmp_path, "one", seed=1)
+    train(tmp_path, "two", seed=2)
+    found = asked(tmp_path, "one", "two")
+    assert found.verdict in ("same", "noise")
+    assert "noise" in found.sentence
+    seed = difference(found, "seed")
+    assert seed.score < 0.2
+    assert "repeats" in seed.reason
+
+
+def test_a_gap_that_only_a_seed_leaves_is_called_noise(tmp_path: Path) -> None:
+    train(tmp_path, "one", seed=4, lr=0.001)  # starts further away, and does not arrive
+    train(tmp_path, "two", seed=7, lr=0.001)
+    found = asked(tmp_path, "one", "two")
+    assert abs(found.gap) > found.noise
+    assert found.verdict == "noise"
+    assert "only seed differs" in found.sentence
+
+
+def test_a_package_explains_what_nothing_else_can(tmp_path: Path) -> None:
+    new = train(tmp_path, "new", broken_from=100)
+    old = train(tmp_path, "old")
+    rewrite(new, packages={"torch": "2.9.0", "rich": "14.0"})
+    rewrite(old, packages={"torch": "2.8.0", "rich": "13.0"})
+    found = asked(tmp_path, "new", "old")
+    first = found.differences[0]
+    assert (first.area, first.key, first.left, first.right) == (
+        *("packages", "torch"),
+        *("2.9.0", "2.8.0"),
+    )
+    assert "No other recorded difference" in first.reason
+    assert found.parted_at == pytest.approx(100, abs=10)
+    assert "part late" in first.reason
+    assert difference(found, "rich").score < 0.1
+
+
+def test_equal_runs_with_a_gap_are_not_explained(tmp_path: Path) -> None:
+    train(tmp_path, "bad", broken_from=50)
+    train(tmp_path, "good")
+    found = asked(tmp_path, "bad", "good")
+    assert found.verdict == "unexplained"
+    assert "No recorded difference explains it." in found.sentence
+    assert "config" in found.equal
+    assert "data" in found.unknown
+    assert "Not recorded:" in found.sentence
+
+
+def test_several_differences_are_not_told_apart(tmp_path: Path) -> None:
+    train(tmp_path, "a", lr=0.001, config={"dropout": 0.5})
+    train(tmp_path, "b", lr=0.1, config={"dropout": 0.0})
+    found = asked(tmp_path, "a", "b")
+    assert found.verdict == "several"
+    assert "config lr, config dropout" in found.sentence
+    assert "Change one at a time" in found.sentence
+
+
+def test_runs_that_end_alike_have_nothing_to_explain(tmp_path: Path) -> None:
+    train(tmp_path, "a", lr=0.1)
+    train(tmp_path, "b", lr=0.099)
+    found = asked(tmp_path, "a", "b")
+    assert found.verdict == "same"
+    assert "is within noise" in found.sentence
+
+
+def test_a_run_that_stopped_early_is_explained_by_that(tmp_path: Path) -> None:
+    train(tmp_path, "short", lr=0.01, steps=60)
+    train(tmp_path, "long", lr=0.01, steps=400)
+    found = asked(tmp_path, "short", "long")
+    first = found.differences[0]
+    assert (first.area, first.left, first.right) == ("progress", 59, 399)
+    assert first.score > 0.8
+    assert found.parted_at is None
+
+
+def test_a_run_that_turned_nan_is_worse_and_its_finding_is_a_symptom(tmp_path: Path) -> None:
+    with np.errstate(all="ignore"):
+        train(tmp_path, "exploded", lr=50.0)
+    train(tmp_path, "good")
+    found = asked(tmp_path, "exploded", "good")
+    assert (found.worse, found.gap) == ("left", float("inf"))
+    assert found.differences[0].key == "lr"
+    symptoms = [one for one in found.differences if one.area == "findings"]
+    assert any(one.key == "nonfinite" and one.kind == "symptom" for one in symptoms)
+
+
+def test_other_runs_teach_which_keys_matter(tmp_path: Path) -> None:
+    for index in range(12):
+        lr, width = (0.002, 0.1)[index % 2], (8, 16, 32)[index % 3]
+        train(tmp_path, f"r{index}", lr=lr, seed=index, steps=60, config={"width": width})
+    found = asked(tmp_path, "r0", "r1")
+    by_rate, by_width = difference(found, "lr"), difference(found, "width")
+    assert "of the order of 12 runs" in by_rate.reason
+    assert "no effect of it is seen" in by_width.reason
+    assert by_rate.score > 0.8 > 0.3 > by_width.score
+    assert found.verdict == "explained"
+
+
+def test_repeats_say_how_large_noise_is(tmp_path: Path) -> None:
+    for seed in range(5):
+        train(tmp_path, f"r{seed}", seed=seed, lr=0.002, config={"note_b": 1})
+    train(tmp_path, "other", seed=7, lr=0.002, config={"note_b": 2})
+    found = asked(tmp_path, "r0", "other")
+    assert found.repeats is not None
+    assert (found.repeats.num_runs, found.repeats.num_configs) == (5, 1)
+
+
+def test_a_run_is_compared_with_its_group(tmp_path: Path) -> None:
+    for seed in range(5):
+        train(tmp_path, f"r{seed}", seed=seed, group="base")
+    train(tmp_path, "odd", seed=9, lr=0.001, group="base")
+    train(tmp_path, "elsewhere", lr=0.001, group="other")
+    found = asked(tmp_path, "odd")
+    first = found.differences[0]
+    assert (found.right.name, len(found.right.runs)) == ("5 other runs", 5)
+    assert (first.key, first.left, first.right, first.others) == ("lr", 0.001, 0.1, "5 of 5")
+    assert found.verdict == "explained"
+    usual = asked(tmp_path, "r0", against='config.lr == 0.1 and group == "base"')
+    assert (usual.verdict, len(usual.right.runs)) == ("same", 4)
+
+
+def test_uncommitted_changes_are_named_by_their_files(tmp_path: Path) -> None:
+    bad = train(tmp_path, "bad", broken_from=0)
+    good = train(tmp_path, "good")
+    commit = "a" * 40
+    patch = b"diff --git a/model.py b/model.py\n--- a/model.py\n+++ b/model.py\n-x\n+y\n+z\n"
+    rewrite(bad, git={"commit": commit, "dirty": True, "patch": "uncommitted.patch"})
+    rewrite(good, git={"commit": commit, "dirty": False})
+    (bad / "blobs").mkdir(exist_ok=True)
+    (bad / "blobs" / "uncommitted.patch").write_bytes(patch)
+    found = asked(tmp_path, "bad", "good")
+    first = found.differences[0]
+    assert (first.area, first.key, first.right) == ("code", "uncommitted changes", "none")
+    assert first.left.startswith("model.py +2 -1 (")
+    rewrite(good, git={"commit": "b" * 40, "dirty": False})
+    commits = difference(asked(tmp_path, "bad", "good"), "commit")
+    assert "git diff aaaaaaaaaaaa bbbbbbbbbbbb" in commits.reason
+
+
+def test_hardware_and_data_are_compared(tmp_path: Path) -> None:
+    for name, files, processes in (("a", 3, 8), ("b", 4, 1)):
+        folder = train(tmp_path, name)
+        with epochal.init(
+            "p", name, dir=tmp_path, companion=False, console=False, resume="must"
+        ) as run:
+            run.log_dataset("train", files=files)
+        rewrite(folder, world_size=processes)
+    found = asked(tmp_path, "a", "b")
+    assert (difference(found, "train files").left, difference(found, "train files").right) == (3, 4)
+    assert (difference(found, "processes").left, difference(found, "processes").right) == (8, 1)
+
+
+def test_mistakes_are_said(tmp_path: Path) -> None:
+    train(tmp_path, "a")
+    train(tmp_path, "b")
+    with pytest.raises(UsageError, match="no other run"):
+        asked(tmp_path, "a", "a")
+    with pytest.raises(UsageError, match="not both"):
+        asked(tmp_path, "a", "b", against="step > 1")
+    with pytest.raises(MetricNotFoundError, match="'nothing'"):
+        asked(tmp_path, "a", "b", metric="nothing")
