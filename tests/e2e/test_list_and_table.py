@@ -167,3 +167,12 @@ def test_charts_say_how_many_of_all_runs_they_take(
     page.get_by_role("button", name="Which runs are listed and shown").click()
     page.get_by_role("menuitem", name="Show all that fit").click()
     page.get_by_text("The first 100 of 103 runs are shown").wait_for()
+
+
+def test_groups_of_the_table_fold(sweep: Path, serve: Serve, open_page: OpenPage) -> None:
+    page = open_page(f"{serve(sweep).url}#panel=compare&group=lr")
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 14)
+    page.get_by_label("Groups only").check()
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 2)
+    page.get_by_role("button", name="lr = 0.00003").click()
+    until(page, lambda: page.locator(".compare-space .compare-row").count() == 8)

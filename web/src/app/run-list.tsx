@@ -141,7 +141,7 @@ function RunTools({ page, onTrash }: { readonly page: Page; readonly onTrash: ()
       <span class="card-space" />
       {(view.shown.value !== null || view.isCrowd.value) && <button type="button" class="button is-quiet" title="Show the newest runs" onClick={showNewest}>newest</button>}
       <Menu label="Order of runs" items={orders.map(([key, label]) => ({ label, isOn: order === key, run: () => (view.order.value = key) }))}>↕</Menu>
-      <Menu label="Group runs" items={groupItems(page)}>{view.groupBy.value === null ? "group" : `by ${groupName(view.groupBy.value)}`} ▾</Menu>
+      <Menu label={`Group runs${view.groupBy.value === null ? "" : `: by ${groupName(view.groupBy.value)}`}`} items={groupItems(page)}>{view.groupBy.value === null ? "group" : `by ${groupName(view.groupBy.value)}`} ▾</Menu>
       <Menu label="Which runs are listed and shown" items={more}>⋯</Menu>
     </div>
   );

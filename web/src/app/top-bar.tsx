@@ -28,7 +28,7 @@ export function TopBar({ page, theme, onDrawer, onShortcuts }: TopBarProps): JSX
   return (
     <header class="top">
       <button type="button" class="button is-quiet top-drawer" aria-label="Runs" title="Runs" onClick={onDrawer}>☰</button>
-      <span class="brand">Epochal</span>
+      <h1 class="brand">Epochal</h1>
       <Projects page={page} />
       {row !== null && <FocusedRun page={page} row={row} />}
       <span class="top-space" />
@@ -55,7 +55,7 @@ function Projects({ page }: { readonly page: Page }): JSX.Element | null {
     },
   }));
   const several = chosenProjects(project.value, projects.value);
-  return <span class="top-project"><Menu label="Project" items={[...items, "divider", { label: "Overview of projects…", hint: "q", run: () => page.open("projects") }]}>{several?.join(", ") ?? "All projects"} ▾</Menu></span>;
+  return <span class="top-project"><Menu label={`Project: ${several?.join(", ") ?? "All projects"}`} items={[...items, "divider", { label: "Overview of projects…", hint: "q", run: () => page.open("projects") }]}>{several?.join(", ") ?? "All projects"} ▾</Menu></span>;
 }
 
 function FocusedRun({ page, row }: { readonly page: Page; readonly row: RunRow }): JSX.Element {

@@ -43,7 +43,8 @@ export function CompareTable({ page, rows, columns, order, onOrder, onHide, filt
   const view = useScrollView(frame);
   const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
   const [folded, setFolded] = useState<ReadonlySet<string>>(new Set());
-  const lines = linesOf(page, rows, folded);
+  const areFolded = page.view.text("compare-folded").value === "1";
+  const lines = linesOf(page, rows, (title) => folded.has(title) !== areFolded);
   const hasBaseline = page.runs.baseline.value !== null;
   const isGrouped = page.runs.groupKeys.value.length > 0;
   const natural = useMemo(() => new Map(columns.map((column) => [column.id, naturalWidth(column, rows, hasBaseline, isGrouped)])), [columns, rows, hasBaseline, isGrouped]);
@@ -84,11 +85,11 @@ export function CompareTable({ page, rows, columns, order, onOrder, onHide, filt
   );
 }
 
-function linesOf({ runs }: Page, rows: readonly RunRow[], folded: ReadonlySet<string>): readonly Line[] {
+function linesOf({ runs }: Page, rows: readonly RunRow[], isFoldedAt: (title: string) => boolean): readonly Line[] {
   const keys = runs.groupKeys.value;
   if (keys.length === 0) return rows.map((row) => ({ kind: "run", row }));
   return [...groupBy(rows, (row) => groupTitle(row, keys))].flatMap(([title, members]): Line[] => {
-    const isFolded = folded.has(title);
+    const isFolded = isFoldedAt(title);
     return [{ kind: "group", title, rows: members, isFolded }, ...(isFolded ? [] : members.map((row): Line => ({ kind: "run", row })))];
   });
 }

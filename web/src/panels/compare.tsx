@@ -145,6 +145,7 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<S
   const order = view.text("compare-order");
   const diffOnly = view.text("compare-diff");
   const filters = view.text("compare-filters");
+  const folded = view.text("compare-folded");
   const [isFiltering, setFiltering] = useState(filters.value !== "");
   const asked = useMemo(() => parseFilters(filters.value), [filters.value]);
   const kept = Object.keys(asked).length === 0 ? rows : rows.filter((row) => Object.entries(asked).every(([id, text]) => {
@@ -176,6 +177,7 @@ function TableView({ page, rows, columns, find, statistic, ids, setIds }: Pick<S
           if (!event.currentTarget.checked) filters.value = "";
         }} />Filter columns</label>
         {selection.actions !== null && <label class="check"><input type="checkbox" checked={selection.isOn.value} onChange={(event) => (selection.isOn.value = event.currentTarget.checked)} />Select runs</label>}
+        {runs.groupKeys.value.length > 0 && <label class="check"><input type="checkbox" checked={folded.value === "1"} onChange={(event) => (folded.value = event.currentTarget.checked ? "1" : "")} />Groups only</label>}
         {kept.length < rows.length && <span class="card-note" role="status">{formatWhole(kept.length)} of {formatWhole(rows.length)} runs match</span>}
         <span class="pane-bar-end"><button type="button" class="button" onClick={save}>CSV</button></span>
       </div>

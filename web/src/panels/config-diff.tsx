@@ -49,7 +49,7 @@ export function ConfigDiff({ page, rows, isDiffOnly, matches }: ConfigDiffProps)
   if (shown.length === 0) return <Empty title="No differences">These runs have the same config.</Empty>;
   if (rows.length > MOST_COLUMNS) return <RunsInRows page={page} rows={rows} table={shown} />;
   return (
-    <div class="config-diff">
+    <div class="config-diff" role="region" aria-label="Configs of the runs" tabIndex={0}>
       <table>
         <thead>
           <tr>
@@ -78,7 +78,7 @@ function RunsInRows({ page, rows, table }: { readonly page: Page; readonly rows:
   return (
     <>
       {rows.length > MOST_RUNS && <p class="card-note">The first {MOST_RUNS} of {rows.length} runs; a filter of the run list narrows them.</p>}
-      <div class="config-diff config-wide">
+      <div class="config-diff config-wide" role="region" aria-label="Configs of the runs" tabIndex={0}>
         <table>
           <thead><tr><th scope="col">run</th>{table.map(({ key }) => <th key={key} scope="col">{key}</th>)}</tr></thead>
           <tbody>
