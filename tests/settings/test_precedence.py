@@ -39,6 +39,7 @@ SAID: dict[str, tuple[str, str, str]] = {
     "hub.url": ('"https://p"', '"https://u"', "https://e"),
     "hub.token_file": ('"/p"', '"/u"', "/e"),
     "hub.bytes_per_s": ("1", "2", "3"),
+    "hub.control": ("true", "false", "1"),
 }
 VALUES: dict[str, tuple[Any, Any, Any]] = {
     "enabled": (False, True, True),
@@ -62,6 +63,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
     "server.port": (1, 2, None),
     "hub.url": ("https://p", "https://u", "https://e"),
     "hub.bytes_per_s": (1, 2, 3),
+    "hub.control": (True, False, True),
 }
 PATHS = ("/p", "/u", "/e")
 WITH_KEY = [one for one in DECLARED if one.key is not None]

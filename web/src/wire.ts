@@ -572,6 +572,23 @@ export interface ImportancePair {
   nonfinite: number[][];
 }
 
+/** Whether this person may control this training, and the newest requests, newest first. `listens`: the training's companion has asked for requests in the last seconds. */
+export interface Control {
+  allowed: boolean;
+  listens: boolean;
+  requests: ControlRequest[];
+}
+
+/** What someone asked of a training, and what became of it; `t` is a time. */
+export interface ControlRequest {
+  id: string;
+  action: "checkpoint" | "continue" | "stop" | "suspend";
+  who: string;
+  t: number;
+  state: "done" | "expired" | "failed" | "taken" | "waiting";
+  outcome: string | null;
+}
+
 /** The data of each event of /api/events, by the event's name. */
 export interface Events {
   ready: ReadyEvent;
@@ -586,6 +603,7 @@ export interface Events {
 /** The response of each endpoint of a run, `api/runs/{run}/{name}`, by its name. */
 export interface RunResponses {
   run: RunDetail;
+  control: Control;
   histograms: EntryList;
   texts: EntryList;
   blobs: EntryList;
@@ -602,6 +620,7 @@ export interface RunResponses {
 /** The query parameters of the same endpoints. */
 export interface RunParams {
   run: { readonly summary?: boolean };
+  control: object;
   histograms: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   texts: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
   blobs: { readonly name?: string; readonly limit?: number; readonly offset?: number; readonly spread?: boolean; readonly rank?: number | "all" | readonly number[] };
@@ -631,6 +650,7 @@ export const PATHS = {
   trash: "api/trash",
   remove: "api/trash",
   restore: "api/trash/restore",
+  request_control: "api/runs/{run}/control",
   blob: "api/runs/{run}/blob/{file}",
   history: "api/history",
 } as const;

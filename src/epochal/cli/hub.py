@@ -51,6 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what people of that proxy may do (default: read)",
     )
     parser.add_argument(
+        "--allow-control",
+        action="store_true",
+        help="let people with the role write stop, suspend and continue trainings from here",
+    )
+    parser.add_argument(
         "--allow-host",
         metavar="NAME",
         action="append",
@@ -90,7 +95,16 @@ def run(args: argparse.Namespace) -> int:
         remark(f"A token for a machine: epochal token add NAME --role write --hub {root}")
 
     try:
-        serve_hub(root, ledger, server, budget, proxy=proxy, tls=tls, on_ready=greet)
+        serve_hub(
+            root,
+            ledger,
+            server,
+            budget,
+            proxy=proxy,
+            tls=tls,
+            allow_control=args.allow_control,
+            on_ready=greet,
+        )
     except KeyboardInterrupt:
         remark("Stopped.")
     finally:

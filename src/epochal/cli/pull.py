@@ -28,12 +28,12 @@ def run(args: argparse.Namespace) -> int:
     """Fetch each run into ``--dir``; what is there already is not fetched again."""
     with contextlib.closing(client_of(args)) as client:
         for key in args.runs:
-            folder = fetch_run(client, _id_of(client, key), runs_dir(args))
+            folder = fetch_run(client, id_on_hub(client, key), runs_dir(args))
             say(f"{one_line(key)}: {folder.path}", flush=True)
     return 0
 
 
-def _id_of(client: HubClient, key: str) -> str:
+def id_on_hub(client: HubClient, key: str) -> str:
     """The id of the run that a key names on the hub."""
     found, offset = [], 0
     while True:

@@ -21,6 +21,7 @@ from epochal.alarm import interrupting
 from epochal.companion import ending
 from epochal.companion.alerts import Alerts, open_alerts
 from epochal.companion.config import CompanionConfig, parse
+from epochal.companion.control import open_control
 from epochal.companion.cpu_ring import CpuRing
 from epochal.companion.crash_evidence import CrashEvidence
 from epochal.companion.diagnosis import Diagnosis
@@ -74,6 +75,7 @@ class Companion:
         self.relay = Relay(config.folder, self.journal, guard=self.guard)
         self._alerts = self._open_alerts()
         self._shipping = self._open_shipping()
+        self._control = self.guard.run("control", open_control, config, self.journal, self.guard)
         self._cpu = CpuRing(config.parent, guard=self.guard)
         self._telemetry, history = _telemetry_of(config, self.journal, self.guard)
         self._timeline = Timeline(self.journal, gpus=history, cpu=self._cpu)
@@ -131,10 +133,14 @@ class Companion:
             self._do("sinks", self.relay.look)
             if self._shipping is not None:
                 self._do("hub", self._shipping.start)
+        if self._control is not None:
+            self._do("control", self._control.start)
         while how is None:
             self._waker.wait(min(_LOOK_EVERY_S, self.loop.run_due()))
             how = self._look()
         self._do("cpu", self._cpu.stop)
+        if self._control is not None:
+            self._do("control", self._control.stop)
         return how
 
     def _look(self) -> Ending | None:

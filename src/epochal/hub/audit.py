@@ -11,7 +11,7 @@ from epochal.hub.ledger import Ledger
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # What machines send all the time is in the runs themselves.
-_SHIPPED = re.compile(r"/api/hub/runs/[^/]+(/(parts|segments|blobs|live)/.*|/labels)?")
+_SHIPPED = re.compile(r"/api/hub/runs/[^/]+(/(parts|segments|blobs|live|control)/.*|/labels)?")
 _RUN = re.compile(r"/api/(?:hub/)?runs/([^/]+)")
 
 

@@ -12,16 +12,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from epochal.errors import FormatError, UsageError
+from epochal.hub.control import HubControls
 from epochal.hub.inbox import ConflictError, FullError, Inbox, UnknownRunError
 from epochal.hub.ledger import Ledger
 from epochal.journal.layout import MAX_JSON_BYTES, slugify
 from epochal.server.access import Principal, Role, principal_of
+from epochal.server.control import ControlRefusedError
 from epochal.server.responses import error_response
 from epochal.shipping.protocol import (
     MAX_BODY_BYTES,
     MAX_LINES_BYTES,
     SIZE_HEADER,
     Ack,
+    ControlOutcome,
+    ControlRequests,
     FileKind,
     LabelsOffer,
     UnknownEncodingError,
@@ -36,9 +40,10 @@ Handler = Callable[[Request], Awaitable[Response]]
 class Receiving:
     """The handlers; each checks who asks before anything is read or written."""
 
-    def __init__(self, inbox: Inbox, ledger: Ledger) -> None:
+    def __init__(self, inbox: Inbox, ledger: Ledger, controls: HubControls) -> None:
         self._inbox = inbox
         self._ledger = ledger
+        self._controls = controls
 
     def routes(self) -> list[Route]:
         """The routes of the server that receives."""
@@ -50,6 +55,8 @@ class Receiving:
             Route(part, _answering(self.append), methods=["POST"]),
             Route(part, _answering(self.lines), methods=["GET"]),
             Route(f"{run}/labels", _answering(self.put_labels), methods=["PUT"]),
+            Route(f"{run}/control/take", _answering(self.take_requests), methods=["POST"]),
+            Route(f"{run}/control/{{request_id}}", _answering(self.end_request), methods=["PUT"]),
             Route(file, _answering(self.put_file), methods=["PUT"]),
             Route(file, _answering(self.file), methods=["GET"]),
         ]
@@ -141,6 +148,24 @@ class Receiving:
         merged = await asyncio.to_thread(self._inbox.put_labels, run_id, offer.labels, offer.base)
         return _json(merged)
 
+    async def take_requests(self, request: Request) -> Response:
+        """``POST …/control/take``: what people ask of the training, each request once."""
+        run_id = self._allowed(request, "write")
+        return _json(ControlRequests(await asyncio.to_thread(self._controls.take, run_id)))
+
+    async def end_request(self, request: Request) -> Response:
+        """``PUT …/control/{request_id}``: what became of a request."""
+        run_id, request_id = self._allowed(request, "write"), request.path_params["request_id"]
+        said: ControlOutcome = _decoded(await _body(request, MAX_BODY_BYTES), ControlOutcome)
+        who = principal_of(request).name
+
+        def end() -> bool:
+            return self._controls.end(run_id, request_id, who, said.outcome, is_done=said.is_done)
+
+        if not await asyncio.to_thread(end):
+            return error_response(404, "there is no such request that waits for its outcome.")
+        return _json({})
+
     def _allowed(self, request: Request, role: Role) -> str:
         """The id of the run of a request, if who asks may do this with it."""
         run_id: str = request.path_params["run_id"]
@@ -174,7 +199,7 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
-        except _ForbiddenError as error:
+        except (_ForbiddenError, ControlRefusedError) as error:
             return error_response(403, str(error))
         except UnknownRunError as error:
             return error_response(404, str(error))

@@ -1,4 +1,4 @@
-"""What a hub knows beside the runs: tokens, whose runs they are, and who changed what.
+"""What a hub knows beside the runs: tokens, whose runs they are, requests, who changed what.
 
 It is one SQLite file, ``.hub/hub.sqlite`` in the hub's folder. The runs themselves are complete
 without it: a lost file costs the tokens and the audit log, and nothing that was recorded.
@@ -26,6 +26,7 @@ FOLDER = ".hub"
 _TOKEN_BYTES = 32  # 256 random bits
 _PREFIX = "ep_"
 _TOKENS_READ_EVERY_S = 1.0
+_MOST_REQUESTS = 20
 _SCHEMA = """
 create table if not exists tokens (
   name text primary key, role text not null, projects text, sha256 blob not null,
@@ -35,6 +36,10 @@ create table if not exists runs (
 create table if not exists audit (
   t real not null, who text not null, what text not null, run text, details text);
 create index if not exists audit_by_run on audit (run);
+create table if not exists requests (
+  id text primary key, run text not null, action text not null, who text not null, t real not null,
+  taken real, outcome text, is_done integer not null default 0);
+create index if not exists requests_by_run on requests (run, t);
 """
 
 
@@ -47,6 +52,20 @@ class TokenRow:
     projects: frozenset[str] | None
     created: float
     revoked: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """What someone asked of a training; ``taken`` is when its companion took it."""
+
+    id: str
+    run: str
+    action: str
+    who: str
+    t: float
+    taken: float | None = None
+    outcome: str | None = None
+    is_done: bool = False
 
 
 class Ledger:
@@ -151,6 +170,42 @@ class Ledger:
         """How much each writer has sent."""
         return dict(self._rows("select writer, sum(bytes) from runs group by writer"))
 
+    # -- requests to control a training -----------------------------------------------------------
+
+    def add_request(self, run_id: str, action: str, who: str, *, now: float) -> RequestRow:
+        """Keep what someone asks of a training, until its companion takes it."""
+        row = RequestRow(secrets.token_hex(8), run_id, action, who, now)
+        statement = "insert into requests (id, run, action, who, t) values (?,?,?,?,?)"
+        self._change(statement, row.id, run_id, action, who, now)
+        return row
+
+    def take_requests(self, run_id: str, *, now: float, since: float) -> list[RequestRow]:
+        """The requests made since a time that were not taken; each is returned once."""
+        query = "select id from requests where run=? and taken is null and t>=? order by t"
+        found: list[RequestRow] = []
+        for (request_id,) in self._rows(query, run_id, since):
+            statement = "update requests set taken=? where id=? and taken is null"
+            if self._change(statement, now, request_id):
+                found += self.requests(run_id, request_id)
+        return found
+
+    def end_request(self, run_id: str, request_id: str, outcome: str, *, is_done: bool) -> bool:
+        """Note the outcome of a request that was taken; False where it has one, or is another's."""
+        statement = (
+            "update requests set outcome=?, is_done=?"
+            " where id=? and run=? and taken is not null and outcome is null"
+        )
+        return self._change(statement, outcome, is_done, request_id, run_id) == 1
+
+    def requests(self, run_id: str, request_id: str | None = None) -> list[RequestRow]:
+        """The newest requests of a run, or one of them, the newest first."""
+        query = (
+            "select id, run, action, who, t, taken, outcome, is_done from requests"
+            " where run=? and (? is null or id=?) order by t desc, rowid desc limit ?"
+        )
+        rows = self._rows(query, run_id, request_id, request_id, _MOST_REQUESTS)
+        return [RequestRow(*row) for row in rows]
+
     # -- audit ------------------------------------------------------------------------------------
 
     def note(self, who: str, what: str, *, run: str | None = None, details: str = "") -> None:
@@ -168,9 +223,10 @@ class Ledger:
             rows = self._db.execute(query, values).fetchall()
         yield from rows
 
-    def _change(self, statement: str, *values: Any) -> None:
+    def _change(self, statement: str, *values: Any) -> int:
+        """Run a statement; the number of rows that it changed."""
         with self._lock, contextlib.closing(self._db.cursor()) as cursor:
-            cursor.execute(statement, values)
+            return cursor.execute(statement, values).rowcount
 
 
 def _digest(token: str) -> bytes:

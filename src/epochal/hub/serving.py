@@ -11,6 +11,7 @@ from epochal.health.rule_settings import reader_rules
 from epochal.hub.audit import AuditMiddleware
 from epochal.hub.budget import Budget
 from epochal.hub.by_principal import ByPrincipal
+from epochal.hub.control import HubControls
 from epochal.hub.endpoints import Receiving
 from epochal.hub.inbox import Inbox
 from epochal.hub.ledger import Ledger
@@ -32,9 +33,12 @@ def create_hub(
     budget: Budget,
     *,
     proxy: TrustedProxy | None = None,
+    allow_control: bool = False,
 ) -> App:
     """The application of a hub over one folder."""
+    controls = HubControls(ledger, is_allowed=allow_control)
     inbox = Inbox(root, charge=budget.charge)
+    receiving = Receiving(inbox, ledger, controls)
     links, rules = Links(root), reader_rules()
 
     def create(folders: Sequence[Path]) -> App:
@@ -45,7 +49,8 @@ def create_hub(
             open_store,
             exports=export_formats(),
             folders=folders_digest(folders),
-            more_routes=Receiving(inbox, ledger).routes() if folders == [root] else (),
+            more_routes=receiving.routes() if folders == [root] else (),
+            controls=controls,
         )
 
     def folders_of(principal: Principal) -> list[Path]:
@@ -73,10 +78,11 @@ def serve_hub(
     *,
     proxy: TrustedProxy | None = None,
     tls: TlsFiles | None = None,
+    allow_control: bool = False,
     on_ready: Callable[[], None],
 ) -> None:
     """Serve until stopped."""
     assert server.listening is not None
-    app = create_hub(root, ledger, server, budget, proxy=proxy)
+    app = create_hub(root, ledger, server, budget, proxy=proxy, allow_control=allow_control)
     with server.listening, contextlib.closing(budget):
         run_server(app, server.listening, on_ready=on_ready, tls=tls)

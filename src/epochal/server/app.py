@@ -20,6 +20,7 @@ from epochal.guard import Guard
 from epochal.page.loader import load_page
 from epochal.server.access import Access, AccessMiddleware
 from epochal.server.broadcaster import POLL_S, Broadcaster
+from epochal.server.control import Controls, NoControls
 from epochal.server.endpoints import routes
 from epochal.server.reader import Reader, UnreadableRunError
 from epochal.server.responses import error_response
@@ -67,6 +68,7 @@ def create_inner_app(
     exports: Mapping[str, ExportFormat] | None = None,
     folders: str = "",
     more_routes: Sequence[BaseRoute] = (),
+    controls: Controls | None = None,
 ) -> App:
     """The same without access control: only an application that has it may hand requests over."""
     reader = Reader(open_store())
@@ -78,6 +80,7 @@ def create_inner_app(
         guard=guard,
         page=page,
         open_store=open_store,
+        controls=controls or NoControls(),
         folders=folders,
         exports=exports or {},
     )

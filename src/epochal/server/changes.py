@@ -38,7 +38,7 @@ class ChangedMeanwhileError(EpochalError):
 
 async def change_labels(request: Request) -> Response:
     """``PATCH /api/runs/{id}/labels``: replaces the given labels and keeps the others."""
-    change = await _body(request, wire.LabelsChange, most=MAX_BODY_BYTES)
+    change = await body_of(request, wire.LabelsChange, most=MAX_BODY_BYTES)
     if isinstance(change, Response):
         return change
 
@@ -59,7 +59,7 @@ async def change_labels(request: Request) -> Response:
 
 async def change_many_labels(request: Request) -> Response:
     """``PATCH /api/labels``: the same change for many runs, or one for each."""
-    change = await _body(request, wire.ManyLabelsChange, most=MAX_BULK_BYTES)
+    change = await body_of(request, wire.ManyLabelsChange, most=MAX_BULK_BYTES)
     if isinstance(change, Response):
         return change
     if (change.change is None) == (change.changes is None):
@@ -93,7 +93,7 @@ async def trash(request: Request) -> Response:
 
 async def remove(request: Request) -> Response:
     """``POST /api/trash``: moves runs to the trash; live ones are refused."""
-    chosen = await _body(request, wire.ChosenRuns, most=MAX_BULK_BYTES)
+    chosen = await body_of(request, wire.ChosenRuns, most=MAX_BULK_BYTES)
     if isinstance(chosen, Response):
         return chosen
     catalog = server_state(request).reader.catalog
@@ -108,7 +108,7 @@ async def remove(request: Request) -> Response:
 
 async def restore(request: Request) -> Response:
     """``POST /api/trash/restore``: moves deleted runs back."""
-    chosen = await _body(request, wire.TrashKeys, most=MAX_BULK_BYTES)
+    chosen = await body_of(request, wire.TrashKeys, most=MAX_BULK_BYTES)
     if isinstance(chosen, Response):
         return chosen
     catalog = server_state(request).reader.catalog
@@ -215,7 +215,7 @@ def _distinct(tags: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, tags)))
 
 
-async def _body(request: Request, kind: type[Body], *, most: int) -> Body | Response:
+async def body_of(request: Request, kind: type[Body], *, most: int) -> Body | Response:
     """The body of a request; a response that refuses it where it is not one."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         return error_response(415, "the body must be application/json.")
@@ -235,7 +235,9 @@ async def _body(request: Request, kind: type[Body], *, most: int) -> Body | Resp
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        return error_response(400, f"the body is not a valid {_NAMES[kind]}: {error}.")
+        return error_response(
+            400, f"the body is not a valid {_NAMES.get(kind, 'request')}: {error}."
+        )
 
 
 _NAMES: dict[type[msgspec.Struct], str] = {

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from epochal.records import LOG_KINDS
 from epochal.server import (
     changes,
+    control,
     downloads,
     entries,
     epochs,
@@ -232,6 +233,21 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         wire.RunsRestored,
         changes.restore,
         "moves deleted runs back; body `TrashKeys`, at most 4 MiB",
+        method="POST",
+    ),
+    Endpoint(
+        "control",
+        "/api/runs/{run_id}/control",
+        control.Control,
+        control.control,
+        "whether a hub may control the training, and what was asked of it",
+    ),
+    Endpoint(
+        "request_control",
+        "/api/runs/{run_id}/control",
+        control.ControlRequest,
+        control.request_control,
+        "asks the training to stop, suspend, continue or save; body `ControlChange`",
         method="POST",
     ),
     entries_endpoint("histograms", _HISTOGRAMS, "histograms by step"),

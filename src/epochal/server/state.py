@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 from starlette.requests import Request
 
@@ -15,6 +15,9 @@ from epochal.server.broadcaster import Broadcaster
 from epochal.server.reader import Reader
 from epochal.server.state_changes import StateChangeCache
 from epochal.store.store import RunView, Store
+
+if TYPE_CHECKING:
+    from epochal.server.control import Controls
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class ServerState:
     guard: Guard
     page: Page
     open_store: Callable[[], Store]
+    controls: Controls
     folders: str = ""
     exports: Mapping[str, ExportFormat] = field(default_factory=dict)
     state_changes: StateChangeCache = field(default_factory=StateChangeCache)

@@ -261,6 +261,13 @@ class Settings:
         variable="EPOCHAL_HUB_RATE",
         key="hub.bytes_per_s",
     )
+    control: bool = _setting(
+        False,
+        kinds.SWITCH,
+        "the companion obeys requests from the hub: stop, suspend, continue, save a checkpoint",
+        variable="EPOCHAL_CONTROL",
+        key="hub.control",
+    )
     rules: Mapping[str, Located] = field(default_factory=dict)
     sinks: Mapping[str, Located] = field(default_factory=dict)
     sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)

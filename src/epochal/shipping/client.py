@@ -20,7 +20,14 @@ import msgspec
 
 from epochal.errors import EpochalError, UsageError
 from epochal.shipping import protocol
-from epochal.shipping.protocol import Ack, FileKind, RunState
+from epochal.shipping.protocol import (
+    Ack,
+    ControlOutcome,
+    ControlRequest,
+    ControlRequests,
+    FileKind,
+    RunState,
+)
 from epochal.version import __version__
 
 TIMEOUT_S = 30.0
@@ -109,6 +116,30 @@ class HubClient:
         path = f"{protocol_path(run_id)}/labels"
         merged: dict[str, Any] = self._json("PUT", path, dict, body=body)
         return merged
+
+    # -- control ----------------------------------------------------------------------------------
+
+    def ask(self, run_id: str, action: str) -> dict[str, Any]:
+        """Leave a request for the training of a run; the request as the hub keeps it."""
+        path, headers = _control_path(run_id), {"content-type": "application/json"}
+        body = msgspec.json.encode({"action": action})
+        asked: dict[str, Any] = self._json("POST", path, dict, body=body, headers=headers)
+        return asked
+
+    def asked(self, run_id: str, request_id: str) -> dict[str, Any] | None:
+        """What became of a request so far; None for one that is no longer among the newest."""
+        found = self.get_json(_control_path(run_id))["requests"]
+        return next((one for one in found if one["id"] == request_id), None)
+
+    def take_requests(self, run_id: str) -> list[ControlRequest]:
+        """Take what people ask of the training of a run; the hub hands each out once."""
+        path = f"{protocol_path(run_id)}/control/take"
+        return self._json("POST", path, ControlRequests, body=b"").requests
+
+    def report_outcome(self, run_id: str, request_id: str, outcome: ControlOutcome) -> None:
+        """Say what became of a request."""
+        path = f"{protocol_path(run_id)}/control/{quote(request_id, safe='')}"
+        self.request("PUT", path, body=msgspec.json.encode(outcome))
 
     # -- fetching ---------------------------------------------------------------------------------
 
@@ -230,6 +261,10 @@ class HubClient:
 def protocol_path(run_id: str) -> str:
     """The path of a run on a hub."""
     return f"/api/hub/runs/{quote(run_id, safe='')}"
+
+
+def _control_path(run_id: str) -> str:
+    return f"/api/runs/{quote(run_id, safe='')}/control"
 
 
 def check_url(url: str) -> str:

@@ -25,6 +25,9 @@ MAX_LINES_BYTES = 64 << 20
 # Of a segment or a blob, in one request.
 CHUNK_BYTES = 1 << 20
 SIZE_HEADER = "x-epochal-size"
+# What a hub may ask of a training, and for how long: a run that comes back later goes on.
+CONTROL_ACTIONS = ("stop", "suspend", "continue", "checkpoint")
+CONTROL_EXPIRES_S = 600.0
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _BLOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -65,6 +68,32 @@ class LabelsOffer(msgspec.Struct, frozen=True):
 
     labels: dict[str, Any]
     base: dict[str, Any]
+
+
+class ControlRequest(msgspec.Struct, frozen=True):
+    """What someone asks of a training: an action, their name, and when by the hub's clock.
+
+    ``age_s`` is how long ago that was when the hub answered: clocks of machines differ.
+    """
+
+    id: str
+    action: str
+    who: str
+    t: float
+    age_s: float
+
+
+class ControlRequests(msgspec.Struct, frozen=True):
+    """Requests that nobody has taken yet; who takes them acts on them, once."""
+
+    requests: list[ControlRequest]
+
+
+class ControlOutcome(msgspec.Struct, frozen=True):
+    """What became of a request, in a sentence."""
+
+    outcome: str
+    is_done: bool
 
 
 def is_run_id(text: str) -> bool:

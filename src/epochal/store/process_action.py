@@ -1,52 +1,24 @@
-"""Sends signals to the processes of a run: stop, interrupt, kill, suspend or continue.
-
-Nothing is written to the run. A training with ``Checkpoints`` saves after its step and ends; any
-other records in its journal that it was terminated, and ends.
-"""
+"""Sends signals to the processes of a run of a store; ``journal/process_action.py`` says how."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any
 
 from epochal.errors import EpochalError, UsageError
 from epochal.journal.layout import LOOP, rank_of_writer
-from epochal.journal.process import is_suspended, liveness
-from epochal.journal.process_signal import ProcessOutOfReachError, send_signal
+from epochal.journal.process_action import ProcessAction, SentAction, signal_processes
 from epochal.store.answers import LIVE_STATES
 from epochal.store.store import RunView
 
-ProcessAction = Literal["stop", "interrupt", "kill", "suspend", "continue"]
-
-_SIGNALS: Mapping[ProcessAction, str] = {
-    "stop": "SIGTERM",
-    "interrupt": "SIGINT",
-    "kill": "SIGKILL",
-    "suspend": "SIGSTOP",
-    "continue": "SIGCONT",
-}
 _LAUNCHER = "launcher"
-_ENDS: tuple[ProcessAction, ...] = ("stop", "interrupt", "kill")
-
-
-@dataclass(frozen=True, slots=True)
-class SentAction:
-    """The signal that was sent, and to which pids; ``elsewhere`` counts processes out of reach."""
-
-    action: ProcessAction
-    signal: str
-    pids: tuple[int, ...]
-    elsewhere: int = 0
 
 
 def send_action(run: RunView, action: ProcessAction) -> SentAction:
     """Send a signal to all processes of a run's newest attempt that are on this machine.
 
-    Raises ``EpochalError`` when the run has ended, when its first process is out of reach, and for
-    a suspension that would reach only some of its processes: the others would wait for them until
-    they give up.
+    Raises ``EpochalError`` when the run has ended, and as ``signal_processes`` does.
     """
     info = run.info
     name = f"{info.project}/{info.name}"
@@ -54,22 +26,8 @@ def send_action(run: RunView, action: ProcessAction) -> SentAction:
         raise UsageError(f"{name!r} lies in files of {info.tracker}: its process is not known.")
     if info.status.state not in LIVE_STATES:
         raise EpochalError(f"{name} does not run: it is {info.status.text}.")
-    processes = processes_of(run)
-    seen = [liveness(process) for process in processes]
-    elsewhere = seen.count("unknown")
-    if action == "suspend" and elsewhere:
-        raise EpochalError(
-            f"{name} has {elsewhere} of {len(processes)} processes elsewhere: suspending only those"
-            " here would leave the others waiting until they give up."
-        )
-    if action == "kill":
-        _warn_launcher(run)
-    pids = []
-    for process, state in zip(processes, seen, strict=True):
-        # The first one always: it says why it cannot be reached.
-        if state == "alive" or process is processes[0]:
-            pids.append(_send(name, process, action, was_alive=state == "alive"))
-    return SentAction(action, _SIGNALS[action], tuple(pids), elsewhere)
+    launcher = _launcher_of(run) if action == "kill" else None
+    return signal_processes(name, Path(info.folder), processes_of(run), action, launcher=launcher)
 
 
 def processes_of(run: RunView) -> list[Mapping[str, Any]]:
@@ -91,24 +49,6 @@ def processes_of(run: RunView) -> list[Mapping[str, Any]]:
     return [run.facts, *others.values()]
 
 
-def _warn_launcher(run: RunView) -> None:
-    """Tell the launcher that the end is intended, so that it does not start the training again."""
+def _launcher_of(run: RunView) -> Mapping[str, Any] | None:
     entries = [e for e in run.entries("run", rank=None) if e.position.writer == _LAUNCHER]
-    if entries and liveness(newest := entries[-1].record) == "alive":
-        # Gone, or out of reach, in this moment: then it starts nothing again either.
-        with contextlib.suppress(ProcessOutOfReachError):
-            send_signal(newest, _SIGNALS["stop"])
-
-
-def _send(name: str, process: Mapping[str, Any], action: ProcessAction, *, was_alive: bool) -> int:
-    is_held = action in ("stop", "interrupt") and is_suspended(process)
-    try:
-        send_signal(process, _SIGNALS[action])
-        if is_held:
-            send_signal(process, _SIGNALS["continue"])  # a stopped process handles no other signal
-    except ProcessOutOfReachError as error:
-        # A launcher that was told of a kill ends its training as well, and may be the first.
-        is_fulfilled = action in _ENDS and was_alive and liveness(process) == "dead"
-        if not is_fulfilled:
-            raise ProcessOutOfReachError(f"{name} cannot be reached: {error}") from error
-    return int(process["pid"])
+    return entries[-1].record if entries else None

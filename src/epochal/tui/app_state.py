@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from epochal.errors import EpochalError, UsageError
+from epochal.journal.process_action import ProcessAction
 from epochal.store.answers import LIVE_STATES, Metric, RunInfo, State
 from epochal.store.pattern import Pattern, PatternError, compile_pattern
-from epochal.store.process_action import ProcessAction, send_action
+from epochal.store.process_action import send_action
 from epochal.store.store import RunView, Store
 from epochal.tui.chart import extent_of
 from epochal.tui.curves import Curves

@@ -19,7 +19,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Input, Tab, Tabs
 
-from epochal.store.process_action import ProcessAction
+from epochal.journal.process_action import ProcessAction
 from epochal.tui import panels
 from epochal.tui.app_state import REFRESH_EVERY_S, AppState
 from epochal.tui.charts import chart_grid, large_chart

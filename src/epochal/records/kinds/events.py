@@ -189,6 +189,21 @@ EVENTS = (
     Event("sinks-failed", "companion", "forwarding ended early", texts("reason")),
     Event("hub-failed", "companion", "the run could not be sent to its hub", texts("reason")),
     Event(
+        "control-request",
+        "companion",
+        "someone asked on the hub to stop, suspend or continue the training, or for a checkpoint",
+        (
+            *texts("request", "action", "who"),
+            Field("asked", meaning="Unix seconds of the hub's clock"),
+        ),
+    ),
+    Event(
+        "control-outcome",
+        "companion",
+        "what became of that request",
+        (*texts("request", "action", "outcome"), Field("is_done", "flag")),
+    ),
+    Event(
         "alert-sent",
         "companion",
         "in `findings`: an alert of the program was taken to be sent",

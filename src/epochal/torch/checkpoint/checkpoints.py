@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from epochal.errors import UsageError
+from epochal.journal.process_action import announce_saves, end_saves
 from epochal.torch.checkpoint.emergency import SIGNALS, SignalWatch, is_end
 from epochal.torch.checkpoint.loss_picture import LossHistory
 from epochal.torch.checkpoint.manifest import (
@@ -96,6 +97,11 @@ class Checkpoints:
         if self._ranks.rank == 0:
             sweep(self.folder)
         self._signals = SignalWatch(signals)
+        self._is_announced = (
+            self._run is not None and self._ranks.rank == 0 and self._signals.handles_save
+        )
+        if self._is_announced and self._run is not None:
+            announce_saves(self._run.dir)
 
     def restore(
         self,
@@ -244,6 +250,9 @@ class Checkpoints:
         try:
             self._drain()
         finally:
+            if self._is_announced and self._run is not None:
+                self._is_announced = False
+                end_saves(self._run.dir)
             self._signals.release()
         if urgency := self._signals.urgency:
             self._signals.pass_on(urgency)

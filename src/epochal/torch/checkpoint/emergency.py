@@ -15,8 +15,9 @@ from types import FrameType
 from typing import Any
 
 from epochal.errors import UsageError
+from epochal.journal.process_action import SAVE_SIGNAL
 
-SIGNALS = ("SIGTERM", "SIGINT", "SIGUSR1")
+SIGNALS = ("SIGTERM", "SIGINT", SAVE_SIGNAL)
 # A launcher repeats Ctrl-C to its children at once; a person who means it does so later.
 _IMPATIENT_AFTER_S = 1.0
 # Above every signal's number.
@@ -48,9 +49,14 @@ class SignalWatch:
         return self._pending
 
     @property
+    def handles_save(self) -> bool:
+        """Whether the signal that asks for a save is handled here."""
+        return getattr(signal, SAVE_SIGNAL, None) in self._previous
+
+    @property
     def urgency(self) -> int:
         """A number for what waits, so that the highest of all ranks is what all should do."""
-        ends = self._pending and self._pending != getattr(signal, "SIGUSR1", None)
+        ends = self._pending and self._pending != getattr(signal, SAVE_SIGNAL, None)
         return self._pending + (_ENDS if ends else 0)
 
     def pass_on(self, urgency: int) -> None:
@@ -60,7 +66,7 @@ class SignalWatch:
         previous = self._previous.get(number)
         if callable(previous):
             previous(number, None)
-        elif previous == signal.SIG_DFL and number != getattr(signal, "SIGUSR1", None):
+        elif previous == signal.SIG_DFL and number != getattr(signal, SAVE_SIGNAL, None):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
@@ -88,6 +94,6 @@ class SignalWatch:
         is_repeated = self._pending == number == signal.SIGINT
         if os.getpid() != self._pid or (is_repeated and now - self._since > _IMPATIENT_AFTER_S):
             self.pass_on(number)
-        elif not self._pending or self._pending == getattr(signal, "SIGUSR1", None):
+        elif not self._pending or self._pending == getattr(signal, SAVE_SIGNAL, None):
             # A request to end takes the place of one that only asks for a save.
             self._pending, self._since = number, now

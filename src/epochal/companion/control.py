@@ -1,0 +1,163 @@
+"""Obeys what people ask of a training on the hub; off unless ``EPOCHAL_CONTROL`` is set.
+
+The companion asks the hub: no port is open here. Each request is recorded in the run before it is
+carried out, with the signals that ``epochal stop`` sends, and its outcome afterwards.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import cast
+
+from epochal.companion.config import CompanionConfig
+from epochal.companion.own_journal import OwnJournal, run_title
+from epochal.errors import EpochalError
+from epochal.guard import Guard
+from epochal.journal.layout import read_json
+from epochal.journal.process_action import (
+    ProcessAction,
+    SentAction,
+    signal_processes,
+    training_processes,
+)
+from epochal.settings import read_settings
+from epochal.shipping.client import HubClient, HubError
+from epochal.shipping.credentials import hub_token
+from epochal.shipping.protocol import (
+    CONTROL_ACTIONS,
+    CONTROL_EXPIRES_S,
+    ControlOutcome,
+    ControlRequest,
+)
+
+ASK_EVERY_S = 1.0
+_LONGEST_PAUSE_S = 10.0
+_REFUSED_PAUSE_S = 60.0
+_DONE: dict[str, str] = {
+    "stop": "asked to stop",
+    "suspend": "suspended",
+    "continue": "continued",
+    "checkpoint": "asked to save after its step",
+}
+
+
+class RemoteControl:
+    """A thread that takes requests for one run from its hub, and carries them out."""
+
+    def __init__(
+        self, config: CompanionConfig, journal: OwnJournal, client: HubClient, guard: Guard
+    ) -> None:
+        self._config = config
+        self._journal = journal
+        self._client = client
+        self._guard = guard
+        self._run_id = ""
+        self._stopping = threading.Event()
+        self._seen: set[str] = set()
+        self._unreported: list[tuple[str, ControlOutcome]] = []
+        self._pause_s = ASK_EVERY_S
+        self._thread = threading.Thread(target=self._run, name="epochal-control", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask the hub."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask no more: the training has ended."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(self._pause_s * random.uniform(0.9, 1.1)):
+                self._guard.run("control", self._ask)
+        finally:
+            self._client.close()
+
+    def _ask(self) -> None:
+        try:
+            if not self._run_id:
+                self._run_id = str(read_json(self._config.folder.identity).get("id", ""))
+            self._report()
+            taken = self._client.take_requests(self._run_id)
+        except (EpochalError, OSError) as error:
+            # 404: the run was not sent yet. Another refusal is one that a person has to mend.
+            is_refused = isinstance(error, HubError) and error.is_final and error.status != 404
+            longer_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._pause_s = _REFUSED_PAUSE_S if is_refused else longer_s
+            return
+        self._pause_s = ASK_EVERY_S
+        for request in taken:
+            if request.id not in self._seen and not self._stopping.is_set():
+                self._seen.add(request.id)
+                self._unreported.append((request.id, self._obey(request)))
+        if taken:
+            try:
+                self._report()
+            except HubError:
+                return  # reported with the next look
+
+    def _report(self) -> None:
+        while self._unreported:
+            request_id, outcome = self._unreported[0]
+            try:
+                self._client.report_outcome(self._run_id, request_id, outcome)
+            except HubError as error:
+                if not error.is_final:
+                    raise
+            del self._unreported[0]
+
+    def _obey(self, request: ControlRequest) -> ControlOutcome:
+        self._journal.event(
+            "control-request",
+            request=request.id,
+            action=request.action,
+            who=request.who,
+            asked=request.t,
+        )
+        outcome = self._outcome(request)
+        self._journal.event(
+            "control-outcome",
+            request=request.id,
+            action=request.action,
+            outcome=outcome.outcome,
+            is_done=outcome.is_done,
+        )
+        return outcome
+
+    def _outcome(self, request: ControlRequest) -> ControlOutcome:
+        if request.action not in CONTROL_ACTIONS:
+            return ControlOutcome(f"this version does not know {request.action!r}.", False)
+        if not 0 <= request.age_s <= CONTROL_EXPIRES_S:
+            return ControlOutcome("the request is too old.", False)
+        folder = self._config.folder
+        try:
+            processes = training_processes(folder, self._config.attempt)
+            action = cast(ProcessAction, request.action)
+            sent = signal_processes(run_title(folder), folder.path, processes, action)
+        except (EpochalError, OSError) as error:
+            return ControlOutcome(str(error), False)
+        return ControlOutcome(_sentence(sent), True)
+
+
+def _sentence(sent: SentAction) -> str:
+    elsewhere = (
+        f" {sent.elsewhere} more processes are on other machines and end with their launcher."
+        if sent.elsewhere and sent.action == "stop"
+        else ""
+    )
+    return f"{_DONE[sent.action]} ({sent.receivers}).{elsewhere}"
+
+
+def open_control(
+    config: CompanionConfig, journal: OwnJournal, guard: Guard
+) -> RemoteControl | None:
+    """The control that the settings allow; None unless they do."""
+    settings = read_settings()
+    if not settings.control or settings.hub is None or not config.is_main:
+        return None
+    try:
+        client = HubClient(settings.hub, hub_token(settings))
+    except (EpochalError, OSError):
+        return None  # the shipping says why
+    return RemoteControl(config, journal, client, guard)

@@ -1,0 +1,253 @@
+"""People stop, suspend and continue trainings through a hub; others cannot."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+
+from epochal.cli.main import main
+from epochal.hub.control import HubControls
+from epochal.hub.ledger import Ledger
+from epochal.hub.links import Links
+from epochal.server.access import Principal
+from epochal.shipping.client import HubError
+from epochal.shipping.protocol import CONTROL_EXPIRES_S, ControlOutcome
+from epochal.shipping.worker import ship_now
+from epochal.store.local.store import LocalStore
+from tests.doubles.scripts import start_script
+from tests.hub.hub_process import HubProcess
+from tests.hub.test_access import id_of, refused, token
+from tests.hub.test_shipping import record, wait_until
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are a Unix thing")
+TRAINS = """
+run = start(companion=True)
+print(flush=True)
+for step in range(10**9):
+    run.log({"loss": 1.0}, step=step)
+    time.sleep(0.05)
+"""
+SAVES = """
+import torch
+from epochal.torch import Checkpoints, TrainingState
+torch.set_num_threads(1)
+run = start(companion=True)
+with Checkpoints(run, TrainingState(torch.nn.Linear(1, 1))) as checkpoints:
+    print(flush=True)
+    for step in range(10**9):
+        run.log({"loss": 1.0}, step=step)
+        time.sleep(0.05)
+        checkpoints.step(step)
+"""
+WRITER = Principal("someone", "write")
+
+
+@contextmanager
+def shipped_training(
+    hub: HubProcess, root: Path, monkeypatch: pytest.MonkeyPatch, source: str = TRAINS
+) -> Iterator[Popen[str]]:
+    monkeypatch.setenv("EPOCHAL_HUB", hub.url)
+    monkeypatch.setenv("EPOCHAL_HUB_TOKEN", hub.token)
+    with start_script(root, source) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            wait_until(lambda: hub.client().get_json("/api/runs")["total"] == 1)
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def controlling(tmp_path: Path) -> Iterator[HubProcess]:
+    process = HubProcess(tmp_path / "hub", "--allow-control")
+    yield process
+    process.stop()
+
+
+@pytest.fixture(scope="module")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
+    """A hub that allows control, with the projects p and q, a run in each."""
+    folder = tmp_path_factory.mktemp("team")
+    hub = HubProcess(folder / "hub", "--allow-control")
+    client = hub.client()
+    ship_now(record(folder / "runs", "secret", project="q"), client)
+    ship_now(record(folder / "runs", "open", project="p"), client)
+    yield hub
+    hub.stop()
+
+
+def events(root: Path, name: str) -> list[dict[str, object]]:
+    view = LocalStore(root).run("run")
+    return [dict(e.record) for e in view.entries("event", rank=None) if e.record["name"] == name]
+
+
+def test_a_training_is_suspended_continued_and_stopped_from_elsewhere(
+    controlling: HubProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CONTROL", "1")
+    runs = tmp_path / "runs"
+    stop = ["--dir", str(tmp_path / "elsewhere"), "stop", "run", "--hub", controlling.url]
+    with shipped_training(controlling, runs, monkeypatch) as process:
+        assert main([*stop, "--pause", "--wait", "60"]) == 0
+        wait_until(lambda: LocalStore(runs).run("run").status.text == "suspended")
+        assert main([*stop, "--continue", "--wait", "60"]) == 0
+        wait_until(lambda: LocalStore(runs).run("run").status.text == "running")
+        # Without Checkpoints the signal would end the training: it is not sent.
+        assert main([*stop, "--checkpoint", "--wait", "60"]) == 1
+        assert "has no Checkpoints" in capsys.readouterr().out
+        assert process.poll() is None
+        assert main([*stop, "--wait", "60"]) == 0
+        assert process.wait(timeout=60) != 0
+    assert f"SIGTERM to process {process.pid}" in capsys.readouterr().out
+    asked = events(runs, "control-request")
+    assert [one["action"] for one in asked] == ["suspend", "continue", "checkpoint", "stop"]
+    assert {one["who"] for one in asked} == {"machine"}
+    done = [one["is_done"] for one in events(runs, "control-outcome")]
+    assert done == [True, True, False, True]
+    there = controlling.root
+    wait_until(lambda: len(events(there, "control-outcome")) == 4)  # and so on the hub
+    ledger = Ledger(there)
+    noted = [row["what"] for row in ledger.audit() if row["what"].startswith("control")]
+    ledger.close()
+    assert noted.count("control outcome") == 4
+    assert "control stop" in noted
+
+
+def test_a_training_with_checkpoints_saves_and_goes_on(
+    controlling: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EPOCHAL_CONTROL", "1")
+    runs = tmp_path / "runs"
+    with shipped_training(controlling, runs, monkeypatch, SAVES) as process:
+        asked = ["stop", "run", "--checkpoint", "--hub", controlling.url, "--wait", "60"]
+        assert main(asked) == 0
+        wait_until(lambda: bool(events(runs, "checkpoint")))
+        assert process.poll() is None
+
+
+def test_a_training_that_does_not_allow_it_is_left_alone(
+    controlling: HubProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with shipped_training(controlling, tmp_path / "runs", monkeypatch) as process:
+        assert main(["stop", "run", "--hub", controlling.url, "--wait", "4"]) == 1
+        assert process.poll() is None
+    run_id = id_of(controlling, "run")
+    found = controlling.client().get_json(f"/api/runs/{run_id}/control")
+    assert (found["listens"], found["requests"][0]["state"]) == (False, "waiting")
+
+
+def test_a_hub_without_the_option_refuses(hub: HubProcess, tmp_path: Path) -> None:
+    client = hub.client()
+    ship_now(record(tmp_path / "runs"), client)
+    run_id = id_of(hub, "a")
+    assert client.get_json(f"/api/runs/{run_id}/control")["allowed"] is False
+    with pytest.raises(HubError, match="without --allow-control"):
+        client.ask(run_id, "stop")
+    assert refused(lambda: client.take_requests(run_id)) == 403
+
+
+def test_a_reader_and_a_link_control_nothing(team: HubProcess) -> None:
+    run_id = id_of(team, "open")
+    link = Links(team.root).make([run_id], until=time.time() + 60)
+    for who in (token(team, "read"), token(team, "read", "p"), link):
+        client = team.client(who)
+        assert client.get_json(f"/api/runs/{run_id}/control")["allowed"] is False
+        assert refused(lambda client=client: client.ask(run_id, "stop")) == 403
+        assert refused(lambda client=client: client.take_requests(run_id)) == 403
+    assert team.client().get_json(f"/api/runs/{run_id}/control")["requests"] == []
+
+
+def test_a_writer_of_another_project_controls_nothing(team: HubProcess) -> None:
+    client, secret = team.client(token(team, "write", "p")), id_of(team, "secret")
+    asked = team.client().ask(secret, "stop")
+    assert refused(lambda: client.ask(secret, "stop")) == 404
+    assert refused(lambda: client.get_json(f"/api/runs/{secret}/control")) == 404
+    assert refused(lambda: client.take_requests(secret)) == 404
+    said = ControlOutcome("done", True)
+    assert refused(lambda: client.report_outcome(secret, asked["id"], said)) == 404
+    # Neither under the id of a run of one's own.
+    mine = id_of(team, "open")
+    assert client.take_requests(mine) == []
+    with pytest.raises(HubError, match="no such request"):
+        client.report_outcome(mine, asked["id"], said)
+    state = team.client().asked(secret, asked["id"])
+    assert state is not None
+    assert state["state"] == "waiting"
+
+
+@pytest.mark.parametrize("run_id", ["nobody", "../secret", "%2e%2e", "x' or 1=1 --"])
+def test_an_invented_run_has_no_requests(team: HubProcess, run_id: str) -> None:
+    client = team.client()
+    assert refused(lambda: client.ask(run_id, "stop")) in (400, 404)
+    assert refused(lambda: client.take_requests(run_id)) in (400, 404)
+
+
+@pytest.mark.parametrize("action", ["kill", "", "rm -rf", None, 7])
+def test_other_actions_are_refused(team: HubProcess, action: object) -> None:
+    client, run_id = team.client(), id_of(team, "open")
+    assert refused(lambda: client.ask(run_id, action)) == 400  # type: ignore[arg-type]
+
+
+def test_a_page_of_another_site_controls_nothing(team: HubProcess) -> None:
+    run_id, headers = id_of(team, "open"), {"origin": "https://other.example"}
+    for sent in (headers, {"sec-fetch-site": "cross-site"}, {"content-type": "text/plain"}):
+        with pytest.raises(HubError) as error:
+            team.client().request(
+                "POST", f"/api/runs/{run_id}/control", body=b'{"action":"stop"}', headers=sent
+            )
+        assert error.value.status in (403, 415)
+
+
+def test_a_request_is_handed_out_once(team: HubProcess) -> None:
+    client, run_id = team.client(), id_of(team, "open")
+    asked = client.ask(run_id, "suspend")
+    assert client.ask(run_id, "suspend")["id"] == asked["id"]  # it waits already
+    assert [one.id for one in client.take_requests(run_id)] == [asked["id"]]
+    assert client.take_requests(run_id) == []
+    client.report_outcome(run_id, asked["id"], ControlOutcome("suspended", True))
+    with pytest.raises(HubError, match="no such request"):
+        client.report_outcome(run_id, asked["id"], ControlOutcome("not suspended", False))
+
+
+def test_an_old_request_is_void(tmp_path: Path) -> None:
+    ledger, now = Ledger(tmp_path), 1_000_000.0
+    controls = HubControls(ledger, is_allowed=True, clock=lambda: now)
+    controls.ask("run-1", "stop", WRITER)
+    now += CONTROL_EXPIRES_S + 1
+    assert controls.take("run-1") == []
+    assert controls.of("run-1", WRITER).requests[0].state == "expired"
+    controls.ask("run-1", "stop", WRITER)  # a new one is not mistaken for it
+    assert [one.age_s for one in controls.take("run-1")] == [0.0]
+    ledger.close()
+
+
+def test_a_local_training_saves_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start_script(tmp_path, SAVES) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            where = ["--dir", str(tmp_path)]
+            assert main([*where, "stop", "run", "--checkpoint", "--json"]) == 0
+            assert json.loads(capsys.readouterr().out)["signal"] == "SIGUSR1"
+            wait_until(lambda: bool(events(tmp_path, "checkpoint")))
+            assert process.poll() is None
+        finally:
+            process.kill()
+
+
+def test_kill_works_on_the_machine_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["stop", "run", "--kill", "-y", "--hub", "http://127.0.0.1:1"]) == 1
+    assert "only on the run's machine" in capsys.readouterr().err
