@@ -91,6 +91,16 @@ def ways(root: Path) -> dict[str, list[list[str]]]:
         "prune": [["prune", "--older", "1d", *more] for more in ([], ["--json"], ["--yes"])],
         "hide": [["hide", one, *more] for more in (*both, ["--undo"])],
         "rm": [["rm", one], ["rm", one, "--yes"], ["rm", other, "--yes", "--json"]],
+        "push": [["push", one, "--to", "http://127.0.0.1:9"], ["push", one, "--to", EVIL]],
+        "pull": [["pull", EVIL, "--from", "http://127.0.0.1:9"]],
+        "token": [
+            ["token", "add", EVIL, "--hub", str(root)],
+            ["token", "list", "--hub", EVIL],
+            ["token", "revoke", EVIL, "--hub", str(root)],
+        ],
+        "share": [["share", one, "--hub", str(root), "--url", EVIL], ["share", "--hub", EVIL]],
+        "audit": [["audit", "--hub", str(root)], ["audit", "--hub", EVIL]],
+        "hub": [["hub", str(root), "--trust", EVIL, "--user-header", "x"]],
         # These two print no words of runs; what they refuse they quote.
         "demo": [["demo", "--seed", EVIL]],
         "serve": [["serve", EVIL.replace("\x00", "")]],
