@@ -103,6 +103,25 @@ def test_keys_that_always_change_together_are_one(tmp_path: Path) -> None:
     assert found.interaction.keys == ("model", "lr")
 
 
+def test_keys_with_a_value_for_every_run_are_not_the_same(tmp_path: Path) -> None:
+    source = np.random.default_rng(3)
+    runs = [
+        (
+            {"lr": (lr := float(source.random())), "scaled": 2 * lr, "seed": n, "tag": f"t{n * 7}"},
+            lr + float(source.normal(scale=0.01)),
+        )
+        for n in range(16)
+    ]
+    found = ranked(tmp_path, runs)
+    assert [(one.key, one.same_as) for one in found.parameters] == [
+        ("lr", ("scaled",)),
+        ("seed", ()),
+        ("tag", ()),
+    ]
+    verdicts = [one.verdict for one in found.parameters]
+    assert verdicts == ["matters", "too few runs", "too few runs"]
+
+
 def test_runs_that_differ_in_nothing_have_no_ranking(tmp_path: Path) -> None:
     found = ranked(tmp_path, [({"lr": 1}, 1.0), ({"lr": 1}, 2.0)])
     assert (found.parameters, found.interaction) == ((), None)

@@ -181,7 +181,6 @@ def _statistics(at: Floats, matrix: Floats, nonfinite: Counts, ended: Counts) ->
         squares = np.nansum((matrix - mean) ** 2, axis=0)
         std = np.sqrt(squares / np.where(n > 1, n - 1, np.nan))
         se = std / np.sqrt(n)
-    # Of the numbers of members that occur only: each factor takes some milliseconds.
     counts, which = np.unique(n, return_inverse=True)
     half = np.array([_interval_factor(int(count)) for count in counts])[which] * se
     ordered = np.sort(matrix, axis=0)  # nan comes last

@@ -10,6 +10,8 @@ from functools import lru_cache
 
 _TINY = 1e-300
 _MOST_TERMS = 100_000
+_MOST_STEPS = 200
+_CONVERGED = 1e-15
 
 
 def t_two_sided(t: float, df: float) -> float:
@@ -20,10 +22,15 @@ def t_two_sided(t: float, df: float) -> float:
     _check(df)
     if math.isnan(t):
         return math.nan
-    return 0.0 if math.isinf(t) else incomplete_beta(df / 2, 0.5, df / (df + t * t))
+    if math.isinf(t):
+        return 0.0
+    square = t * t
+    if square < df:  # close to 0, the complement has more digits
+        return 1 - incomplete_beta(0.5, df / 2, square / (df + square))
+    return incomplete_beta(df / 2, 0.5, df / (df + square))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def t_quantile(share: float, df: float) -> float:
     """The value that a share of the t distribution lies below; ``share`` is between 0 and 1."""
     _check(df)
@@ -35,11 +42,19 @@ def t_quantile(share: float, df: float) -> float:
     low, high = 0.0, 1.0
     while t_two_sided(high, df) > tail:
         low, high = high, 2 * high
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            return middle
-        low, high = (middle, high) if t_two_sided(middle, df) > tail else (low, middle)
+    # Newton's method, and halves where it would leave the bounds.
+    log_density = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
+    t = (low + high) / 2
+    for _ in range(_MOST_STEPS):
+        beyond = t_two_sided(t, df) - tail
+        low, high = (t, high) if beyond > 0 else (low, t)
+        slope = 2 * math.exp(log_density - (df + 1) / 2 * math.log1p(t * t / df))
+        step = beyond / slope if slope > 0 else math.inf
+        after = t + step if low < t + step < high else (low + high) / 2
+        if abs(after - t) <= 1e-13 * t:
+            return after
+        t = after
+    return t
 
 
 def f_above(f: float, df_between: float, df_within: float) -> float:
@@ -72,13 +87,15 @@ def _fraction(a: float, b: float, x: float) -> float:
     c, d = 1.0, 1 / _apart(1 - (a + b) * x / (a + 1))
     result = d
     for m in range(1, _MOST_TERMS):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        place = a + 2 * m
+        even = m * (b - m) * x / ((place - 1) * place)
         d, c = 1 / _apart(1 + even * d), _apart(1 + even / c)
         result *= d * c
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        odd = -(a + m) * (a + b + m) * x / (place * (place + 1))
         d, c = 1 / _apart(1 + odd * d), _apart(1 + odd / c)
-        result *= d * c
-        if abs(d * c - 1) < 1e-16:
+        factor = d * c
+        result *= factor
+        if abs(factor - 1) < _CONVERGED:
             break
     return result
 

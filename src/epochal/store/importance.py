@@ -253,13 +253,21 @@ def _placed(outcome: NDArray[np.float64], goal: Goal | None) -> NDArray[np.float
 
 
 def _distinct(keys: Sequence[str], members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
-    """Keys, each with the later ones that say the same of every run."""
-    seen: dict[tuple[int, ...], str] = {}
+    """Keys, each with the later ones that say the same of every run.
+
+    Where every run has a value of its own, that says nothing: only numbers in the same order do.
+    """
+    seen: dict[tuple[Any, ...], str] = {}
     same: dict[str, list[str]] = {}
     for key in keys:
-        values = [comparable(level(member.config.get(key))) for member in members]
+        values = [level(member.config.get(key)) for member in members]
         numbers: dict[Any, int] = {}
-        partition = tuple(numbers.setdefault(value, len(numbers)) for value in values)
+        partition: tuple[Any, ...] = tuple(
+            numbers.setdefault(comparable(value), len(numbers)) for value in values
+        )
+        if len(numbers) == len(values):
+            in_order = _is_numeric(values) and not _is_seed(key)
+            partition = tuple(ranks(values).tolist()) if in_order else (key,)
         same.setdefault(seen.setdefault(partition, key), []).append(key)
     return {key: tuple(inside[1:]) for key, inside in same.items()}
 
@@ -312,11 +320,16 @@ def _parameter(
     own, labels = codes[key]
     values = [level(member.config.get(key)) for member in members]
     is_numeric = _is_numeric(values) and not _is_seed(key)
-    others = [one for name, (one, _) in codes.items() if name != key]
+    others = [
+        one
+        for name, (one, known) in codes.items()
+        if name != key and 2 * len(known) <= len(members)
+    ]
     num_numbers = 1 + sum(int(np.unique(one).size) - 1 for one in (*others, own))
     # Too many levels beside each other explain everything: then the key is tested alone.
     beside = others if 2 * num_numbers <= len(members) else []
-    effect = partial_effect(beside, own, order) if len(members) else NO_EFFECT
+    # Levels of hardly more than one run each explain everything, whatever they are.
+    effect = partial_effect(beside, own, order) if 2 * len(labels) <= len(members) else NO_EFFECT
     rho, p_rho = rank_correlation(values, order) if is_numeric else (math.nan, math.nan)
     levels = tuple(
         _level(label, value, outcome[own == index]) for index, (label, value) in enumerate(labels)
@@ -325,7 +338,7 @@ def _parameter(
     known = [max(0.0, one) for one in scores if not math.isnan(one)]
     tested = [one for one in (effect.p, p_rho) if not math.isnan(one)]
     # The better of two tests is taken, so it counts twice.
-    p = min(1.0, min(tested) * len(tested)) if tested and not math.isnan(effect.p) else math.nan
+    p = min(1.0, min(tested) * len(tested)) if tested else math.nan
     return Parameter(
         key=key,
         is_numeric=is_numeric,

@@ -1,4 +1,4 @@
-/** Runs beside each other: a table, parallel coordinates, a scatter plot, groups, configurations. */
+/** Runs beside each other: a table, parallel coordinates, a scatter plot, groups, which config keys matter, configurations. */
 
 import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
