@@ -49,7 +49,7 @@ export function App({ page, theme }: AppProps): JSX.Element {
     <div class={`app${isDrawerOpen ? " has-drawer" : ""}`} style={{ "--side": `${sideWidth}px` }}>
       <TopBar page={page} theme={theme} onDrawer={() => setDrawerOpen(!isDrawerOpen)} onShortcuts={() => setSheetOpen(true)} />
       <aside class="side" aria-label="Runs"><RunList page={page} /></aside>
-      <Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} />
+      <div class="splitter-place" role="region" aria-label="Width of the list of runs"><Splitter label="Width of the list" size={sideWidth} min={SIDE.min} max={SIDE.max} onChange={setSideWidth} /></div>
       {isDrawerOpen && <button type="button" class="drawer-shade" aria-label="Close the list of runs" onClick={() => setDrawerOpen(false)} />}
       <main class="main">
         <div class="main-head">

@@ -19,7 +19,8 @@ import { BulkBar, showInCharts, TrashDialog } from "./run-bulk.tsx";
 import { RunFilter } from "./run-filter.tsx";
 import { updateLabels, RunRow } from "./run-row.tsx";
 
-const ROW_HEIGHT = 30;
+/** A finger needs 44 pixels. */
+const ROW_HEIGHT = matchMedia("(pointer: coarse)").matches ? 44 : 30;
 const MOST_KEYS = 200;
 
 export function RunList({ page }: { readonly page: Page }): JSX.Element {

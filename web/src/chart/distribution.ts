@@ -58,6 +58,34 @@ export function densityAt({ edges, counts }: Distribution, places: Float64Array)
   return result;
 }
 
+/** So small a share of the values may lie outside what a histogram shows. */
+const OUTER_SHARE = 0.002;
+
+/** The values that nearly all of every distribution lie within, with a little air: one far value must not make a needle of the rest. */
+export function innerExtent(distributions: readonly Distribution[]): { min: number; max: number } {
+  const whole = distributionExtent(distributions);
+  let [min, max] = [Infinity, -Infinity];
+  for (const one of distributions) {
+    if (!(total(one.counts) > 0)) continue;
+    min = Math.min(min, distributionQuantile(one, OUTER_SHARE));
+    max = Math.max(max, distributionQuantile(one, 1 - OUTER_SHARE));
+  }
+  if (!(max > min)) return whole;
+  const air = (max - min) * 0.08;
+  // Where little would be gained, everything is shown.
+  if (whole.max - whole.min < 2.5 * (max - min)) return whole;
+  return { min: Math.max(whole.min, min - air), max: Math.min(whole.max, max + air) };
+}
+
+/** Values of a distribution outside a range. */
+export function countOutside({ edges, counts }: Distribution, { min, max }: { readonly min: number; readonly max: number }): number {
+  let outside = 0;
+  counts.forEach((count, bin) => {
+    if (edges[bin + 1]! <= min || edges[bin]! >= max) outside += count;
+  });
+  return outside;
+}
+
 /** The edges that all distributions lie within. */
 export function distributionExtent(distributions: readonly Distribution[]): { min: number; max: number } {
   let min = Infinity;

@@ -1,7 +1,7 @@
 /** The bars of one distribution. */
 
 import { AXIS_HEIGHT, drawAxisX, drawAxisY, labelWidth } from "./axes.ts";
-import { distributionExtent, total } from "./distribution.ts";
+import { countOutside, innerExtent, total } from "./distribution.ts";
 import type { Distribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
@@ -50,14 +50,18 @@ export function drawHistogram(renderer: Renderer, size: Size, options: Histogram
   const { edges, counts } = options.distribution;
   drawAxisY(renderer, box, y, yTicks, theme);
   const fill = slotColor(options.slot, theme.isDark);
-  for (let bin = 0; bin < counts.length; bin++) {
-    if (!(counts[bin]! > 0)) continue;
-    const left = x.toPixel(edges[bin]!);
-    const width = x.toPixel(edges[bin + 1]!) - left;
-    const top = y.toPixel(counts[bin]!);
-    const gap = width > 4 ? 1 : 0;
-    renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
-  }
+  renderer.clip(box, () => {
+    for (let bin = 0; bin < counts.length; bin++) {
+      if (!(counts[bin]! > 0)) continue;
+      const left = x.toPixel(edges[bin]!);
+      const width = x.toPixel(edges[bin + 1]!) - left;
+      const top = y.toPixel(counts[bin]!);
+      const gap = width > 4 ? 1 : 0;
+      renderer.rect({ left, top, width: Math.max(0.75, width - gap), height: box.top + box.height - top }, { fill, alpha: 0.85 });
+    }
+  });
+  const beyond = countOutside(options.distribution, x);
+  if (beyond > 0) renderer.text(box.left + box.width - 4, box.top + 6, `${formatWhole(beyond)} beyond the axis, ${formatNumber(edges[0]!)} to ${formatNumber(edges.at(-1)!)}`, { fill: theme.muted, align: "right", size: 10 });
   drawAxisX(renderer, box, x, ticks("linear", x, Math.max(2, box.width / 80), "number"), theme, false);
 }
 
@@ -70,7 +74,7 @@ function layout(size: Size, { distribution, range }: HistogramOptions): Layout {
   const box = { left, top: 8, width: Math.max(1, size.width - left - 10), height };
   return {
     box,
-    x: createScale("linear", range ?? distributionExtent([distribution]), left, left + box.width),
+    x: createScale("linear", range ?? innerExtent([distribution]), left, left + box.width),
     y: createScale("linear", yRange, box.top + box.height, box.top),
     yTicks,
   };

@@ -1,7 +1,7 @@
 /** Distributions over steps as ridges, the newest in front. */
 
 import { AXIS_HEIGHT, drawAxisX } from "./axes.ts";
-import { densityAt, distributionExtent } from "./distribution.ts";
+import { densityAt, innerExtent } from "./distribution.ts";
 import type { StepDistribution } from "./distribution.ts";
 import { mountChart } from "./canvas.ts";
 import type { Chart, Point, Size } from "./canvas.ts";
@@ -92,7 +92,7 @@ function drawSteps(renderer: Renderer, shown: readonly StepDistribution[], base:
 
 function layout(size: Size, distributions: readonly StepDistribution[]) {
   const box = { left: 8, top: 8, width: Math.max(1, size.width - 8 - RIGHT), height: Math.max(1, size.height - AXIS_HEIGHT - 8) };
-  return { box, x: createScale("linear", distributionExtent(distributions), box.left, box.left + box.width) };
+  return { box, x: createScale("linear", innerExtent(distributions), box.left, box.left + box.width) };
 }
 
 function ridgeHeight(num: number, box: Box): number {

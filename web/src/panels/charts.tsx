@@ -81,7 +81,7 @@ const SIZE_NAMES = { s: "Small charts", m: "Medium charts", l: "Large charts" } 
 function LayoutChoice({ page: { view } }: { readonly page: Page }): JSX.Element {
   const columnsName = (columns: ChartColumns): string => (columns === "auto" ? "As many columns as fit" : columns === "1" ? "1 column" : `${columns} columns`);
   return (
-    <Menu label="Size and columns of charts" items={[
+    <Menu label="Layout: size and columns of charts" items={[
       ...CHART_SIZES.map((size) => ({ label: SIZE_NAMES[size], isOn: view.chartSize.value === size, run: () => (view.chartSize.value = size) })),
       "divider",
       ...CHART_COLUMNS.map((columns) => ({ label: columnsName(columns), isOn: view.chartColumns.value === columns, run: () => (view.chartColumns.value = columns) })),
@@ -97,7 +97,7 @@ function ColorChoice({ page: { view, runs } }: { readonly page: Page }): JSX.Ele
   const keys = runs.configKeys.value.filter((key) => new Set(rows.map(({ config }) => configText(config, key))).size > 1).slice(0, MOST_KEYS);
   if (keys.length === 0 && view.colorBy.value === null && view.colors.value.length === 0) return null;
   return (
-    <Menu label="Colour of runs" items={[
+    <Menu label={view.colorBy.value === null ? "Colour of runs" : `Colour of runs: colour by ${view.colorBy.value}`} items={[
       { label: "A colour for each run", isOn: view.colorBy.value === null, run: () => (view.colorBy.value = null) },
       ...(view.colors.value.length === 0 ? [] : [{ label: "Forget chosen colours", run: () => (view.colors.value = []) }]),
       ...(keys.length === 0 ? [] : ["divider" as const]),

@@ -12,6 +12,7 @@ import { ConfigDiff } from "./config-diff.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { FocusedRun, RunPicker } from "./parts/run-picker.tsx";
 import { searchOf } from "./parts/search.ts";
+import { Started } from "./parts/started.tsx";
 import { Section } from "./parts/section.tsx";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -65,7 +66,13 @@ function OneConfig({ page, run, matches }: { readonly page: Page; readonly run: 
         </Section>
       )}
       <Section title="How it was started" tools={copyButton(facts)}>
-        <div class="section-body tree"><Tree fields={facts} matches={matches} isFolded /></div>
+        <div class="section-body">
+          <Started facts={facts} />
+          <details class="started-all" open={page.view.text("config-find").value !== ""}>
+            <summary>Everything that was recorded</summary>
+            <div class="tree"><Tree fields={facts} matches={matches} isFolded /></div>
+          </details>
+        </div>
       </Section>
     </div>
   );

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import { createBands, createHistogram, createRidge, formatNumber, formatWhole, percentilesOf } from "../chart/index.ts";
 import type { StepDistribution, Range } from "../chart/index.ts";
-import { distributionExtent } from "../chart/distribution.ts";
+import { innerExtent } from "../chart/distribution.ts";
 import { nearestIndex } from "../chart/series.ts";
 import { useEntries } from "../state/queries.ts";
 import type { Page } from "../state/page.ts";
@@ -100,7 +100,7 @@ function Drawn({ page, histograms, name, slot, isBands }: DrawnProps): JSX.Eleme
   const at = wanted === null ? histograms.length - 1 : nearestIndex(steps, wanted);
   const current = histograms[at]!;
   const distributions = useMemo((): readonly StepDistribution[] => histograms.map(({ distribution }) => distribution), [histograms]);
-  const range = useMemo((): Range => distributionExtent(distributions), [distributions]);
+  const range = useMemo((): Range => innerExtent(distributions), [distributions]);
   const select = (step: number | null): void => {
     chosen.value = step === null ? "" : String(step);
   };

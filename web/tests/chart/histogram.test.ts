@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 
+import { countOutside, innerExtent } from "../../src/chart/distribution.ts";
 import { binUnder, histogramLabel } from "../../src/chart/histogram.ts";
 
 const SIZE = { width: 400, height: 200 };
@@ -16,4 +17,15 @@ test("the tooltip of a bin has the unit, and the step where there is one", () =>
     title: "0 to 10.0000 ms", rows: [{ label: "count", value: "4", note: "100.0\u00a0%" }],
   });
   expect(binUnder(point, SIZE, { label: "times", distribution: { ...distribution, step: 7 }, slot: 0 })?.foot).toBe("step 7");
+});
+
+test("one far value does not make a needle of the rest, and is counted", () => {
+  const edges = Float64Array.from({ length: 101 }, (_, index) => index);
+  const counts = new Float64Array(100).map((_, index) => (index < 10 ? 500 : 0));
+  counts[99] = 1;
+  const far = { step: null, edges, counts };
+  const shown = innerExtent([far]);
+  expect(shown.max).toBeLessThan(12);
+  expect(countOutside(far, shown)).toBe(1);
+  expect(innerExtent([{ step: null, edges, counts: new Float64Array(100).fill(1) }])).toEqual({ min: 0, max: 100 });
 });

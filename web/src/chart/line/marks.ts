@@ -10,7 +10,7 @@ import type { LineDrawing } from "./drawing.ts";
 const STRIP_HEIGHT = 4;
 const CROSS_HALF = 2.75;
 /** Marks that repeat are drawn no closer than this: a wall of lines says nothing. */
-const CLOSEST_PX: Readonly<Partial<Record<MarkKind, number>>> = { epoch: 12, checkpoint: 6, throttle: 4 };
+const CLOSEST_PX: Readonly<Partial<Record<MarkKind, number>>> = { epoch: 40, checkpoint: 6, throttle: 4 };
 const DASHES: Readonly<Partial<Record<MarkKind, readonly number[]>>> = { restart: [3, 3], checkpoint: [1, 4], throttle: [2, 3] };
 
 /** Colour of a mark's line and glyph. */

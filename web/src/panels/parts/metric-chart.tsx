@@ -274,7 +274,8 @@ function useMarks(page: Page, name: string, x: string): readonly Mark[] {
   const focus = page.runs.focus.value;
   const whose = focus === null || page.runs.drawn.value.length < 2 ? "" : `${page.runs.label(focus.id)}: `;
   return useMemo(() => {
-    const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind);
+    // Along epochs every place of the axis is one.
+    const isShown = (kind: string): boolean => !hidden.split(" ").includes(kind) && !(kind === "epoch" && x === "epoch");
     const happened = placed.flatMap(({ kind, label, x: at }): Mark[] => (kind !== "phase" && kind !== "throttle" && isShown(kind) ? [{ x: at, kind, label: whose + label }] : []));
     return [...happened, ...(isShown("finding") ? findingMarks(findings ?? [], name, x) : [])];
   }, [findings, placed, hidden, name, x, whose]);
