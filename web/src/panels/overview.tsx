@@ -13,6 +13,7 @@ import { Menu } from "../ui/menu.tsx";
 import type { RunDetail, RunRow } from "../wire.ts";
 import type { Panel, PanelProps } from "./panel.ts";
 import { ChartMenu, OutlierMenu } from "./parts/chart-card.tsx";
+import { ControlCard } from "./parts/control.tsx";
 import { FindingList, showFinding } from "./parts/finding-list.tsx";
 import { Lineage } from "./parts/lineage.tsx";
 import { InternalErrors } from "./parts/internal-errors.tsx";
@@ -44,6 +45,7 @@ function Overview({ page }: PanelProps): JSX.Element {
       </div>
       <div class="overview-side">
         <Lineage page={page} row={row} />
+        <ControlCard key={row.id} page={page} row={row} />
         <FindingsCard page={page} />
         <InternalErrors page={page} />
         {detail !== null && <MachineCard page={page} detail={detail} />}

@@ -34,6 +34,7 @@ export function createArchiveSource(body: ArchiveBody): Source {
     connection: signal<Connection>("archive"),
     updateLabels: null,
     changes: null,
+    control: null,
     projects: null,
     supportsQueries: false,
     sweep: sweepOf(body),

@@ -2,7 +2,7 @@
 
 import type { SmoothState } from "../chart/smooth.ts";
 import { PATHS } from "../wire.ts";
-import type { GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList } from "../wire.ts";
+import type { ControlRequest, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChange, LabelsChanged, Problem, ProjectList, RunEndpoint, RunList, RunResponses, RunsRemoved, RunsRestored, TrashList } from "../wire.ts";
 import { decodeSeries } from "./decode.ts";
 import { createSharedStream } from "./shared-stream.ts";
 import { SourceError } from "./source.ts";
@@ -33,6 +33,7 @@ export function createLiveSource(): Source {
       restore: async (keys) => (await json(PATHS.restore, sending("POST", { keys }))) as RunsRestored,
       trash: async () => (await json(PATHS.trash)) as TrashList,
     },
+    control: async (run, action) => (await json(pathOf("request_control", run), sending("POST", { action }))) as ControlRequest,
     projects: async () => (await json(PATHS.projects)) as ProjectList,
     follow: feed.follow,
   };
@@ -42,7 +43,7 @@ function sending(method: "PATCH" | "POST", body: object): RequestInit {
   return { method, headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }
 
-function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels", run: string): string {
+function pathOf(endpoint: RunEndpoint | "blob" | "export" | "labels" | "request_control", run: string): string {
   const path = endpoint in PATHS ? PATHS[endpoint as keyof typeof PATHS] : `api/runs/{run}/${endpoint}`;
   return path.replace("{run}", encodeURIComponent(run));
 }

@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, ChosenRuns, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
+  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -183,6 +183,8 @@ export interface Source {
   readonly updateLabels: ((run: string, change: LabelsChange) => Promise<Labels>) | null;
   /** Null where runs cannot be changed. */
   readonly changes: RunChanges | null;
+  /** Asks a training for something through a hub; null where there is no server. */
+  readonly control: ((run: string, action: ControlRequest["action"]) => Promise<ControlRequest>) | null;
   /** The projects with their counts; null where the page has every run itself. */
   readonly projects: (() => Promise<ProjectList>) | null;
   /** News of the list of runs and of the runs wanted, in order, none twice and none left out. */
