@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from epochal.atomic_file import replaced_file, sync_folder
+from epochal.atomic_file import between_processes, replaced_file, sync_folder
 from epochal.errors import EpochalError, FormatError, UsageError
 from epochal.journal.layout import (
+    LABELS_LOCK,
     PartName,
     RunFolder,
     create_run_folder,
@@ -228,7 +229,7 @@ class Inbox:
     ) -> dict[str, Any]:
         """Merge labels that were changed elsewhere; what holds for both sides then."""
         run = self._run(run_id)
-        with run.lock:
+        with run.lock, between_processes(run.folder.path / LABELS_LOCK):
             here = _labels_of(run.folder)
             merged = merged_labels(ours=here, theirs=labels, base=base)
             if merged != here:

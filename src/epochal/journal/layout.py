@@ -34,6 +34,8 @@ FINDINGS = "findings"
 TELEMETRY = "telemetry-"
 _RANK = "rank-"
 LAUNCH_FOLDER = ".launch"
+# Held by whoever edits labels.json.
+LABELS_LOCK = ".labels.lock"
 _MAX_SLUG_BYTES = 100
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _JSON_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 
 from epochal.atomic_file import between_processes
 from epochal.errors import FormatError, UsageError
-from epochal.journal.layout import JsonFileError, RunFolder, read_json, write_json
+from epochal.journal.layout import LABELS_LOCK, JsonFileError, RunFolder, read_json, write_json
 from epochal.store.answers import NO_LABELS, Labels, LabelsEdit
 
 MAX_LABELS_BYTES = 1024 * 1024
@@ -80,7 +80,7 @@ def edit_labels(folder: RunFolder, edit: LabelsEdit) -> Labels:
     Other processes that edit them wait meanwhile: none undoes what another has changed. Raises
     ``UsageError`` for a text that a list cannot show, and ``OSError``.
     """
-    with between_processes(folder.path / ".labels.lock"):
+    with between_processes(folder.path / LABELS_LOCK):
         try:
             before = read_labels(folder)
         except FormatError:

@@ -1,0 +1,96 @@
+"""More runs than a page holds: the server filters, orders, groups, and sends the rows in view."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from epochal.store.local.store import LocalStore
+from tests.e2e.browsing import OpenPage, Serve, Site, until
+from tests.store.journals import Journal
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+COUNT = 2_100
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def site(tmp_path: Path, serve: Serve) -> Site:
+    for number in range(COUNT):
+        journal = Journal(
+            tmp_path,
+            f"run-{number:04}",
+            project="pq"[number % 2],
+            id=f"id-{number:04}",
+            config={"lr": [1e-3, 1e-4][number % 2], "seed": number},
+            created=1e9 + number,
+        )
+        journal.metrics(1, loss=float(number)).finish()
+    return serve(tmp_path)
+
+
+def count(page: Page) -> str:
+    return re.sub(r"[\s,]", "", page.locator(".runs-count").inner_text())
+
+
+def first(page: Page) -> str:
+    return str(page.locator(".run[data-run]").first.get_attribute("data-run"))
+
+
+def test_a_list_of_thousands_is_filtered_ordered_and_grouped(
+    site: Site, open_page: OpenPage
+) -> None:
+    page = open_page(site.url)
+    until(page, lambda: "of2100shown" in count(page))
+    assert first(page) == "id-2099"
+    assert page.locator(".run").count() < 100
+    page.get_by_label("Filter runs").fill("run-001")
+    until(page, lambda: "of10shown" in count(page))
+    until(page, lambda: first(page) == "id-0019")
+    page.get_by_label("Filter runs").fill("")
+    until(page, lambda: "of2100shown" in count(page))
+    page.get_by_role("button", name="Order of runs").click()
+    page.get_by_role("menuitemcheckbox", name="Smallest loss").click()
+    until(page, lambda: first(page) == "id-0000")
+    rows = page.locator(".runs-list .list")
+    rows.evaluate("list => (list.scrollTop = list.scrollHeight)")
+    page.locator('.run[data-run="id-2099"]').wait_for()
+    rows.evaluate("list => (list.scrollTop = 0)")
+    page.get_by_role("button", name="Group runs").click()
+    page.get_by_role("menuitemcheckbox", name="lr", exact=True).click()
+    until(page, lambda: page.locator(".run-group").count() == 1)
+    assert re.sub(r"[\s,]", "", page.locator(".run-group").inner_text()).startswith("lr=0.00011050")
+
+
+def test_a_link_to_an_old_run_of_thousands_finds_it(site: Site, open_page: OpenPage) -> None:
+    page = open_page(f"{site.url}#run=id-0007&panel=compare")
+    until(page, lambda: "run-0007" in page.locator(".top-run").inner_text())
+    page.get_by_text("The first 2,000 of 2,100 runs").wait_for()
+    page.get_by_title("Sort by loss last").click()
+    until(page, lambda: page.locator(".compare-run").first.inner_text().endswith("0000"))
+
+
+def test_all_of_thousands_are_tagged_by_the_query(
+    site: Site, tmp_path: Path, open_page: OpenPage
+) -> None:
+    page = open_page(f"{site.url}#project=p&filter=run-20")
+    until(page, lambda: "of50shown" in count(page))
+    page.get_by_label("Filter runs").fill("run-1")
+    until(page, lambda: "of500shown" in count(page))
+    page.keyboard.press("Escape")
+    page.get_by_label("Filter runs").fill("run-20")
+    until(page, lambda: "of50shown" in count(page))
+    page.get_by_role("button", name="Which runs are listed and shown").click()
+    page.get_by_role("menuitemcheckbox", name="Select runs").click()
+    bar = page.get_by_role("toolbar", name="Selected runs")
+    bar.get_by_role("button", name="all 50").click()
+    bar.get_by_role("button", name="Tag").click()
+    page.get_by_label("Tags, with commas between").fill("late")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_text("50 runs tagged late").wait_for()
+    assert len(LocalStore(tmp_path).runs('"late" in tags')) == 50
