@@ -51,11 +51,11 @@ function Compare({ page }: PanelProps): JSX.Element {
   const ids = useChosen(chosen, groups, rows);
   const tail = view.text("compare-tail");
   const numTail = Math.max(0, Math.floor(Number(tail.value)) || 0);
-  const summaries = useSummaries(page, ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
-  useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
-  const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
   // The server computes these, of all runs that fit.
   const isOfServer = mode.value === "groups" || mode.value === "importance";
+  const summaries = useSummaries(page, isOfServer ? [] : ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
+  useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
+  const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
   // Columns that nobody chose and that have nothing in them only take room.

@@ -1,6 +1,6 @@
 /** Numbers of many runs at once, as the server computes them: which runs, by which keys, and hooks that fetch them. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { SweepRuns, SweepSource } from "../source/source.ts";
 import type { Page } from "./page.ts";
@@ -29,30 +29,40 @@ export function groupKeys(choice: string | null): Pick<SweepRuns, "by" | "all_bu
   return choice.startsWith("-") ? { all_but: choice.slice(1).split(",") } : { by: choice.split(",") };
 }
 
-/** Fetch something about many runs, and again while any of them goes on; a null key fetches nothing. */
+/** Fetch something about many runs, again while any of them goes on, and when runs come or go; a null key fetches nothing. */
 export function useSweep<Answer>(page: Page, key: string | null, ask: (source: SweepSource) => Promise<Answer>): Sweep<Answer> {
   const [state, setState] = useState<Sweep<Answer> & { readonly key: string | null }>({ ...NOTHING, key: null });
-  const { sweep } = page.source;
-  const numRuns = page.runs.all.value.length;
   const areLive = page.runs.fitting.value.some((row) => !isEnded(row));
+  const isWatching = useRef(areLive);
+  isWatching.current = areLive;
   useEffect(() => {
     if (key === null) return undefined;
     let isOver = false;
+    let isFetching = false;
+    let isOutdated = false;
     const fetch = (): void => {
-      ask(sweep).then(
+      isFetching = true;
+      isOutdated = false;
+      ask(page.source.sweep).then(
         (answer) => !isOver && setState({ key, answer, problem: null, isWaiting: false }),
         (error: unknown) => !isOver && setState({ key, answer: null, problem: error instanceof Error ? error.message : String(error), isWaiting: false }),
-      );
+      ).finally(() => (isFetching = false));
     };
     // A filter that is being typed need not ask at every letter.
     const first = setTimeout(fetch, state.answer === null ? 0 : SETTLE_MS);
-    const timer = areLive ? setInterval(() => !page.isPaused.peek() && fetch(), AGAIN_MS) : undefined;
+    const stop = page.onUpdate((update) => {
+      if (update.type === "runs" && (update.all || update.added.length + update.removed.length > 0)) isOutdated = true;
+    });
+    const timer = setInterval(() => {
+      if (!isFetching && !page.isPaused.peek() && (isOutdated || isWatching.current)) fetch();
+    }, AGAIN_MS);
     return () => {
       isOver = true;
+      stop();
       clearTimeout(first);
       clearInterval(timer);
     };
-  }, [key, numRuns, areLive]);
+  }, [key]);
   if (key === null) return NOTHING;
   return state.key === key ? state : { ...state, problem: null, isWaiting: true };
 }

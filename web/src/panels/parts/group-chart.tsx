@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import { createLineChart, smoothingText } from "../../chart/index.ts";
+import { createLineChart, formatWhole, smoothingText } from "../../chart/index.ts";
 import type { LineOptions, Mark, Series } from "../../chart/index.ts";
 import { csvField } from "../../chart/line/exports.ts";
 import { nearestIndex } from "../../chart/series.ts";
@@ -60,7 +60,7 @@ export function GroupChart(props: MetricChartProps): JSX.Element {
   return (
     <div class="metric-chart" aria-busy={isWaiting && whole === null} style={{ height: typeof height === "number" ? `${height}px` : height }}>
       {whole === null
-        ? isWaiting && <p class="metric-waiting" role="status">Reading {runs.fitting.value.length} runs …</p>
+        ? isWaiting && <p class="metric-waiting" role="status">Reading {formatWhole(runs.numFitting.value)} runs …</p>
         : (
           <Mount height="100%" create={(root) => {
             const chart = createLineChart(root, options);
