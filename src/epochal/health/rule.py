@@ -23,6 +23,7 @@ Group = Literal[
     "gradients",
     "learning rate",
     "evaluation",
+    "data",
     "layers",
     "speed",
     "memory",

@@ -21,6 +21,8 @@ from torch.utils.data import (
 
 import epochal
 from epochal.errors import UsageError
+from epochal.journal.layout import RunFolder
+from epochal.journal.reader import read_journal
 from epochal.records import Record
 from epochal.torch.data.sample_hash import content_hash
 from epochal.torch.data.window import MOST_IDENTITIES
@@ -337,3 +339,35 @@ def test_wrong_arguments_are_named(start_run: StartRun) -> None:
         epochal.watch_data(3)
     with pytest.raises(UsageError, match="name="):
         epochal.watch_data([1], "")
+
+
+def findings_of(folder: Path) -> dict[str, str]:
+    records = [record for _, record in read_journal(RunFolder(folder))]
+    return {finding.rule: finding.severity for finding in epochal.health.diagnose(records)}
+
+
+def test_faults_of_real_loaders_are_found(start_run: StartRun) -> None:
+    run = start_run()
+    data = pairs(256)
+    data.tensors[0][3] = math.nan
+    train = epochal.watch_data(DataLoader(data, batch_size=16))
+    other = epochal.watch_data(DataLoader(Subset(data, range(64)), batch_size=16), "eval")
+    for _ in range(2):
+        for number, _ in enumerate(train):
+            run.log({"loss": 1.0 / (number + 1)})
+        list(other)
+    run.finish()
+    found = findings_of(run.dir)
+    assert found["data-order"] == found["data-values"] == "warning"
+    assert found["data-leak"] == "error"
+
+
+def test_healthy_loaders_are_told_nothing(start_run: StartRun) -> None:
+    run = start_run()
+    train = epochal.watch_data(DataLoader(pairs(256), batch_size=16, shuffle=True))
+    other = epochal.watch_data(DataLoader(pairs(64, seed=1), batch_size=16), "eval")
+    for _ in range(3):
+        list(train)
+        list(other)
+    run.finish()
+    assert not [name for name in findings_of(run.dir) if name.startswith("data-")]

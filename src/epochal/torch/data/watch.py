@@ -9,6 +9,7 @@ used, and no attribute of the loader is left changed.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -35,6 +36,7 @@ _BYTES_A_SECOND, _MOST_BYTES = 240.0, 65536.0
 _RECORD_BYTES, _IDENTITY_BYTES = 800.0, 34.0
 
 _dataset_numbers: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_numbers = itertools.count(1)
 
 
 class Recorder(Protocol):
@@ -319,12 +321,12 @@ def _facts_of(loader: DataLoader[Any]) -> tuple[Record, Any]:
 
 
 def _number_of(dataset: Any) -> int:
-    """Equal for loaders of one dataset object; processes that make the same ones agree."""
+    """Equal for loaders of one dataset object, and for no other object of this process."""
     known, error = attempt(_dataset_numbers.get, dataset)
     if error is not None:
-        return 0  # it cannot be referred to weakly
+        return id(dataset)  # it cannot be referred to weakly
     if known is None:
-        known = len(_dataset_numbers) + 1
+        known = next(_numbers)
         attempt(_dataset_numbers.__setitem__, dataset, known)
     return known
 

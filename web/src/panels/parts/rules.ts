@@ -79,6 +79,38 @@ export const RULES: Readonly<Record<string, RuleText>> = {
     "meaning": "The model learned too fast. The inputs may contain the answer.",
     "healthy": "Gradual learning."
   },
+  "data-drift": {
+    "meaning": "The data changes from epoch to epoch: results of the epochs do not compare.",
+    "healthy": "Every epoch has inputs and labels of the same distribution."
+  },
+  "data-leak": {
+    "meaning": "The evaluation uses samples that the model was trained on.",
+    "healthy": "No sample is in both training and evaluation data."
+  },
+  "data-one-class": {
+    "meaning": "Batches hold one class only: the data is sorted by class.",
+    "healthy": "Every batch is a mixture of the classes."
+  },
+  "data-order": {
+    "meaning": "The training data has the same order in every epoch: it is not shuffled.",
+    "healthy": "Every epoch has another order."
+  },
+  "data-padding": {
+    "meaning": "Most positions of the batches are padding, on which time is spent for nothing.",
+    "healthy": "Less than a third of the positions is padding."
+  },
+  "data-ranks": {
+    "meaning": "Several ranks train on the same samples: the gradient is that of one of them.",
+    "healthy": "In an epoch, every rank has its own part of the data."
+  },
+  "data-repeated": {
+    "meaning": "Samples come several times within one epoch, and others perhaps not at all.",
+    "healthy": "Each sample comes once in an epoch."
+  },
+  "data-values": {
+    "meaning": "Inputs hold NaN or infinity, or are constant, as broken files and empty images are.",
+    "healthy": "Every input is finite and has different values."
+  },
   "dead-layer": {
     "meaning": "A layer gets no gradient, so it learns nothing.",
     "healthy": "Every trained layer has a gradient. Outputs of a ReLU are 50 to 95 % zeros."

@@ -1,0 +1,120 @@
+"""Evaluation samples were seen in training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from epochal.health.context import Context
+from epochal.health.data_window import (
+    DATA_KINDS,
+    DataWindow,
+    SampleSet,
+    is_training,
+    shown,
+    window_of,
+)
+from epochal.health.observation import Observation
+from epochal.health.rule import Rule, Verdict
+from epochal.health.thresholds import RuleThresholds
+from epochal.health.words import percent
+
+# A set of samples: the split, and what its identities are of: content, or a rank's dataset.
+_Key = tuple[str, str]
+_CONTENT = "content"
+
+
+class DataLeak(Rule):
+    """Samples of an evaluation split that a training split gives, too.
+
+    Samples are equal by content, or by index where both splits are of one dataset object.
+    """
+
+    name = "data-leak"
+    group = "data"
+    meaning = "The evaluation uses samples that the model was trained on."
+    healthy = "No sample is in both training and evaluation data."
+    reports = {
+        "warning": "1 % of the evaluation samples are training samples.",
+        "error": "Half of the evaluation samples are training samples.",
+    }
+    what_to_try = "Split the data before anything else, and remove copies across the splits."
+    needs = "`epochal.watch_data` for a training and an evaluation loader."
+    kinds = DATA_KINDS
+    replaces_text = True
+
+    class Thresholds(RuleThresholds):
+        least: int = 16  # evaluation samples kept; fewer say nothing about a share
+        common: int = 3  # one or two copies are in many datasets
+        share: float = 0.01
+        error_share: float = 0.5
+
+    thresholds: Thresholds
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        super().__init__(thresholds)
+        self._sets: dict[_Key, SampleSet] = {}
+        self._indices: dict[int, int] = {}  # of evaluation samples, by content
+
+    def observe(self, observation: Observation, context: Context) -> Iterable[Verdict]:
+        """Add the samples of the record to their split; compare when an epoch ends."""
+        window = window_of(observation)
+        if window is None:
+            return
+        self._add(window)
+        if window.has_ended:
+            yield from self._compare(window)
+
+    def _add(self, window: DataWindow) -> None:
+        if window.hashes:
+            kept = self._sets.setdefault((window.name, _CONTENT), SampleSet())
+            kept.add(window.hashes, window.hash_bits, is_index=False)
+            if not window.is_training and len(self._indices) < 4096:
+                pairs = zip(window.hashes, window.hash_indices, strict=True)
+                self._indices |= {one: index for one, index in pairs if index is not None}
+        dataset = window.text("dataset")
+        if window.indices and dataset:
+            place = f"{dataset} of rank {window.rank}"
+            kept = self._sets.setdefault((window.name, place), SampleSet())
+            kept.add(window.indices, window.index_bits, is_index=True)
+
+    def _compare(self, window: DataWindow) -> Iterator[Verdict]:
+        """Compare with every split of the other sort."""
+        for name, place in list(self._sets):
+            if is_training(name) == window.is_training or (window.name, place) not in self._sets:
+                continue
+            training, other = name, window.name
+            if window.is_training:
+                training, other = window.name, name
+            yield self._verdict(training, other, place)
+
+    def _verdict(self, training: str, other: str, place: str) -> Verdict:
+        is_index = place != _CONTENT
+        subject = f"data/{other}" if not is_index else f"data/{other}, by index"
+        common, total = self._sets[other, place].common(
+            self._sets[training, place], is_index=is_index
+        )
+        share = len(common) / total if total else 0.0
+        limits = self.thresholds
+        if total < limits.least or len(common) < limits.common or share < limits.share:
+            return Verdict(subject, active=False)
+        indices = common
+        if not is_index:
+            indices = [self._indices[one] for one in common if one in self._indices]
+        evidence: dict[str, float | int | str] = {
+            "share": share,
+            "common": len(common),
+            "compared": total,
+        }
+        if indices:
+            evidence["indices"] = shown(sorted(indices))
+        how = "by their index" if is_index else "by their content"
+        return Verdict(
+            subject,
+            active=True,
+            severity="error" if share >= limits.error_share else "warning",
+            sentence=f"{percent(share)} of the samples of {other!r} are samples of {training!r} "
+            f"as well, {how} ({len(common):,} of {total:,} compared).",
+            evidence=evidence,
+            advice="The evaluation does not measure new data. Split the data again without common "
+            "samples; results so far are too good.",
+        )
