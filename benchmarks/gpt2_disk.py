@@ -30,6 +30,7 @@ from epochal.recipes.gpt2.flags import Flags
 from epochal.recipes.gpt2.model import GPT, Shape
 from epochal.recipes.gpt2.setup import schedule_of
 from epochal.run import typed
+from epochal.run.accepted import strict_values
 from epochal.run.phases import RECORD_SHARE
 from epochal.segments.seal import seal_part
 
@@ -88,6 +89,7 @@ class Story:
         tps = flags.total_batch_size / duration_ms * 1000
         return typed.step_record(
             t,
+            strict_values(),
             step,
             (step + 1) / flags.steps_per_epoch,
             flags.total_batch_size,
@@ -122,6 +124,7 @@ class Story:
         duration_ms = 20_000 * (1 + 0.01 * float(self.rng.standard_normal()))
         yield typed.eval_record(
             round(t, 3),
+            strict_values(),
             step,
             (step + 1) / self.flags.steps_per_epoch,
             655_360,
