@@ -20,7 +20,7 @@ _WARM_UP, _MEASURED = 2, 5
 # Bytes on disk, measured on the whole 95,365-step run (benchmarks/gpt2_disk.txt) and on runs of 10
 # and 200 steps: a sealed file begins with what it holds, some columns for each watched tensor.
 FILE_BYTES, TENSOR_BYTES = 25_000, 1_200
-STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 31, 200, 105
+STEP_BYTES, EVAL_BYTES, HISTOGRAM_BYTES = 33, 200, 112
 STEP_BOARD_BYTES, HISTOGRAM_BOARD_BYTES = 310, 1_200
 # Weights, and the two averages AdamW keeps of each, in float32.
 _BYTES_PER_PARAMETER = 12
