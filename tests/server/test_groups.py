@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from epochal.server import groups
 from tests.server.live import Server
 from tests.store.journals import Journal
 
@@ -90,3 +91,12 @@ def test_of_very_many_groups_the_largest_have_curves(root: Path, server: Server)
     found = server.ask("/api/group_curves", metric="acc", by="lr").json
     assert (found["groups"], len(found["curves"])) == (107, 100)
     assert [one["members"] for one in found["curves"][:3]] == [3, 3, 1]
+
+
+def test_too_many_runs_are_refused_and_not_cut(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "MAX_RUNS", 5)
+    answer = server.ask("/api/groups", metric="acc", by="lr")
+    assert answer.status == 400
+    assert "6 runs are too many" in answer.json["error"]

@@ -59,6 +59,8 @@ def test_a_key_may_be_the_end_of_a_dotted_one_or_a_field(root: Path) -> None:
         assert runs.groups(by=["config.lr", "project"]).keys == ("lr", "project")
         with pytest.raises(UsageError, match=r"none of the 6 runs has 'lrr'.*Near: lr"):
             runs.groups(by=["lrr"])
+        with pytest.raises(UsageError, match=r"'sed'.*Near: seed"):
+            runs.groups(by_all_but=["sed"])
         with pytest.raises(UsageError, match="either"):
             runs.groups()
         with pytest.raises(MetricNotFoundError, match="nothing"):

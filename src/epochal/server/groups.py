@@ -55,7 +55,7 @@ from epochal.store.store import RunView
 
 T = TypeVar("T")
 
-MAX_RUNS = 4000
+MAX_RUNS = 5000
 # More lines than this say nothing in a chart.
 MAX_CURVES = 100
 
@@ -150,12 +150,17 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
 
     def chosen() -> list[str]:
         reader.catalog.refresh()
-        found = [run.id for run in reader.catalog.runs(text or None)]
-        return found if len(found) <= MAX_RUNS else found[:MAX_RUNS]
+        return [run.id for run in reader.catalog.runs(text or None)]
 
     ids = list(run_ids) if run_ids and not text else await reader.query(chosen)
     if run_ids and text:
-        ids = [one for one in ids if one in set(run_ids)]
+        among = set(run_ids)
+        ids = [one for one in ids if one in among]
+    if len(ids) > MAX_RUNS:
+        raise UsageError(
+            f"{len(ids):,} runs are too many to put together at once: filter the list to"
+            f" {MAX_RUNS:,}, or use 'epochal compare' with --group-by or --importance."
+        )
 
     def read_one(run: RunView) -> tuple[Member, T] | None:
         member = member_of(run)

@@ -172,7 +172,7 @@ def group_members(
     if by is not None:
         keys = tuple(dict.fromkeys(full_key(key, members) for key in by))
     else:
-        left_out = {full_key(key, members, must=False) for key in all_but or ()}
+        left_out = {full_key(key, members) for key in all_but or ()}
         keys = tuple(key for key in varying if key not in left_out)
     known = dict.fromkeys(key for member in members for key in member.config)
     repeats = repeat_keys([key for key in known if key not in keys], all_but)
@@ -211,7 +211,7 @@ def repeat_keys(free: Sequence[str], all_but: Sequence[str] | None = None) -> tu
     return tuple(key for key in free if key.rpartition(".")[2].lower().endswith("seed"))
 
 
-def full_key(name: str, members: Sequence[Member], *, must: bool = True) -> str:
+def full_key(name: str, members: Sequence[Member]) -> str:
     """The key that a name means: itself, or the one key that ends in it."""
     short = name.strip().removeprefix("config.")
     known = dict.fromkeys(key for member in members for key in member.config)
@@ -222,7 +222,7 @@ def full_key(name: str, members: Sequence[Member], *, must: bool = True) -> str:
         return ending[0]
     if len(ending) > 1:
         raise UsageError(f"{short!r} may be {' or '.join(ending)}: write the whole key.")
-    if not must or not members:
+    if not members:
         return short
     near = difflib.get_close_matches(short, [*known, *_FIELDS], n=3, cutoff=0.4)
     hint = f" Near: {', '.join(near)}." if near else ""

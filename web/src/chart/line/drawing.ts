@@ -31,6 +31,7 @@ const DIMMED = 0.13;
 const FAINT = 0.28;
 const OUTER_BAND = 0.12;
 const BAND = 0.2;
+const MOST_FULL_BANDS = 8;
 const DENSE_BAND = 0.42;
 const MARK_SIZE = 3.5;
 const FINE_POINTS_PER_COLUMN = 0.4;
