@@ -67,12 +67,14 @@ export function rank(trace: Trace, { emphasis, options }: LineDrawing): number {
   return trace.id === options.chosen ? 3 : trace.id === options.baseline ? 2 : 1;
 }
 
-function drawBand(renderer: Renderer, { x, y }: LineDrawing, { spread, slot, sampleX }: Trace, theme: ChartTheme, alpha: number): void {
+function drawBand(renderer: Renderer, { x, y, traces }: LineDrawing, { spread, slot, sampleX }: Trace, theme: ChartTheme, alpha: number): void {
   if (spread === null) return;
   const fill = slotColor(slot, theme.isDark);
   const { outer } = spread;
   if (outer !== undefined) renderer.path({ fill, alpha: alpha * OUTER_BAND }, (sink) => band(sink, sampleX, outer.low, outer.high, x, y));
-  renderer.path({ fill, alpha: alpha * BAND }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
+  // Many bands on top of each other would hide one another.
+  const share = Math.min(1, MOST_FULL_BANDS / traces.length);
+  renderer.path({ fill, alpha: alpha * BAND * share }, (sink) => band(sink, sampleX, spread.low, spread.high, x, y));
 }
 
 function drawTrace(renderer: Renderer, drawing: LineDrawing, trace: Trace, theme: ChartTheme, alpha: number): void {
