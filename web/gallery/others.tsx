@@ -8,6 +8,7 @@ import {
   createStacked, createStackedBar, formatBytes, formatNumber, percentilesOf,
 } from "../src/chart/index.ts";
 import type { Brush, Chart, ParallelItem, ParallelOptions, Range, Widget } from "../src/chart/index.ts";
+import { keptIds } from "../src/chart/parallel.ts";
 import { Mount } from "../src/ui/mount.tsx";
 import { Card, queue } from "./card.tsx";
 import { distributions, lossCurve, normal, seeded, workerLanes } from "./data.ts";
@@ -157,25 +158,21 @@ function sweep(): ParallelItem[] {
 
 function Compare(): JSX.Element {
   const items = useMemo(sweep, []);
-  const [brushes, setBrushes] = useState<ReadonlyMap<number, Brush>>(new Map([[5, { low: 0, high: 0.25 }]]));
-  const [numKept, setKept] = useState<number | null>(null);
+  const [brushes, setBrushes] = useState<ReadonlyMap<number, Brush>>(new Map([[5, { range: [0, 2.9], names: [] }]]));
   const options: ParallelOptions = {
-    label: "sweep", items, colorAxis: 5, brushes, highlighted: null,
-    axes: [{ name: "lr", isLog: true }, { name: "batch", isLog: true }, { name: "optimizer" }, { name: "dropout" }, { name: "hours" }, { name: "eval/loss" }],
-    onBrush: (next, kept) => {
-      setBrushes(next);
-      setKept(kept.length);
-    },
+    label: "sweep", items, colorAxis: 5, goal: "min", brushes, highlighted: null,
+    axes: [{ name: "lr" }, { name: "batch" }, { name: "optimizer" }, { name: "dropout" }, { name: "hours", isMeasured: true }, { name: "eval/loss", isMeasured: true }],
+    onBrush: setBrushes,
   };
   return (
     <div class="grid is-wide">
-      <Card title="Parallel coordinates" note={numKept === null ? "drag along an axis" : `${numKept} kept`}>
+      <Card title="Parallel coordinates" note={`${keptIds(items, brushes).length} kept`}>
         <Drawn create={createParallel} height={300} options={options} />
       </Card>
-      <Card title="Scatter" note="dashed: trend">
+      <Card title="Scatter">
         <Drawn create={createScatter} height={300} options={{
-          label: "sweep", xName: "lr", yName: "eval/loss", xKind: "log", yKind: "linear", hasTrend: true, highlighted: null,
-          items: items.map(({ id, label, slot, values }) => ({ id, label, slot, x: Number(values[0]), y: Number(values[5]) })),
+          label: "sweep", x: { name: "lr" }, y: { name: "eval/loss", isMeasured: true }, color: { name: "optimizer", isLowBest: false }, levels: [], note: "", highlighted: null,
+          items: items.map(({ id, label, slot, values }) => ({ id, label, slot, x: values[0]!, y: values[5]!, color: values[2]! })),
         }} />
       </Card>
     </div>

@@ -27,7 +27,13 @@ export interface Drawing {
   click?(point: Point, size: Size): void;
   /** Begin a drag; the answer is told every move and then the end. Null lets the pointer go. */
   drag?(point: Point, size: Size): DragHandler | null;
-  key?(event: KeyboardEvent): boolean;
+  /** True for a key that was used; or what to show at a point. */
+  key?(event: KeyboardEvent, size: Size): boolean | Shown;
+}
+
+export interface Shown {
+  readonly content: TooltipContent | null;
+  readonly point: Point;
 }
 
 export interface DragHandler {
@@ -171,8 +177,12 @@ function followPointer(canvas: HTMLCanvasElement, drawing: Drawing, host: Pointe
       dragging = null;
     }, listen);
   }
+  canvas.addEventListener("blur", () => hover(null), listen);
   canvas.addEventListener("keydown", (event) => {
-    if (drawing.key?.(event)) event.preventDefault();
+    const answer = drawing.key?.(event, host.size()) ?? false;
+    if (answer === false) return;
+    event.preventDefault();
+    if (answer !== true) host.show(answer.content, answer.point);
   }, listen);
   return () => ended.abort();
 }

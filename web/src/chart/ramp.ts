@@ -10,11 +10,19 @@ const DIVERGING = {
   dark: ["#8fb4ff", "#3f65b0", "#20242b", "#a8562a", "#ffad7a"],
 } as const;
 
-export type RampKind = "sequential" | "diverging";
+/** Like viridis: hue and lightness change evenly, and the last colour stands out most from the page. The first is still readable on it. */
+const QUALITY = {
+  light: ["#a3b84a", "#55a868", "#2a8f8b", "#31688e", "#443983", "#3b0a5a"],
+  dark: ["#5f549f", "#4371a8", "#2b9a97", "#4dbd72", "#a6d93f", "#fde725"],
+} as const;
+
+const RAMPS = { sequential: SEQUENTIAL, diverging: DIVERGING, quality: QUALITY } as const;
+
+export type RampKind = keyof typeof RAMPS;
 
 /** Colour of a share between 0 and 1; beyond them it is the nearer end. */
 export function rampColor(share: number, kind: RampKind, isDark: boolean): string {
-  const stops = (kind === "sequential" ? SEQUENTIAL : DIVERGING)[isDark ? "dark" : "light"];
+  const stops = RAMPS[kind][isDark ? "dark" : "light"];
   const at = Math.max(0, Math.min(1, share)) * (stops.length - 1);
   const below = Math.min(stops.length - 2, Math.floor(at));
   return mixed(stops[below]!, stops[below + 1]!, at - below);

@@ -1,108 +1,212 @@
 /** Many runs as pictures: a line each over several axes, a point each over two. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
-import { createParallel, createScatter } from "../chart/index.ts";
-import type { Brush } from "../chart/index.ts";
+import { brushesText, createParallel, createScatter, formatWhole, rankCorrelation } from "../chart/index.ts";
+import type { Brush, Chart, ParallelOptions, ScatterOptions } from "../chart/index.ts";
 import type { Page } from "../state/page.ts";
+import { sweepRuns, useSweep } from "../state/sweep.ts";
+import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
+import { Menu } from "../ui/menu.tsx";
 import { Mount } from "../ui/mount.tsx";
-import type { RunRow } from "../wire.ts";
-import type { Column } from "./compare-columns.ts";
+import type { ImportanceRow, ImportanceTable, RunRow } from "../wire.ts";
+import { brushQuery } from "./compare-brushes.ts";
+import type { Brushes } from "./compare-brushes.ts";
+import { differingKeys } from "./compare-columns.ts";
+import type { Column, Statistic } from "./compare-columns.ts";
 import { ColumnSelect } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
 import { Section } from "./parts/section.tsx";
 
 const MOST_AXES = 12;
+/** Of the config, at first. */
+const FIRST_AXES = 6;
+const AXIS_PX = 92;
+const HEIGHT = 440;
 
-interface PictureProps {
-  readonly page: Page;
-  readonly rows: readonly RunRow[];
-  readonly columns: readonly Column[];
+/** What a picture is of: the metric, what is better, and the keys that it depends on. */
+export interface Subject {
+  readonly metric: string;
+  readonly goal: "min" | "max" | null;
+  readonly ranking: ImportanceTable | null;
+  readonly isWaiting: boolean;
 }
 
-export function ParallelView({ page, rows, columns, onKept }: PictureProps & { readonly onKept: (ids: readonly string[] | null) => void }): JSX.Element {
-  const [brushes, setBrushes] = useState<ReadonlyMap<string, Brush>>(new Map());
-  const axes = columns.filter((column) => isVaried(rows, column)).slice(0, MOST_AXES);
+/** Ask which keys a metric depends on; an empty metric asks nothing. */
+export function useSubject(page: Page, metric: string, statistic: Statistic): Subject {
+  const request = { ...sweepRuns(page), metric, value: statistic };
+  const { answer, problem } = useSweep(page, metric === "" ? null : JSON.stringify(request), (source) => source.importance(request));
+  const goal = page.metrics.value.find(({ name }) => name === metric)?.goal ?? answer?.goal ?? null;
+  return { metric, goal, ranking: answer?.metric === metric ? answer : null, isWaiting: metric !== "" && answer === null && problem === null };
+}
+
+/** The keys to draw at first: those that matter most, the most important last; without a ranking those that differ. */
+export function firstKeys(ranking: ImportanceTable | null, keys: readonly string[], rows: readonly RunRow[]): readonly string[] {
+  const isSeed = (key: string): boolean => /seed$/i.test(key);
+  const ranked = (ranking?.rows ?? []).filter(({ key, verdict }) => !isSeed(key) || verdict === "matters").map(({ key }) => key);
+  const chosen = ranked.length > 0 ? ranked : differingKeys(keys, rows).filter((key) => !isSeed(key));
+  return chosen.slice(0, FIRST_AXES).reverse();
+}
+
+function Downloads({ title, chart }: { readonly title: string; readonly chart: () => Pick<Chart<unknown>, "png" | "svg"> | null }): JSX.Element {
+  return (
+    <Menu label={`Downloads of ${title}`} items={[
+      { label: "Download PNG", hint: "2×", run: () => void chart()?.png().then((blob) => download(`${title}.png`, blob)) },
+      { label: "Download SVG", run: () => download(`${title}.svg`, chart()?.svg() ?? "", "image/svg+xml") },
+    ]}>⋯</Menu>
+  );
+}
+
+interface ParallelProps {
+  readonly page: Page;
+  readonly rows: readonly RunRow[];
+  readonly kept: readonly RunRow[];
+  readonly columns: readonly Column[];
+  readonly subject: Subject;
+  readonly statistic: Statistic;
+  readonly brushes: Brushes;
+}
+
+export function ParallelView({ page, rows, kept, columns, subject, statistic, brushes }: ParallelProps): JSX.Element {
+  const brushText = page.view.text("parallel-brush");
+  const chart = useRef<Chart<ParallelOptions> | null>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const metricId = `metric:${subject.metric}`;
+  const isVaried = (column: Column): boolean => new Set(rows.map((row) => column.valueOf(row))).size > 1;
+  const varied = columns.filter(isVaried);
   // The result is read at the right, and colours the lines.
-  const ordered = [...axes.filter(({ kind }) => kind !== "metric"), ...axes.filter(({ kind }) => kind === "metric")];
-  if (ordered.length < 2) return <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
-  const lastMetric = ordered.findLastIndex(({ kind }) => kind === "metric");
-  const options = {
+  const axes = [...varied.filter(({ id }) => id !== metricId).slice(0, MOST_AXES), ...varied.filter(({ id }) => id === metricId)];
+  // Where there is no room for all axes, the result and what matters most are in view at first.
+  useLayoutEffect(() => {
+    if (box.current !== null) box.current.scrollLeft = box.current.scrollWidth;
+  }, [axes.length]);
+  if (axes.length < 2) {
+    return subject.isWaiting ? <p class="groups-waiting" role="status">Reading {formatWhole(page.runs.numFitting.value)} runs …</p>
+      : <Empty title="No differences between these runs">Choose config keys and metrics that differ under Columns.</Empty>;
+  }
+  const setBrushes = (next: Brushes): void => {
+    brushText.value = brushesText(next);
+  };
+  const options: ParallelOptions = {
     label: "Runs",
-    axes: ordered.map((column) => ({ name: column.title, isLog: spansDecades(rows, column) })),
-    items: rows.map((row) => ({ id: row.id, label: page.runs.label(row.id), slot: page.runs.slot(row.id), values: ordered.map((column) => column.valueOf(row)) })),
-    colorAxis: lastMetric < 0 ? null : lastMetric,
-    brushes: new Map(ordered.flatMap((column, index): [number, Brush][] => (brushes.has(column.id) ? [[index, brushes.get(column.id)!]] : []))),
-    highlighted: page.runs.focus.value?.id ?? null,
-    onBrush: (next: ReadonlyMap<number, Brush>, keptIds: readonly string[]) => {
-      setBrushes(new Map([...next].map(([index, brush]) => [ordered[index]!.id, brush])));
-      onKept(next.size === 0 ? null : keptIds);
+    axes: axes.map((column) => ({ name: column.title, isMeasured: column.kind === "metric", ...noteOf(subject.ranking, column) })),
+    items: rows.map((row) => ({ id: row.id, label: page.runs.label(row.id), slot: page.runs.slot(row.id), values: axes.map((column) => column.valueOf(row)) })),
+    colorAxis: axes.at(-1)!.id === metricId ? axes.length - 1 : null,
+    goal: subject.goal,
+    brushes: new Map(axes.flatMap((column, index): [number, Brush][] => (brushes.has(column.id) ? [[index, brushes.get(column.id)!]] : []))),
+    highlighted: page.view.focus.value,
+    onBrush: (next) => {
+      const elsewhere = [...brushes].filter(([id]) => !axes.some((column) => column.id === id));
+      setBrushes(new Map([...elsewhere, ...[...next].map(([index, brush]) => [axes[index]!.id, brush] as const)]));
     },
-    onItem: (id: string) => (page.view.focus.value = id),
+    onItem: (id) => (page.view.focus.value = id),
   };
   return (
-    <Section title="Parallel coordinates" note="drag along an axis to keep the runs that pass there">
-      <div class="parallel"><div style={{ minWidth: `${ordered.length * 84}px` }}>
-        <Mount height={420} create={(root) => createParallel(root, options)} update={(chart) => chart.update(options)} />
+    <Section title="Parallel coordinates" note={brushes.size > 0 ? `${formatWhole(kept.length)} of ${formatWhole(rows.length)} runs` : "drag along an axis to keep the runs that pass there; press it again to take that back"}
+      tools={<Downloads title="Parallel coordinates" chart={() => chart.current} />}>
+      {brushes.size > 0 && <BrushBar {...{ page, rows, kept, brushes, statistic, setBrushes }} />}
+      <div class="parallel" ref={box}><div style={{ minWidth: `${axes.length * AXIS_PX + 80}px` }}>
+        <Mount height={HEIGHT} create={(root) => (chart.current = createParallel(root, options))} update={(made) => made.update(options)} />
       </div></div>
     </Section>
   );
 }
 
-/** Whether a column tells runs apart; where all are alike an axis says nothing. */
-function isVaried(rows: readonly RunRow[], column: Column): boolean {
-  return new Set(rows.map((row) => column.valueOf(row)).filter((value) => value !== null)).size > 1;
+function noteOf(ranking: ImportanceTable | null, column: Column): { readonly note?: string } {
+  const row = rankOf(ranking, column);
+  return row?.score == null ? {} : { note: row.verdict === "matters" ? `explains ${Math.round(row.score * 100)} %` : row.verdict };
 }
 
-/** Learning rates and sizes: values over a power of ten or more, none of them zero or below. */
-export function spansDecades(rows: readonly RunRow[], column: Column): boolean {
-  const values = rows.map((row) => column.valueOf(row)).filter((value) => value !== null);
-  if (values.length < 2 || !values.every((value) => typeof value === "number" && value > 0)) return false;
-  return Math.max(...(values as number[])) / Math.min(...(values as number[])) >= 10;
+function rankOf(ranking: ImportanceTable | null, { kind, id }: Column): ImportanceRow | undefined {
+  return kind === "config" ? ranking?.rows.find(({ key, same_as: others }) => [key, ...others].includes(id.slice(7))) : undefined;
 }
 
-interface ScatterProps extends PictureProps {
-  readonly groups: readonly ColumnGroup[];
-  readonly find: (id: string) => Column | null;
-  readonly ids: readonly string[];
-  readonly setIds: (ids: readonly string[]) => void;
+interface BrushBarProps extends Pick<ParallelProps, "page" | "rows" | "kept" | "brushes" | "statistic"> {
+  readonly setBrushes: (brushes: Brushes) => void;
 }
 
-export function ScatterView({ page, rows, columns, groups, find, ids, setIds }: ScatterProps): JSX.Element {
-  const xId = page.view.text("scatter-x");
-  const yId = page.view.text("scatter-y");
-  const numeric = columns.filter((column) => rows.some((row) => typeof column.valueOf(row) === "number"));
-  const x = find(xId.value) ?? numeric.find(({ kind }) => kind === "config") ?? numeric[0] ?? null;
-  const y = find(yId.value) ?? numeric.findLast(({ kind }) => kind === "metric") ?? numeric.at(-1) ?? null;
-  const choose = (signal: { value: string }) => (id: string): void => {
-    signal.value = id;
-    // What a metric amounts to is asked for where it is a column.
-    if (!ids.includes(id)) setIds([...ids, id]);
-  };
-  if (x === null || y === null) return <Empty title="No numbers to compare">These runs have no numeric config values and no metrics.</Empty>;
-  const items = rows.flatMap((row) => {
-    const [atX, atY] = [x.valueOf(row), y.valueOf(row)];
-    return typeof atX === "number" && typeof atY === "number" ? [{ id: row.id, label: page.runs.label(row.id), slot: page.runs.slot(row.id), x: atX, y: atY }] : [];
-  });
-  const options = {
-    label: "Runs", items, xName: x.title, yName: y.title,
-    xKind: spansDecades(rows, x) ? "log" as const : "linear" as const,
-    yKind: spansDecades(rows, y) ? "log" as const : "linear" as const,
-    hasTrend: true,
-    highlighted: page.runs.focus.value?.id ?? null,
-    onItem: (id: string) => (page.view.focus.value = id),
+/** What to do with the runs that are kept. */
+function BrushBar({ page, rows, kept, brushes, statistic, setBrushes }: BrushBarProps): JSX.Element {
+  const { runs, view, source } = page;
+  const query = source.supportsQueries ? brushQuery(rows, brushes, statistic) : null;
+  const filter = (): void => {
+    const before = view.filterMode.value === "query" ? view.filter.value.trim() : "";
+    view.filter.value = before === "" ? query! : `(${before}) and ${query!}`;
+    view.filterMode.value = "query";
+    setBrushes(new Map());
   };
   return (
-    <Section title={`${y.title} by ${x.title}`} note={items.length < rows.length ? `${items.length} of ${rows.length} runs have both` : undefined}>
+    <div class="pane-bar parallel-bar">
+      <button type="button" class="button is-primary" disabled={kept.length === 0} onClick={() => runs.showOnly(kept.map(({ id }) => id))}>Show these {formatWhole(kept.length)} in charts</button>
+      {query !== null && <button type="button" class="button" title={query} onClick={filter}>Filter the run list</button>}
+      <button type="button" class="button is-quiet" onClick={() => setBrushes(new Map())}>Clear</button>
+    </div>
+  );
+}
+
+interface ScatterProps {
+  readonly page: Page;
+  readonly rows: readonly RunRow[];
+  readonly groups: readonly ColumnGroup[];
+  readonly x: Column | null;
+  readonly y: Column | null;
+  readonly color: Column | null;
+  readonly subject: Subject;
+  /** Whether the ranking is of the runs and values that are drawn. */
+  readonly isRanked: boolean;
+}
+
+const OWN_COLORS: ColumnGroup = { title: "Runs", choices: [{ id: "", title: "runs in charts" }] };
+
+export function ScatterView({ page, rows, groups, x, y, color, subject, isRanked }: ScatterProps): JSX.Element {
+  const { view, runs } = page;
+  const chart = useRef<Chart<ScatterOptions> | null>(null);
+  const set = (key: string) => (id: string): void => {
+    view.text(key).value = id;
+  };
+  if (x === null || y === null) {
+    return subject.isWaiting ? <p class="groups-waiting" role="status">Reading {formatWhole(runs.numFitting.value)} runs …</p>
+      : <Empty title="No numbers to compare">These runs have no config values that differ and no metrics.</Empty>;
+  }
+  const row = isRanked ? rankOf(subject.ranking, x) : undefined;
+  const items = rows.map((one) => ({
+    id: one.id, label: runs.label(one.id), slot: runs.shownIds.value.has(one.id) ? runs.slot(one.id) : null, x: x.valueOf(one), y: y.valueOf(one), color: color?.valueOf(one) ?? null,
+  }));
+  const goalOf = (column: Column): "min" | "max" | null => page.metrics.value.find(({ name }) => `metric:${name}` === column.id)?.goal ?? null;
+  const options: ScatterOptions = {
+    label: "Runs", items,
+    x: { name: x.title, isMeasured: x.kind === "metric" },
+    y: { name: y.title, isMeasured: y.kind === "metric" },
+    color: color === null ? null : { name: color.title, isMeasured: color.kind === "metric", isLowBest: goalOf(color) === "min" },
+    levels: (row?.levels ?? []).map(({ value, mean, low, high }) => ({ x: typeof value === "number" || value === null ? value : typeof value === "string" ? value : JSON.stringify(value), mean, low, high })),
+    note: statisticsText(row, rankCorrelation(items.map((item) => item.x), items.map((item) => item.y))),
+    highlighted: view.focus.value,
+    onItem: (id) => (view.focus.value = id),
+  };
+  const title = `${y.title} by ${x.title}`;
+  const numQuiet = items.filter(({ slot }) => slot === null).length;
+  return (
+    <Section title={title} note={color === null && numQuiet > 0 ? `${formatWhole(numQuiet)} runs that are not in the charts are grey` : undefined} tools={<Downloads title={title} chart={() => chart.current} />}>
       <div class="section-body">
         <div class="pane-bar">
-          <ColumnSelect label="x" groups={groups} value={x.id} onChange={choose(xId)} />
-          <ColumnSelect label="y" groups={groups} value={y.id} onChange={choose(yId)} />
+          <ColumnSelect label="x" groups={groups} value={x.id} onChange={set("scatter-x")} />
+          <ColumnSelect label="y" groups={groups} value={y.id} onChange={set("scatter-y")} />
+          <ColumnSelect label="Colour" groups={[OWN_COLORS, ...groups]} value={color?.id ?? ""} onChange={set("scatter-color")} />
         </div>
-        <Mount height={420} create={(root) => createScatter(root, options)} update={(chart) => chart.update(options)} />
+        <Mount height={HEIGHT} create={(root) => (chart.current = createScatter(root, options))} update={(made) => made.update(options)} />
+        {row !== undefined && <p class="card-note">Bars: mean and 95 % interval of each value{row.numeric && row.levels.some(({ label }) => label.includes(" – ")) ? ", in ranges of equally many runs" : ""}. η²: the part of the order of the runs that {row.key} explains.</p>}
       </div>
     </Section>
   );
+}
+
+/** How strong the relation is: by ranks, and by levels, which sees a best value in the middle too. */
+export function statisticsText(row: ImportanceRow | undefined, correlation: number | null): string {
+  const rho = row === undefined ? correlation : row.spearman;
+  return [
+    ...(row?.share == null ? [] : [`η² = ${row.share.toFixed(2)}${row.verdict === "matters" ? "" : ` (${row.verdict})`}`]),
+    ...(rho === null ? [] : [`Spearman ρ = ${rho.toFixed(2).replace("-", "−")}`]),
+  ].join(" · ");
 }

@@ -4,7 +4,7 @@ import type { Signal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
 
-import { formatWhole } from "../chart/index.ts";
+import { formatWhole, parseBrushes } from "../chart/index.ts";
 import { csvField } from "../chart/line/exports.ts";
 import type { Page } from "../state/page.ts";
 import { MOST_ROWS } from "../state/runs.ts";
@@ -12,11 +12,12 @@ import { download } from "../ui/download.ts";
 import { Empty } from "../ui/empty.tsx";
 import { Segmented } from "../ui/segmented.tsx";
 import type { RunRow } from "../wire.ts";
+import { keptRows } from "./compare-brushes.ts";
 import { columnFilter, columnOf, differingKeys, FACT_IDS, serverField, sortedBy, STATISTICS, withLast } from "./compare-columns.ts";
 import type { Column, Statistic } from "./compare-columns.ts";
-import { GroupsView } from "./compare-groups.tsx";
+import { GroupsView, MetricSelect, useMetric } from "./compare-groups.tsx";
 import { ImportanceView } from "./compare-importance.tsx";
-import { ParallelView, ScatterView } from "./compare-pictures.tsx";
+import { firstKeys, ParallelView, ScatterView, useSubject } from "./compare-pictures.tsx";
 import { ColumnDialog } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
 import { useSummaries } from "./compare-summaries.ts";
@@ -44,24 +45,33 @@ function Compare({ page }: PanelProps): JSX.Element {
   const mode = view.text("compare", "table");
   const scope = view.text("compare-of", "all");
   const statistic = view.text("compare-value", BOTH);
-  const chosen = view.text("compare-columns");
-  const [kept, setKept] = useState<ReadonlySet<string> | null>(null);
+  const isPicture = mode.value === "parallel" || mode.value === "scatter";
+  const chosen = view.text(mode.value === "parallel" ? "parallel-axes" : "compare-columns");
   const rows = scope.value === "shown" ? runs.shown.value : runs.fitting.value;
   const groups = useColumnGroups(page, rows);
-  const ids = useChosen(chosen, groups, rows);
+  const value = STATISTICS.find((one) => one === statistic.value) ?? (isPicture ? "last" : "best");
+  const [metric, setMetric] = useMetric(page);
+  const scatter = { x: view.text("scatter-x").value, y: view.text("scatter-y").value, color: view.text("scatter-color").value };
+  const asked = mode.value === "scatter" && scatter.y.startsWith("metric:") ? scatter.y.slice(7) : metric;
+  const subject = useSubject(page, isPicture ? asked : "", value);
+  const keys = useMemo(() => (isPicture ? firstKeys(subject.ranking, runs.configKeys.value, rows) : []), [isPicture, subject.ranking, runs.configKeys.value, rows]);
+  const brushes = useMemo(() => parseBrushes(view.text("parallel-brush").value), [view.text("parallel-brush").value]);
+  const tableIds = useChosen(chosen, groups, rows);
+  const axisIds = [...(chosen.value === "" ? (subject.isWaiting ? [] : keys.map((key) => `config:${key}`)) : tableIds.filter((id) => id !== `metric:${metric}`)), `metric:${metric}`];
+  const ids = mode.value === "parallel" ? axisIds : tableIds;
   const tail = view.text("compare-tail");
   const numTail = Math.max(0, Math.floor(Number(tail.value)) || 0);
   // The server computes these, of all runs that fit.
   const isOfServer = mode.value === "groups" || mode.value === "importance";
-  const summaries = useSummaries(page, isOfServer ? [] : ids.filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
+  const needed = isOfServer ? [] : [...ids, ...brushes.keys(), ...(mode.value === "scatter" ? [`metric:${metric}`, ...Object.values(scatter)] : [])];
+  const summaries = useSummaries(page, [...new Set(needed)].filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
   useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
-  const value = STATISTICS.find((one) => one === statistic.value) ?? "best";
   const isBoth = statistic.value === BOTH && mode.value === "table";
   const find = (id: string): Column | null => (id === "name" ? nameColumn(page) : columnOf(id, { summaries, statistic: value }));
   // Columns that nobody chose and that have nothing in them only take room.
   const isWanted = (column: Column): boolean => chosen.value !== "" || rows.some((row) => column.valueOf(row) !== null);
   const columns = (isBoth ? withLast(ids, summaries) : ids).map(find).filter((column) => column !== null).filter(isWanted);
-  const remaining = kept === null ? rows : rows.filter(({ id }) => kept.has(id));
+  const remaining = brushes.size === 0 ? rows : keptRows(rows, brushes, find);
   const setIds = (next: readonly string[]): void => {
     chosen.value = JSON.stringify(next);
   };
@@ -87,20 +97,24 @@ function Compare({ page }: PanelProps): JSX.Element {
                 <span class="slider-label">points</span>
               </label>
             )}
-            <ColumnDialog groups={groups} chosen={ids} onChange={setIds} />
-            {chosen.value !== "" && <button type="button" class="button is-quiet" onClick={() => (chosen.value = "")}>Reset</button>}
+            {mode.value === "parallel" && <MetricSelect page={page} value={metric} onChange={setMetric} />}
+            {mode.value !== "scatter" && <ColumnDialog groups={groups} chosen={ids} onChange={setIds} />}
+            {mode.value !== "scatter" && chosen.value !== "" && <button type="button" class="button is-quiet" onClick={() => (chosen.value = "")}>Reset</button>}
           </>
         )}
-        {kept !== null && (
+        {brushes.size > 0 && mode.value !== "parallel" && !isOfServer && (
           <span class="pane-bar-end">
-            <button type="button" class="button is-primary" onClick={() => runs.showOnly([...kept])}>Show these {formatWhole(kept.size)} in charts</button>
-            <button type="button" class="button" onClick={() => setKept(null)}>All again</button>
+            <span class="card-note">{formatWhole(remaining.length)} runs kept in Parallel</span>
+            <button type="button" class="button" onClick={() => (view.text("parallel-brush").value = "")}>All again</button>
           </span>
         )}
       </div>
       {scope.value === "all" && runs.fitting.value.length < runs.numFitting.value && <TooMany page={page} />}
-      <Shown {...{ page, statistic: value, mode: mode.value, rows: mode.value === "parallel" ? rows : remaining, columns, groups, find, ids, setIds }}
-        onKept={(keptIds) => setKept(keptIds === null ? null : new Set(keptIds))} />
+      {mode.value === "parallel" ? <ParallelView {...{ page, rows, kept: remaining, columns, subject, statistic: value, brushes }} />
+        : mode.value === "scatter" ? (
+          <ScatterView {...{ page, rows: remaining, groups, subject }} isRanked={scope.value === "all" && brushes.size === 0 && numTail === 0}
+            x={find(scatter.x) ?? (keys.length === 0 ? null : find(`config:${keys.at(-1)!}`))} y={find(scatter.y) ?? (metric === "" ? null : find(`metric:${metric}`))} color={find(scatter.color)} />
+        ) : <Shown {...{ page, statistic: value, mode: mode.value, rows: remaining, columns, find, ids, setIds }} />}
     </div>
   );
 }
@@ -123,17 +137,13 @@ interface ShownProps {
   readonly mode: string;
   readonly rows: readonly RunRow[];
   readonly columns: readonly Column[];
-  readonly groups: readonly ColumnGroup[];
   readonly find: (id: string) => Column | null;
   readonly statistic: Statistic;
   readonly ids: readonly string[];
   readonly setIds: (ids: readonly string[]) => void;
-  readonly onKept: (ids: readonly string[] | null) => void;
 }
 
-function Shown({ page, mode, rows, columns, groups, find, statistic, ids, setIds, onKept }: ShownProps): JSX.Element {
-  if (mode === "parallel") return <ParallelView page={page} rows={rows} columns={columns} onKept={onKept} />;
-  if (mode === "scatter") return <ScatterView page={page} rows={rows} columns={columns} groups={groups} find={find} ids={ids} setIds={setIds} />;
+function Shown({ page, mode, rows, columns, find, statistic, ids, setIds }: ShownProps): JSX.Element {
   if (mode === "groups") return <GroupsView page={page} />;
   if (mode === "importance") return <ImportanceView page={page} />;
   if (mode === "config") return <ConfigDiff page={page} rows={rows} isDiffOnly matches={() => true} />;

@@ -8,12 +8,9 @@ import { stackShares } from "../../src/chart/bars.ts";
 import { densityAt, distributionExtent, distributionQuantile } from "../../src/chart/distribution.ts";
 import { rampIndex, reduceRow } from "../../src/chart/heatmap.ts";
 import { blocks } from "../../src/chart/lanes.ts";
-import { keptIds } from "../../src/chart/parallel.ts";
-import { axisPosition, createParallelAxis } from "../../src/chart/parallel-axis.ts";
 import { rampColor } from "../../src/chart/ramp.ts";
 import { ridgeBases, thinned } from "../../src/chart/ridge.ts";
 import { createScale } from "../../src/chart/scale.ts";
-import { trendOf } from "../../src/chart/scatter.ts";
 import { createSyncBus } from "../../src/chart/sync.ts";
 
 const of = (...values: number[]): Float64Array => Float64Array.from(values);
@@ -79,28 +76,6 @@ test("spans that share a pixel are drawn once, and a lone short one stays visibl
   const spans = [0, 1, 2, 3].map((from) => ({ from, to: from + 1, label: "a", slot: 0 }));
   const found = blocks([...spans, { from: 500, to: 500.1, label: "b", slot: 1 }], x, { left: 0, top: 0, width: 100, height: 10 });
   expect(found.map(({ num, width }) => [num, width])).toEqual([[4, 1], [1, 1]]);
-});
-
-test("axes of parallel coordinates place numbers by size and names by order", () => {
-  const numbers = createParallelAxis("lr", [0.001, 0.1, null], true);
-  expect(axisPosition(numbers, 0.01)).toBeCloseTo(0.5, 9);
-  expect(axisPosition(numbers, null)).toBeNull();
-  const names = createParallelAxis("opt", ["sgd", "adam", 3], false);
-  expect(names.ticks.map(({ label }) => label)).toEqual(["3", "adam", "sgd"]);
-  expect(createParallelAxis("one", [5, 5], false).ticks).toHaveLength(1);
-});
-
-test("brushes keep the items that pass through all of them", () => {
-  const items = [[0, 5], [5, 5], [10, null]].map((values, index) => ({ id: `${index}`, label: "", slot: 0, values: values as (number | null)[] }));
-  const axes = [{ name: "a" }, { name: "b" }];
-  expect(keptIds({ axes, items }, new Map([[0, { low: 0.4, high: 1 }]]))).toEqual(["1", "2"]);
-  expect(keptIds({ axes, items }, new Map([[0, { low: 0.4, high: 1 }], [1, { low: 0, high: 1 }]]))).toEqual(["1"]);
-  expect(keptIds({ axes, items }, new Map())).toHaveLength(3);
-});
-
-test("a trend is a least squares line", () => {
-  expect(trendOf([0, 1, 2], [1, 3, 5])).toEqual({ slope: 2, offset: 1, correlation: 1 });
-  expect(trendOf([1, 1, 1], [1, 2, 3])).toBeNull();
 });
 
 test("whoever leaves the bus hears no more", () => {

@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
 
+import { parseBrushes } from "../../src/chart/index.ts";
+import { brushQuery, keptRows } from "../../src/panels/compare-brushes.ts";
 import { columnOf, compareValues, differingKeys, isCounted, meanOf, sortedBy, statisticOf, withLast } from "../../src/panels/compare-columns.ts";
 import type { Column } from "../../src/panels/compare-columns.ts";
+import { firstKeys, statisticsText } from "../../src/panels/compare-pictures.tsx";
 import { configRows } from "../../src/panels/config-diff.tsx";
-import type { RunRow, Summary } from "../../src/wire.ts";
+import type { ImportanceRow, ImportanceTable, RunRow, Summary } from "../../src/wire.ts";
 
 function row(id: string, config: Record<string, unknown>): RunRow {
   return {
@@ -76,4 +79,28 @@ test("configurations side by side say where they differ and what is not set", ()
 test("a run that stopped early does not count for its group", () => {
   const row = (state: string, step: number | null): RunRow => ({ ...ROWS[0]!, status: { ...ROWS[0]!.status, state: state as RunRow["status"]["state"] }, step });
   expect([row("finished", 10), row("crashed", 99), row("crashed", 50), row("running", null)].map((one) => isCounted(one, 100))).toEqual([true, true, false, true]);
+});
+
+test("the first axes are the keys that matter, the most important beside the metric; never the seed, the status or the duration", () => {
+  const rank = (key: string, verdict: string): unknown => ({ key, same_as: [], verdict });
+  const ranking = { rows: [rank("lr", "matters"), rank("wd", "matters"), rank("seed", "no effect seen"), rank("opt", "no effect seen")] } as unknown as ImportanceTable;
+  expect(firstKeys(ranking, ["seed", "lr"], ROWS)).toEqual(["opt", "wd", "lr"]);
+  expect(firstKeys(null, ["only", "lr", "seed"], ROWS)).toEqual(["only", "lr"]);
+});
+
+test("what is kept on axes is kept in rows, and said as a query", () => {
+  const rows = [row("a", { lr: 0.1, opt: "adam", amp: true }), row("b", { lr: 0.01, opt: "sgd", amp: false }), row("c", { lr: 0.1 })];
+  const brushes = parseBrushes('{"config:lr":[0.05,1],"config:opt":["adam",null]}');
+  expect(keptRows(rows, brushes, column).map(({ id }) => id)).toEqual(["a", "c"]);
+  expect(brushQuery(rows, brushes, "last")).toBe('config.lr >= 0.05 and config.lr <= 1 and (config.opt in ["adam"] or not exists(config.opt))');
+  expect(brushQuery(rows, parseBrushes('{"config:lr":["0.1"],"config:amp":["true"]}'), "last")).toBe("config.lr in [0.1] and config.amp in [true]");
+  expect(brushQuery(rows, parseBrushes('{"metric:eval/loss":[1,2]}'), "last")).toBe("summary.eval/loss.last >= 1 and summary.eval/loss.last <= 2");
+  expect(brushQuery(rows, parseBrushes('{"metric:eval/loss":["nan"]}'), "last")).toBeNull();
+});
+
+test("a relation is told by levels and by ranks", () => {
+  const row = { share: 0.7234, spearman: -0.013, verdict: "matters" } as ImportanceRow;
+  expect(statisticsText(row, 0.5)).toBe("η² = 0.72 · Spearman ρ = −0.01");
+  expect(statisticsText(undefined, 0.5)).toBe("Spearman ρ = 0.50");
+  expect(statisticsText(undefined, null)).toBe("");
 });
