@@ -406,3 +406,23 @@ def test_the_status_is_asked_alone(open_any: Open, tmp_path: Path) -> None:
     run = open_any(tmp_path).run("x")
     assert run.status == run.info.status
     assert run.status.state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ('text ~ "(?i)BIG"', {"big-Model", "small"}),  # a name, and a tag
+        ('text ~ "(?i)id-s"', {"small"}),
+        ('text ~ "(?i)fail"', {"small"}),
+        ('text !~ "(?i)big"', {"other"}),
+        ('text ~ "(?i)größe"', {"other"}),
+        ('not hidden and text ~ "(?i)model"', {"big-Model"}),
+    ],
+)
+def test_words_are_found_in_names_ids_tags_and_states(
+    open_at: Open, tmp_path: Path, query: str, found: set[str]
+) -> None:
+    Journal(tmp_path, "big-Model").finish()
+    Journal(tmp_path, "small", tags=["Bigger"]).finish("failed")
+    Journal(tmp_path, "other", tags=["GRÖSSE", "Größe"]).finish()
+    assert {run.info.name for run in open_at(tmp_path).runs(query)} == found

@@ -39,16 +39,16 @@ class PatternError(ValueError):
 
 
 class Pattern:
-    """A pattern that was checked."""
+    """A pattern that was checked; ``literal`` is the word it looks for, where it is one."""
 
     def __init__(self, expression: Any, literal: str | None = None) -> None:
         self._expression = expression
-        self._literal = literal
+        self.literal = literal
 
     def is_in(self, text: str) -> bool:
         """Whether it matches anywhere in a text."""
-        if self._literal is not None and text.isascii():
-            return self._literal in (text if len(text) <= MAX_TEXT else text[:MAX_TEXT]).lower()
+        if self.literal is not None and text.isascii():
+            return self.literal in (text if len(text) <= MAX_TEXT else text[:MAX_TEXT]).lower()
         encoded = text[:MAX_TEXT].encode("utf-8", "replace")
         return self._expression.search(encoded) is not None
 

@@ -182,6 +182,10 @@ class _Compiler:
         if isinstance(node, q.Junction):
             operands = [self.condition(operand) for operand in node.operands]
             if node.word == "and":
+                first, *others = operands
+                if len(others) == 1:  # the filter of a list and what it leaves out
+                    (second,) = others
+                    return lambda run: first(run) and second(run)
                 return lambda run: all(operand(run) for operand in operands)
             return lambda run: any(operand(run) for operand in operands)
         if isinstance(node, q.Negation):
@@ -271,8 +275,10 @@ class _Compiler:
             pattern = compile_pattern(right.value)
         except PatternError as error:
             q.fail(str(error), self._text, right.column + 1 + error.at)
-        reading = self.value(node.left)
         wanted = node.operator == "~"
+        if pattern.literal is not None and str(node.left) == "text":
+            return _contains(pattern.literal, wanted)
+        reading = self.value(node.left)
 
         def selects(run: Subject) -> bool:
             value = reading(run)
@@ -300,6 +306,23 @@ class _Compiler:
             return found is wanted
 
         return selects
+
+
+def _contains(word: str, wanted: bool) -> Callable[[Subject], bool]:
+    """Whether the texts that a search box looks through contain a word in lower case."""
+    may_be_state = any(word in state for state in get_args(State))
+
+    def selects(run: Subject) -> bool:
+        row = run.row
+        found = (
+            word in row.name.lower()
+            or word in run.id.lower()
+            or (bool(row.tags) and any(word in tag.lower() for tag in row.tags))
+            or (may_be_state and word in run.status.state)
+        )
+        return found is wanted
+
+    return selects
 
 
 def _equal(left: Any, right: Any) -> bool:
