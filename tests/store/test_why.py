@@ -13,6 +13,7 @@ import epochal
 from epochal import reading
 from epochal.errors import MetricNotFoundError, UsageError
 from epochal.store.why import RunDifference, Why
+from tests.store.journals import Journal
 
 STEPS = 200
 
@@ -239,6 +240,46 @@ def test_hardware_and_data_are_compared(tmp_path: Path) -> None:
     found = asked(tmp_path, "a", "b")
     assert (difference(found, "train files").left, difference(found, "train files").right) == (3, 4)
     assert (difference(found, "processes").left, difference(found, "processes").right) == (8, 1)
+
+
+def data_record(*, first: int = 0, mean: float = 0.0, order: int = 7) -> dict[str, Any]:
+    """A first epoch over a thousand samples, as ``watch_data`` records it."""
+    return {
+        "log": "data",
+        "name": "train",
+        "epoch": 1,
+        "dataset": "Digits-1",
+        "samples": 1000,
+        "dataset_samples": 1000,
+        "hash_bits": 2,
+        "orders": [[1, 32, order], [2, 64, order]],
+        "hashes": [4 * one for one in range(first, first + 250)],
+        "mean": mean,
+        "std": 1.0,
+    }
+
+
+def test_watched_data_is_compared_by_contents_order_and_scale(tmp_path: Path) -> None:
+    records = {
+        "same": data_record(),
+        "ordered": data_record(order=8),
+        "scaled": data_record(mean=120.0),
+        "other": data_record(first=125),
+    }
+    for name, record in {"base": data_record(), **records}.items():
+        journal = Journal(tmp_path, name).add(record)
+        for step in range(40):
+            journal.metrics(step, loss=0.9**step)
+    found = {name: asked(tmp_path, "base", name).differences for name in records}
+    keys = {name: [one.key for one in all_of] for name, all_of in found.items()}
+    assert keys["same"] == []
+    assert keys["ordered"] == ["train order"]
+    assert found["ordered"][0].score < 0.2
+    assert keys["scaled"] == ["train inputs"]
+    assert found["scaled"][0].right == "mean 120, deviation 1"
+    assert keys["other"] == ["train contents"]
+    assert "50% of 250 sampled contents" in found["other"][0].reason
+    assert "data" in asked(tmp_path, "base", "same").equal
 
 
 def test_mistakes_are_said(tmp_path: Path) -> None:

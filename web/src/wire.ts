@@ -572,6 +572,45 @@ export interface ImportancePair {
   nonfinite: number[][];
 }
 
+/** The differences between a run and another one, causes before symptoms, best first. `gap` is the left value minus the right one, `noise` the least gap that counts. `equal` areas do not differ, `unknown` ones are not recorded on both sides. */
+export interface WhyTable {
+  metric: string;
+  goal: "max" | "min" | null;
+  x: string;
+  left: WhySide;
+  right: WhySide;
+  gap: number | null;
+  noise: number;
+  worse: "left" | "right" | null;
+  parted_at: number | null;
+  met_at: number | null;
+  verdict: "explained" | "noise" | "same" | "several" | "unexplained" | "weak";
+  sentence: string;
+  differences: WhyDifference[];
+  equal: string[];
+  unknown: string[];
+}
+
+/** A run, or a group by its median; `value` is null for nan and infinities. */
+export interface WhySide {
+  name: string;
+  runs: string[];
+  value: number | null;
+  at: number;
+}
+
+/** Something that the first run has otherwise; `others` counts members of a group. `left` and `right` are texts for people. `score` is from 0 to 1. */
+export interface WhyDifference {
+  area: string;
+  key: string;
+  left: string;
+  right: string;
+  score: number;
+  reason: string;
+  kind: "cause" | "symptom";
+  others: string;
+}
+
 /** Whether this person may control this training, and the newest requests, newest first. `listens`: the training's companion has asked for requests in the last seconds. */
 export interface Control {
   allowed: boolean;
@@ -644,6 +683,7 @@ export const PATHS = {
   groups: "api/groups",
   group_curves: "api/group_curves",
   importance: "api/importance",
+  why: "api/why",
   events: "api/events",
   run: "api/runs/{run}",
   many_labels: "api/labels",

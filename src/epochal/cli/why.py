@@ -15,6 +15,8 @@ from epochal.store.explain import why_in
 from epochal.store.why import RunDifference, Why, value_text
 
 _LONGEST_VALUE = 60
+# Findings are sentences.
+_LONGEST_SENTENCE = 240
 _LEAST_SCORE = 0.1
 _TITLES = {"cause": "WHAT CAN EXPLAIN IT", "symptom": "WHAT SHOWS IT"}
 
@@ -87,7 +89,8 @@ def _lines(found: Why, *, with_all: bool) -> Iterator[str]:
 
 
 def _difference(one: RunDifference, width: int) -> Iterator[str]:
-    values = " | ".join(_text(value_text(value)) for value in (one.left, one.right))
+    most = _LONGEST_SENTENCE if one.area == "findings" else _LONGEST_VALUE
+    values = " | ".join(_text(value_text(value), most) for value in (one.left, one.right))
     others = f" ({one.others})" if one.others else ""
     head = f"{one.score:5.2f}  {one.area} {one.key}: {values}{others}"
     yield from textwrap.wrap(one_line(head), width, subsequent_indent=" " * 9)
@@ -95,5 +98,5 @@ def _difference(one: RunDifference, width: int) -> Iterator[str]:
     yield from textwrap.wrap(one.reason, width, initial_indent=indent, subsequent_indent=indent)
 
 
-def _text(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 1]}…"
+def _text(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -30,6 +30,7 @@ from epochal.server import (
     prometheus,
     series,
     stream,
+    why,
     wire,
 )
 from epochal.server.entries import EntrySource, entries_handler
@@ -183,6 +184,14 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             *(groups.METRIC, groups.RUNS, groups.QUERY),
             *(groups.VALUE, groups.AT, groups.PAIR, groups.FOREST),
         ),
+    ),
+    Endpoint(
+        "why",
+        "/api/why",
+        why.WhyTable,
+        why.why,
+        "what explains that a run is worse than another one, or than a group",
+        (why.RUNS, why.METRIC, why.AGAINST),
     ),
     Endpoint(
         "events",

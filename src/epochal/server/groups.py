@@ -161,6 +161,17 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
             f"{len(ids):,} runs are too many to put together at once: filter the list to"
             f" {MAX_RUNS:,}, or use 'epochal compare' with --group-by or --importance."
         )
+    found = await read_runs(request, ids, query)
+    if not found:
+        raise RunNotFoundError("there is no run to group.")
+    return found
+
+
+async def read_runs(
+    request: Request, ids: Sequence[str], query: Callable[[RunView], T]
+) -> list[tuple[Member, T]]:
+    """Runs with their rows and the result of a query; without those that are hidden or gone."""
+    reader = server_state(request).reader
 
     def read_one(run: RunView) -> tuple[Member, T] | None:
         member = member_of(run)
@@ -174,10 +185,7 @@ async def _read(request: Request, query: Callable[[RunView], T]) -> list[tuple[M
         except EpochalError:  # gone or unreadable: the others are fine
             return None
 
-    found = [each for each in await asyncio.gather(*map(one, ids)) if each is not None]
-    if not found:
-        raise RunNotFoundError("there is no run to group.")
-    return found
+    return [each for each in await asyncio.gather(*map(one, ids)) if each is not None]
 
 
 def _largest(groups: Sequence[Group]) -> list[Group]:

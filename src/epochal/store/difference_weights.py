@@ -52,6 +52,8 @@ def weigh(area: Area, key: str, left: Any, right: Any) -> tuple[float, str]:
         return _code(key, left, right)
     if area == "command":
         return 0.3, "The programs were started with different arguments."
+    if area == "data" and is_repeat(key):
+        return REPEAT, "Another order of the same data is noise, as another seed is."
     if area == "data":
         return 0.8, "Another training set gives another result."
     if area == "packages":
@@ -60,8 +62,8 @@ def weigh(area: Area, key: str, left: Any, right: Any) -> tuple[float, str]:
 
 
 def is_repeat(key: str) -> bool:
-    """Whether a key of the config only repeats an experiment, as a seed does."""
-    return bool(repeat_keys([key]))
+    """Whether a difference only repeats an experiment, as a seed or an order of samples does."""
+    return bool(repeat_keys([key])) or key.endswith(" order")
 
 
 def is_rate(key: str) -> bool:
@@ -114,8 +116,11 @@ def _code(key: str, left: Any, right: Any) -> tuple[float, str]:
 
 
 def _package(name: str, left: Any, right: Any) -> tuple[float, str]:
-    if name not in _PACKAGES and not name.startswith(_PACKAGE_STARTS):
+    is_computing = name in _PACKAGES or name.startswith(_PACKAGE_STARTS)
+    if not is_computing or name == "nvidia-ml-py":
         return 0.03, "A package like this does not compute in training."
+    if MISSING in (left, right):
+        return 0.05, "Only one side has it installed; nothing says that the training uses it."
     versions = [str(one).split("+")[0].split(".") for one in (left, right)]
     if versions[0][:2] == versions[1][:2]:
         return 0.25, "The training computes with it; the versions differ in the last place."

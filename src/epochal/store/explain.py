@@ -25,6 +25,7 @@ from epochal.series.parting import End, Parting, end_of, noise_between, parting
 from epochal.series.trend import Goal
 from epochal.store.answers import RunInfo
 from epochal.store.comparison import MISSING
+from epochal.store.data_facts import data_differences
 from epochal.store.difference_weights import NEGLIGIBLE, is_rate, is_repeat, is_same, weigh
 from epochal.store.groups import (
     Group,
@@ -99,11 +100,11 @@ def why_in(
     if other is not None:
         others: Sequence[RunView] = [store.run(other)]
     elif against is not None:
-        others = [one for one in store.runs(against) if not one.info.hidden]
+        others = [one for one in store.runs(against) if not one.outline().hidden]
     else:
-        peers = set(peers_of(run.info, [one.info for one in every]))
+        peers = set(peers_of(run.info, [one.outline() for one in every]))
         others = [one for one in every if one.id in peers]
-    project = [one for one in every if one.info.project == run.info.project]
+    project = [one for one in every if one.outline().project == run.info.project]
     return why(run, others, metric=metric, project=project[:MOST_TO_LEARN_FROM])
 
 
@@ -168,7 +169,7 @@ class _Explanation:
         return math.inf if where is None else where
 
     def why(self) -> Why:
-        found = [*self._facts(), *self._rates(), *self._progress(), *self._speeds()]
+        found = [*self._facts(), *self._data(), *self._rates(), *self._progress(), *self._speeds()]
         found = self._by_elimination(_merged(found))
         found = [*found, *self._findings()]
         found.sort(key=lambda one: (one.kind == "symptom", -one.score))
@@ -223,11 +224,13 @@ class _Explanation:
 
     def _has(self, area: Area) -> bool:
         """Whether both sides recorded anything of an area."""
+        if area == "data" and self._left.splits and self._other.splits:
+            return True
         return area in self._left.facts and any(area in one.facts for one in self._others)
 
     def _facts(self) -> Iterator[RunDifference]:
         for area in FACT_AREAS:
-            if not self._has(area):
+            if area not in self._left.facts or not self._has(area):
                 continue
             sides = [one.facts[area] for one in (self._left, *self._others) if area in one.facts]
             names = dict.fromkeys(name for side in sides for name in side)
@@ -251,6 +254,14 @@ class _Explanation:
         weight *= len(differing) / len(values)
         told = f"{len(differing)} of {len(values)}" if self._is_group else ""
         return RunDifference(area, key, own, other, weight, reason, others=told)
+
+    def _data(self) -> Iterator[RunDifference]:
+        """Data loaders that both runs watched."""
+        for one in data_differences(self._left.splits, self._other.splits):
+            weight, reason = one.weight, one.reason
+            if weight >= NEGLIGIBLE:
+                weight, reason = self._in_time(weight, reason)
+            yield RunDifference("data", one.key, one.left, one.right, weight, reason)
 
     def _learnt(self, key: str, own: Any, other: Any) -> tuple[float, str] | None:
         """The weight of a key by what the project's runs show; None where they show nothing."""
@@ -371,7 +382,7 @@ class _Explanation:
     def _by_elimination(self, found: Sequence[RunDifference]) -> list[RunDifference]:
         """The only difference that can change training explains more than one among many."""
         possible = [one for one in found if one.kind == "cause" and one.score >= NEGLIGIBLE]
-        repeats = any(one.area == "config" and is_repeat(one.key) for one in found)
+        repeats = any(one.area in ("config", "data") and is_repeat(one.key) for one in found)
         if len(possible) != 1 or repeats:
             return list(found)
         only = possible[0]

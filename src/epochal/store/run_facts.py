@@ -23,6 +23,7 @@ from epochal.series.series import Series, X
 from epochal.series.trend import Goal
 from epochal.store.answers import Entry, Metric, RunInfo
 from epochal.store.comparison import flat_config
+from epochal.store.data_facts import SplitFacts, split_facts
 from epochal.store.groups import points_of, read_series
 from epochal.store.metrics import in_order, resolve
 from epochal.store.store import RunView
@@ -38,8 +39,6 @@ FACT_AREAS: tuple[Area, ...] = ("config", "code", "command", "data", "packages",
 
 _DEFAULT_ROLES = ("eval_loss", "loss")
 _DATASET_FIELDS = ("files", "tokens", "seed")
-# Where reading stands and when it was written differ between any two runs.
-_PASSING = frozenset("log t step epoch name rank split batches samples".split())
 _PATCH_FILE = re.compile(rb"^diff --git a/.* b/(.*)$", re.MULTILINE)
 
 
@@ -60,7 +59,7 @@ class RunFacts:
 
     An area that the run says nothing about is not in ``facts``. ``curve`` is the metric along
     ``x``, ``rates`` the learning rate by step. ``speeds`` has the usual tokens per second and
-    milliseconds of a step.
+    milliseconds of a step. ``splits`` are the watched data loaders.
     """
 
     info: RunInfo
@@ -71,6 +70,7 @@ class RunFacts:
     rates: Points | None
     speeds: Mapping[str, float]
     findings: Mapping[str, SeenFinding]
+    splits: Mapping[str, SplitFacts]
 
     @property
     def goal(self) -> Goal | None:
@@ -114,6 +114,7 @@ def read_facts(run: RunView, metric: str) -> RunFacts:
         rates=points_of(rates) if rates is not None and len(rates) and rates.x == "step" else None,
         speeds=_speeds(run, curve),
         findings=_findings(run.findings()),
+        splits=split_facts(run.entries("data")),
     )
 
 
@@ -171,16 +172,7 @@ def _data(run: RunView) -> dict[str, Any]:
         found |= {f"{split} {name}": record[name] for name in _DATASET_FIELDS if name in record}
         if names := record.get("names"):
             found[f"{split} names"] = f"{len(names)} paths ({_digest(sorted(map(str, names)))})"
-    for entry in run.entries("data"):
-        name = entry.name or str(entry.record.get("split") or "data")
-        found |= {f"{name} {key}": value for key, value in _fingerprint(entry)}
     return found
-
-
-def _fingerprint(entry: Entry) -> Iterable[tuple[str, Any]]:
-    for key, value in entry.record.items():
-        if key not in _PASSING and isinstance(value, (str, int, bool)):
-            yield key, value
 
 
 def _hardware(run: RunView, told: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,4 +175,6 @@ def _causes(why: Why) -> list[RunDifference]:
 
 
 def _repeats(why: Why) -> list[str]:
-    return [one.key for one in why.differences if one.area == "config" and is_repeat(one.key)]
+    return [
+        one.key for one in why.differences if one.area in ("config", "data") and is_repeat(one.key)
+    ]

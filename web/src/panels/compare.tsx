@@ -22,6 +22,7 @@ import { ColumnDialog } from "./compare-pickers.tsx";
 import type { ColumnGroup } from "./compare-pickers.tsx";
 import { useSummaries } from "./compare-summaries.ts";
 import { CompareTable } from "./compare-table.tsx";
+import { WhyView } from "./compare-why.tsx";
 import { ConfigDiff } from "./config-diff.tsx";
 import type { Panel, PanelProps } from "./panel.ts";
 import { NoRun } from "./parts/no-run.tsx";
@@ -32,7 +33,7 @@ export const panel: Panel = { order: 30, id: "compare", title: "Compare", shortc
 
 const MODES = [
   { value: "table", label: "Table" }, { value: "parallel", label: "Parallel" }, { value: "scatter", label: "Scatter" },
-  { value: "groups", label: "Groups" }, { value: "importance", label: "Importance" }, { value: "config", label: "Config" },
+  { value: "groups", label: "Groups" }, { value: "importance", label: "Importance" }, { value: "why", label: "Why" }, { value: "config", label: "Config" },
 ];
 /** In the table, what runs ended with beside their best: a run may have lost what it had reached. */
 const BOTH = "both";
@@ -62,7 +63,7 @@ function Compare({ page }: PanelProps): JSX.Element {
   const tail = view.text("compare-tail");
   const numTail = Math.max(0, Math.floor(Number(tail.value)) || 0);
   // The server computes these, of all runs that fit.
-  const isOfServer = mode.value === "groups" || mode.value === "importance";
+  const isOfServer = mode.value === "groups" || mode.value === "importance" || mode.value === "why";
   const needed = isOfServer ? [] : [...ids, ...brushes.keys(), ...(mode.value === "scatter" ? [`metric:${metric}`, ...Object.values(scatter)] : [])];
   const summaries = useSummaries(page, [...new Set(needed)].filter((id) => id.startsWith("metric:")).map((id) => id.slice(7)), numTail);
   useEffect(() => runs.wantMany(), [runs.bigList.value, runs.numFitting.value]);
@@ -146,6 +147,7 @@ interface ShownProps {
 function Shown({ page, mode, rows, columns, find, statistic, ids, setIds }: ShownProps): JSX.Element {
   if (mode === "groups") return <GroupsView page={page} />;
   if (mode === "importance") return <ImportanceView page={page} />;
+  if (mode === "why") return <WhyView page={page} />;
   if (mode === "config") return <ConfigDiff page={page} rows={rows} isDiffOnly matches={() => true} />;
   return <TableView page={page} rows={rows} columns={columns} find={find} statistic={statistic} ids={ids} setIds={setIds} />;
 }

@@ -84,6 +84,7 @@ function sweepOf(body: ArchiveBody): SweepSource {
       if (found === undefined) throw new SourceError(`This file ranks keys for ${Object.keys(importance).join(", ") || "no metric"}.`, 0);
       return { ...found, has_forest: false };
     },
+    why: null,
   };
 }
 

@@ -9,7 +9,7 @@ import type { SeriesData } from "../chart/index.ts";
 import type { SliceColumns } from "../chart/smooth-slices.ts";
 import type { SmoothState } from "../chart/smooth.ts";
 import type {
-  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead,
+  AxisName, ChosenRuns, ControlRequest, EntryRow, GroupCurves, GroupTables, ImportanceTable, Labels, LabelsChanged, ManyLabelsChange, ProjectList, RunsRemoved, RunsRestored, TrashList, LabelsChange, LiveEvent, Missing, Points, ResetEvent, RunEndpoint, RunList, RunParams, RunResponses, RunRow, RunsEvent, SeriesHead, WhyTable,
 } from "../wire.ts";
 
 export interface RunsRequest {
@@ -100,11 +100,19 @@ export interface ImportanceRequest extends SweepRuns {
   readonly forest?: boolean;
 }
 
+export interface WhyRequest {
+  /** Two runs, or one against its group. */
+  readonly run: readonly string[];
+  readonly metric?: string;
+}
+
 export interface SweepSource {
   /** Null where charts draw groups from the series that they have. */
   readonly curves: ((request: CurvesRequest) => Promise<GroupCurves>) | null;
   groups(request: TablesRequest): Promise<GroupTables>;
   importance(request: ImportanceRequest): Promise<ImportanceTable>;
+  /** Null where nothing can be asked about two runs. */
+  readonly why: ((request: WhyRequest) => Promise<WhyTable>) | null;
 }
 
 export interface SeriesPart {

@@ -1,0 +1,152 @@
+/** What explains that one run is worse than another: the gap, and every difference with its score and its reason. */
+
+import type { JSX } from "preact";
+
+import { formatNumber, formatWhole, slotCss } from "../chart/index.ts";
+import type { Page } from "../state/page.ts";
+import { useSweep } from "../state/sweep.ts";
+import { Empty } from "../ui/empty.tsx";
+import type { RunRow, WhyDifference, WhySide, WhyTable } from "../wire.ts";
+import { MetricSelect, useMetric } from "./compare-groups.tsx";
+import { Section } from "./parts/section.tsx";
+import "./compare-why.css";
+
+/** More runs than this make a list that nobody reads. */
+const MOST_CHOICES = 500;
+/** Differences below this explain nothing and are folded. */
+const LEAST_SCORE = 0.1;
+const VERDICTS: Readonly<Record<WhyTable["verdict"], string>> = {
+  same: "no gap", noise: "noise", explained: "explained", several: "several causes", weak: "weakly explained", unexplained: "not explained",
+};
+const TITLES = { cause: "What can explain it", symptom: "What shows it" } as const;
+
+export function WhyView({ page }: { readonly page: Page }): JSX.Element {
+  const { runs, view } = page;
+  const [metric, setMetric] = useMetric(page);
+  const [left, right] = [view.text("why-left"), view.text("why-right")];
+  const rows = runs.fitting.value.slice(0, MOST_CHOICES);
+  const [own, other] = chosenPair(left.value, right.value, rows, runs.shown.value);
+  const request = { run: other === "" ? [own] : [own, other], ...(metric === "" ? {} : { metric }) };
+  const { answer, problem, isWaiting } = useSweep(page, own === "" || page.source.sweep.why === null ? null : JSON.stringify(request), (source) => source.why!(request));
+  if (page.source.sweep.why === null) return <Empty title="This needs the server">Open these runs with epochal serve to explain their differences.</Empty>;
+  const choices = rows.map(({ id }) => ({ id, label: runs.label(id) }));
+  return (
+    <>
+      <div class="pane-bar">
+        <RunSelect title="Run" value={own} choices={choices} onChange={(id) => (left.value = id)} />
+        <RunSelect title="against" value={other} choices={[{ id: "", label: "its group or project" }, ...choices]} onChange={(id) => (right.value = id === "" ? GROUP : id)} />
+        <MetricSelect page={page} value={metric} onChange={setMetric} />
+      </div>
+      {problem !== null && <p class="metric-problem" role="status">{problem}</p>}
+      {answer === null ? problem === null && <div class="pane" aria-busy="true" /> : <Answer page={page} found={answer} isWaiting={isWaiting} />}
+    </>
+  );
+}
+
+/** In the address: the group was chosen, not just nothing. */
+const GROUP = "group";
+
+/** The runs to compare: those chosen here, else the first two of the charts. */
+export function chosenPair(left: string, right: string, rows: readonly RunRow[], shown: readonly RunRow[]): readonly [string, string] {
+  const known = new Set(rows.map(({ id }) => id));
+  const own = known.has(left) ? left : (shown[0]?.id ?? rows[0]?.id ?? "");
+  if (right === GROUP) return [own, ""];
+  if (known.has(right) && right !== own) return [own, right];
+  return [own, shown.find(({ id }) => id !== own)?.id ?? ""];
+}
+
+interface RunSelectProps {
+  readonly title: string;
+  readonly value: string;
+  readonly choices: readonly { readonly id: string; readonly label: string }[];
+  readonly onChange: (id: string) => void;
+}
+
+function RunSelect({ title, value, choices, onChange }: RunSelectProps): JSX.Element {
+  return (
+    <label class="column-select">
+      <span class="slider-label">{title}</span>
+      <select class="select" value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+        {choices.map(({ id, label }) => <option key={id} value={id}>{label}</option>)}
+      </select>
+    </label>
+  );
+}
+
+function Answer({ page, found, isWaiting }: { readonly page: Page; readonly found: WhyTable; readonly isWaiting: boolean }): JSX.Element {
+  const kinds = (["cause", "symptom"] as const).map((kind) => ({ kind, rows: found.differences.filter((one) => one.kind === kind) }));
+  return (
+    <div class="groups-view" aria-busy={isWaiting}>
+      <p class="groups-verdict" role="status"><span class={`why-verdict is-${found.verdict}`}>{VERDICTS[found.verdict]}</span>{found.sentence}</p>
+      <div class="why-sides">
+        {[found.left, found.right].map((side, index) => <SideCard key={index} page={page} side={side} found={found} isWorse={found.worse === (index === 0 ? "left" : "right") && found.verdict !== "same"} />)}
+      </div>
+      {kinds.map(({ kind, rows }) => rows.length > 0 && (
+        <Section key={kind} title={TITLES[kind]} note={kind === "cause" ? "a score orders what to try first; it is no probability" : undefined}>
+          <Differences found={found} rows={rows} />
+        </Section>
+      ))}
+      <p class="card-note">{restText(found)}</p>
+    </div>
+  );
+}
+
+function SideCard({ page, side, found, isWorse }: { readonly page: Page; readonly side: WhySide; readonly found: WhyTable; readonly isWorse: boolean }): JSX.Element {
+  const id = side.runs.length === 1 ? side.runs[0]! : null;
+  return (
+    <div class="card why-side">
+      <span class="why-name">{id !== null && <i class="run-dot" style={{ background: slotCss(page.runs.slot(id)) }} />}{id === null ? side.name : page.runs.label(id)}{isWorse && <span class="why-worse">worse</span>}</span>
+      <span class="why-value">{side.value === null ? "not finite" : formatNumber(side.value)}</span>
+      <span class="card-note">{found.metric} at {found.x} {formatWhole(side.at)}{id === null ? ", median" : ""}</span>
+    </div>
+  );
+}
+
+function Differences({ found, rows }: { readonly found: WhyTable; readonly rows: readonly WhyDifference[] }): JSX.Element {
+  const shown = rows.filter(({ score }) => score >= LEAST_SCORE);
+  const rest = rows.filter(({ score }) => score < LEAST_SCORE);
+  return (
+    <div class="groups-scroll">
+      {shown.length > 0 && <DifferenceTable found={found} rows={shown} />}
+      {rest.length > 0 && (
+        <details class="why-rest">
+          <summary>{rest.length} {rest.length === 1 ? "difference explains" : "differences explain"} next to nothing</summary>
+          <DifferenceTable found={found} rows={rest} />
+        </details>
+      )}
+    </div>
+  );
+}
+
+function DifferenceTable({ found, rows }: { readonly found: WhyTable; readonly rows: readonly WhyDifference[] }): JSX.Element {
+  return (
+    <table class="groups-table why-table">
+      <thead><tr><th scope="col">score</th><th scope="col">difference</th><th scope="col">{found.left.name}</th><th scope="col">{found.right.name}</th><th scope="col">why this score</th></tr></thead>
+      <tbody>
+        {rows.map((one) => (
+          <tr key={`${one.area} ${one.key}`}>
+            <td><span class="matters-bar"><i style={{ width: `${one.score * 70}px` }} /><span>{one.score.toFixed(2)}</span></span></td>
+            <th scope="row"><span class="matters-quiet">{one.area}</span> {one.key}</th>
+            <td class={textClass(one.left)}>{one.left}</td>
+            <td class={textClass(one.right)}>{one.right}{one.others !== "" && <span class="matters-quiet"> ({one.others})</span>}</td>
+            <td class="groups-words">{one.reason}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function textClass(text: string): string {
+  return text.length > 24 ? "why-text is-long" : "why-text";
+}
+
+/** What was compared without a difference, and what could not be. */
+export function restText({ equal, unknown, met_at: metAt, x, noise }: WhyTable): string {
+  return [
+    `A gap up to ${formatNumber(noise)} is noise.`,
+    ...(metAt === null ? [] : [`The curves meet again at ${x} ${formatWhole(metAt)}.`]),
+    ...(equal.length > 0 ? [`Equal: ${equal.join(", ")}.`] : []),
+    ...(unknown.length > 0 ? [`Not recorded on both sides: ${unknown.join(", ")}.`] : []),
+  ].join(" ");
+}

@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+
+import { chosenPair, restText } from "../../src/panels/compare-why.tsx";
+import type { RunRow, WhyTable } from "../../src/wire.ts";
+
+const ROWS = ["a", "b", "c"].map((id) => ({ id }) as RunRow);
+
+test("the two runs of the charts are compared until others are chosen", () => {
+  const shown = ROWS.slice(1);
+  expect(chosenPair("", "", ROWS, shown)).toEqual(["b", "c"]);
+  expect(chosenPair("c", "", ROWS, shown)).toEqual(["c", "b"]);
+  expect(chosenPair("a", "c", ROWS, shown)).toEqual(["a", "c"]);
+  expect(chosenPair("gone", "group", ROWS, shown)).toEqual(["b", ""]);
+});
+
+test("a single run is compared with its group", () => {
+  expect(chosenPair("", "", ROWS, ROWS.slice(0, 1))).toEqual(["a", ""]);
+  expect(chosenPair("", "", [], [])).toEqual(["", ""]);
+});
+
+test("what is equal and what is not recorded is said", () => {
+  const found = { equal: ["code"], unknown: ["data"], met_at: 40, x: "step", noise: 0.5 } as unknown as WhyTable;
+  expect(restText(found)).toBe("A gap up to 0.5000 is noise. The curves meet again at step 40. Equal: code. Not recorded on both sides: data.");
+});
